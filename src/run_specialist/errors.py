@@ -1,0 +1,40 @@
+"""Everything that this package raises on purpose.
+
+    RunSpecialistError
+    ├── UsageError              the caller's doing: a flag, a file, missing credentials (exit code 2)
+    │   ├── SpecialistNotFound  no file of that name; carries near names
+    │   └── SpecialistUnusable  the file is there and cannot be run; carries its problems
+    ├── ProviderError           the model could not be asked, or answered nonsense (exit code 3)
+    │   └── ForcingRefused      the endpoint does not take a forced `tool_choice`; the landing goes on without
+    └── ToolError               a tool call failed; its text goes to the model as an error result
+
+A spent budget is an outcome, not an exception.
+"""
+
+
+class RunSpecialistError(Exception):
+    """Base of all errors of this package; `str(error)` is one line that says what to do."""
+
+
+class UsageError(RunSpecialistError):
+    """A flag, a file or the environment is not right; nothing was asked of a model."""
+
+
+class SpecialistNotFound(UsageError):
+    """No place that was searched holds a specialist of that name."""
+
+
+class SpecialistUnusable(UsageError):
+    """The specialist's file has an error that forbids running it."""
+
+
+class ProviderError(RunSpecialistError):
+    """The model could not be asked, or its reply could not be read."""
+
+
+class ForcingRefused(ProviderError):
+    """The endpoint refused a request because its `tool_choice` forces a tool."""
+
+
+class ToolError(RunSpecialistError):
+    """A tool call failed in a way that the model can do something about."""
