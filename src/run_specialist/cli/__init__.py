@@ -1,0 +1,1 @@
+"""The two commands: parse, call, show, exit code."""

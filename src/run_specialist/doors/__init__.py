@@ -1,0 +1,1 @@
+"""How a parent gets in: from Python, from another agent."""

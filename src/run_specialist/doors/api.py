@@ -1,0 +1,127 @@
+"""How a program gets in: `run` for one question, `Runner` for many."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from run_specialist.dispatch import Augmenter
+from run_specialist.errors import UsageError
+from run_specialist.events import Listener
+from run_specialist.outcome import Outcome
+from run_specialist.providers.base import Provider, Watch
+from run_specialist.providers.choose import choose_model, make_provider
+from run_specialist.runner import Run
+from run_specialist.spawner import Surroundings, settle, spawn
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.registry import Registry, SpecialistFile, places, project_root
+from run_specialist.tools.base import Tool
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Runner:
+    """Runs specialists; children of one model share a connection pool."""
+
+    def __init__(
+        self,
+        *,
+        root: Path | None = None,
+        dir: Path | None = None,  # noqa: A002 - the flag's name
+        model: str | None = None,
+        strict: bool = False,
+        provider: Provider | None = None,
+        tools: Sequence[Tool] = (),
+        augmenters: Sequence[Augmenter] = (),
+    ) -> None:
+        """Say where to look and what to use.
+
+        root: what the file tools may see; None for the project root.
+        dir: where specialist files are, before the usual places.
+        model: an alias, a full id or `offline`; None for what the file or the environment says.
+        provider: in place of one made for the model.
+        tools: given to every child beside those that its file allows.
+        augmenters: may add a line to each result, before the countdown.
+        """
+        self.root = (root or project_root(Path.cwd())).absolute()
+        self.registry = Registry(places(project_root(Path.cwd()), dir))
+        self._model = model
+        self._strict = strict
+        self._provider = provider
+        self._tools = tools
+        self._augmenters = augmenters
+        self._providers: dict[str, Provider] = {}
+
+    def prepare(
+        self,
+        specialist: str | Specialist,
+        question: str,
+        *,
+        listener: Listener | None = None,
+        watch: Watch | None = None,
+        **settings: Any,  # noqa: ANN401 - keys of the specialist's file, each of its own type
+    ) -> Run:
+        """Resolve everything and return a run that can be started and aborted.
+
+        specialist: a name, a path to a file, or a value made in code.
+        settings: keys of the file that this call overrides, e.g. `tool_calls_limit=6`; None means no limit.
+        Raises UsageError, before anything is asked of a model.
+        """
+        if not question.strip():
+            raise UsageError("the question is empty; say what the specialist shall find out")
+        if not self.root.is_dir():
+            raise UsageError(f"--root: there is no folder {self.root}")
+        file = SpecialistFile.of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
+        settled = settle(file, settings, strict=self._strict)
+        provider = self._provider or self._provider_of(choose_model(self._model, settled.model))
+        job = spawn(file, settled, question, Surroundings(self.root, provider, self._tools, self._augmenters))
+        return Run(job, listener, watch)
+
+    async def run(
+        self,
+        specialist: str | Specialist,
+        question: str,
+        *,
+        listener: Listener | None = None,
+        **settings: Any,  # noqa: ANN401 - as in `prepare`
+    ) -> Outcome:
+        """Put a question to a specialist and return its outcome; see `prepare`."""
+        return await self.prepare(specialist, question, listener=listener, **settings).outcome()
+
+    def _provider_of(self, model: str) -> Provider:
+        if model not in self._providers:
+            self._providers[model] = make_provider(model)
+        return self._providers[model]
+
+    async def aclose(self) -> None:
+        """Close the connections of all children."""
+        for provider in self._providers.values():
+            await provider.aclose()
+        self._providers.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        await self.aclose()
+
+
+def run(
+    specialist: str | Specialist,
+    question: str,
+    *,
+    root: Path | None = None,
+    dir: Path | None = None,  # noqa: A002 - the flag's name
+    model: str | None = None,
+    **settings: Any,  # noqa: ANN401 - as in `Runner.prepare`
+) -> Outcome:
+    """Put one question to a specialist and wait for the outcome; see `Runner`."""
+
+    async def once() -> Outcome:
+        async with Runner(root=root, dir=dir, model=model) as runner:
+            return await runner.run(specialist, question, **settings)
+
+    return asyncio.run(once())

@@ -1,0 +1,71 @@
+"""What was gathered: quotes are checked against it, and an answer is made of it when none came."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from run_specialist.dispatch import Executed
+from run_specialist.outcome import Evidence
+
+SALVAGED_RESULT = 600
+"""The most of one result that a salvaged answer shows [characters]."""
+SALVAGED_TOTAL = 6_000
+"""The most that a salvaged answer shows of all results [characters]."""
+GATHERED_QUOTE = 400
+"""The most of one result that stands as evidence when there is no answer [characters]."""
+
+_LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
+
+
+def check(claims: Iterable[tuple[str, str]], executed: Sequence[Executed]) -> tuple[Evidence, ...]:
+    """Look each quote up in the run's results, white space folded.
+
+    claims: pairs of source and quote, as the model gave them.
+    """
+    claims = list(claims)
+    # A quote over several lines is found once the tools' own line prefixes are out of the way.
+    results = [_fold(form) for one in executed for form in (one.text, _LINE_PREFIX.sub("", one.text))]
+    return tuple(
+        Evidence(source, quote, any(_fold(quote) in result for result in results) if quote.strip() else False)
+        for source, quote in claims
+    )
+
+
+def gathered(executed: Sequence[Executed]) -> tuple[Evidence, ...]:
+    """Return the beginning of each result as evidence, for a run without an answer."""
+    return tuple(Evidence(_label(one), one.text[:GATHERED_QUOTE], verified=True) for one in _useful(executed))
+
+
+def salvage(why: str, text: str, executed: Sequence[Executed]) -> str:
+    """Build an answer from the last text and the results; empty when there is neither.
+
+    why: one clause on what came in between.
+    """
+    parts, room = [], SALVAGED_TOTAL
+    # The newest results come first: they are nearest to the answer, should the room run out.
+    for one in reversed(_useful(executed)):
+        excerpt = _excerpt(one.text, min(SALVAGED_RESULT, room))
+        if not excerpt:
+            break
+        parts.append(f"{_label(one)}\n{excerpt}")
+        room -= len(excerpt)
+    if not text and not parts:
+        return ""
+    head = f"[No finished answer: {why}. This is what was gathered until then.]"
+    return "\n\n".join(part for part in (head, text, *parts) if part)
+
+
+def _useful(executed: Sequence[Executed]) -> list[Executed]:
+    return [one for one in executed if not one.is_error and one.text.strip()]
+
+
+def _label(one: Executed) -> str:
+    return f"{one.call.name} {json.dumps(one.call.arguments, ensure_ascii=False)}"
+
+
+def _excerpt(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: max(room - 2, 0)] + " …"
+
+
+def _fold(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,30 @@
+"""All that a run needs, resolved and frozen: the spawner makes it, the runner works on it."""
+
+from dataclasses import dataclass, field
+
+from run_specialist.budget import Budget
+from run_specialist.dispatch import Augmenter, DispatchSettings
+from run_specialist.landing import Style
+from run_specialist.providers.base import Opening, Provider
+
+
+@dataclass(frozen=True)
+class Job:
+    """One question to one specialist."""
+
+    run_id: str
+    specialist: str
+    question: str
+    opening: Opening
+    """System prompt and tools, the same in every request."""
+    provider: Provider
+    budget: Budget
+    """Nothing of it is spent yet."""
+    landing: Style = "auto"
+    landing_prompt: str | None = None
+    """Own words for the order at the limit."""
+    augmenters: tuple[Augmenter, ...] = ()
+    """The last stage of dispatch, in this order."""
+    dispatch: DispatchSettings = field(default_factory=DispatchSettings)
+    warnings: tuple[str, ...] = ()
+    """What was odd before the run began; the outcome repeats it."""

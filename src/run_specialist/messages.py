@@ -1,0 +1,193 @@
+"""What is said in a run: messages, tool calls, results, replies, usage. Frozen values, no I/O.
+
+Content is kept in the block shape of the Messages API; a provider of another API converts it on its way out.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Literal, Self
+
+Block = Mapping[str, Any]
+"""One content block in the shape of the Messages API, e.g. `{"type": "text", "text": "..."}`."""
+
+
+def encode(value: object) -> bytes:
+    """Serialise a value as compact UTF-8 JSON; the same value always gives the same bytes."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+def text_of(content: object) -> str:
+    """Return the text of a message's content, found by type and never by position.
+
+    content: a string, or blocks as mappings or as SDK objects; thinking of any kind is left out.
+    """
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Iterable):
+        return ""
+    texts = (_text_of_block(block) for block in content)
+    return "\n".join(text for text in texts if text)
+
+
+def _text_of_block(block: object) -> str:
+    if isinstance(block, str):
+        return block
+    values = block if isinstance(block, Mapping) else vars(block) if hasattr(block, "__dict__") else {}
+    text = values.get("text") if values.get("type") == "text" else None
+    return text if isinstance(text, str) else ""
+
+
+def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
+    """Return a reply's blocks as the API takes them back; only what it would refuse is mended.
+
+    An empty text goes, arguments that are no object become `{}`; thinking stays byte for byte.
+    """
+    kept = (block for block in content if block.get("type") != "text" or str(block.get("text", "")).strip())
+    return tuple(
+        {**block, "input": {}}
+        if block.get("type") == "tool_use" and not isinstance(block.get("input"), Mapping)
+        else block
+        for block in kept
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to have one tool run."""
+
+    id: str
+    """Given by the model; its result must carry it."""
+    name: str
+    """The tool's name as the model wrote it; there may be no such tool."""
+    arguments: Mapping[str, Any] | None
+    """None when the model's arguments were no JSON object."""
+
+    @property
+    def key(self) -> str:
+        """What makes two calls identical: name and arguments, whatever the order of the keys."""
+        return f"{self.name} {json.dumps(self.arguments, sort_keys=True, default=str)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The one answer to a tool call."""
+
+    call_id: str
+    """The `ToolCall.id` that it answers."""
+    content: str
+    """What the model reads, our own notices included."""
+    is_error: bool = False
+    """Marks a failed or skipped call to the model."""
+
+    def block(self) -> Block:
+        """Return the `tool_result` block."""
+        block = {"type": "tool_result", "tool_use_id": self.call_id, "content": self.content}
+        return {**block, "is_error": True} if self.is_error else block
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of the transcript; it is serialised once and never edited."""
+
+    role: Literal["user", "assistant"]
+    content: tuple[Block, ...]
+
+    @classmethod
+    def user(cls, text: str) -> Self:
+        """Make a user message of one text."""
+        return cls("user", ({"type": "text", "text": text},))
+
+    @classmethod
+    def results(cls, results: Iterable[ToolResult]) -> Self:
+        """Make the user message that answers all calls of a turn."""
+        return cls("user", tuple(result.block() for result in results))
+
+    def ending(self, words: str | None) -> "Message":
+        """Return the message with a last line added inside its last text; without words, itself."""
+        if not words:
+            return self
+        *blocks, last = self.content
+        key = "content" if last["type"] == "tool_result" else "text"
+        return Message(self.role, (*blocks, {**last, key: f"{last[key]}\n{words}"}))
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The message as JSON bytes, the same in every request."""
+        return encode({"role": self.role, "content": self.content})
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that were billed; the whole input is the sum of the first three."""
+
+    input_tokens: int = 0
+    """Input neither read from nor written to the prompt cache."""
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cache_read_input_tokens + other.cache_read_input_tokens,
+            self.cache_creation_input_tokens + other.cache_creation_input_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        """Input of every kind and output together."""
+        return (
+            self.input_tokens
+            + self.cache_read_input_tokens
+            + self.cache_creation_input_tokens
+            + self.output_tokens
+        )
+
+
+class Stop(StrEnum):
+    """Why a turn ended, in the five words that the loop knows."""
+
+    ANSWERED = "answered"
+    WANTS_TOOLS = "wants_tools"
+    PAUSED = "paused"
+    TRUNCATED = "truncated"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One turn of the model."""
+
+    stop: Stop
+    content: tuple[Block, ...]
+    """The blocks exactly as they came, thinking included; they go back as they are."""
+    usage: Usage = Usage()
+    reason: str = ""
+    """The provider's own word for why the turn ended."""
+    detail: str = ""
+    """What the provider says about it, e.g. the category of a refusal."""
+    more_room_helps: bool = True
+    """False for a turn that was cut because the whole context is full."""
+
+    @cached_property
+    def text(self) -> str:
+        """The text that a person may read; never thinking."""
+        return text_of(self.content).strip()
+
+    @cached_property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in the order in which the model made them."""
+        return tuple(
+            ToolCall(
+                id=str(block.get("id", "")),
+                name=str(block.get("name", "")),
+                arguments=block["input"] if isinstance(block.get("input"), Mapping) else None,
+            )
+            for block in self.content
+            if block.get("type") == "tool_use"
+        )

@@ -1,0 +1,95 @@
+"""What the caller gets, whatever happened."""
+
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any, Literal
+
+from run_specialist.messages import Usage
+
+Status = Literal["answered", "landed", "partial", "failed", "aborted"]
+"""By itself; at a limit; salvaged or cut; no answer to be had; interrupted."""
+
+
+class Exit(IntEnum):
+    """Exit codes of the commands."""
+
+    OK = 0
+    USAGE = 2
+    PROVIDER = 3
+    NO_ANSWER = 4
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A quote that bears out the answer."""
+
+    source: str
+    """Where it stands, usually `path:line`."""
+    quote: str
+    verified: bool
+    """True when the quote was found in the run's results, white space folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalls:
+    """The tool calls of a run, in numbers."""
+
+    used: int
+    limit: int | None
+    failed: int
+    """Counted in `used` too."""
+    skipped: int
+    """Not run and not counted in `used`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One kind of spending."""
+
+    used: float | None
+    """None when it cannot be known, as cost without a price."""
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LandingReport:
+    """How a run came down at a limit."""
+
+    reason: str
+    """The kind whose limit was reached."""
+    how: str
+    """The rung that gave the answer, or `salvage`."""
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a run; `as_json` is what `--json` prints."""
+
+    run_id: str
+    specialist: str
+    model: str
+    status: Status
+    answer: str
+    """The answer; when failed or aborted the salvage, empty only if nothing was gathered."""
+    evidence: tuple[Evidence, ...]
+    gaps: tuple[str, ...]
+    output: Any
+    tool_calls: ToolCalls
+    limits: dict[str, Spent]
+    landing: LandingReport | None
+    usage: Usage
+    cost_usd: float | None
+    """None when the price is unknown."""
+    duration_s: float
+    warnings: tuple[str, ...]
+    error: str | None = None
+    """One line on why there is no whole answer."""
+    exit_code: Exit = Exit.OK
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the outcome as plain JSON values, without what the exit code and stderr tell."""
+        values = asdict(self)
+        del values["error"], values["exit_code"]
+        return values

@@ -1,0 +1,1 @@
+"""Where replies come from: the Messages API, an offline researcher, a script."""

@@ -1,0 +1,158 @@
+"""The Messages API through the vendor's SDK, which serves as transport: its auth, retries, errors and streaming.
+
+A request body is made of bytes that never change: system and tools are serialised once a run, each message once.
+Cached are the system prompt (an explicit breakpoint, so that it survives a changed `tool_choice`), the tail (the
+automatic breakpoint), and after a very large turn the previous tail, which a lookback of 20 blocks would not reach.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.errors import ForcingRefused, ProviderError
+from run_specialist.messages import Block, Message, Reply, encode
+from run_specialist.providers.anthropic_errors import one_line, refuse_long_waits
+from run_specialist.providers.anthropic_reply import StreamedMessage, read_message, read_reply
+from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.models import capabilities, full_id
+from run_specialist.tools.respond import NAME as RESPOND
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+PATH = "/v1/messages"
+CACHED: Block = {"type": "ephemeral"}
+LOOKBACK_BLOCKS = 18
+"""A turn that added more blocks than this would miss the last cache write, which is looked for 20 blocks back."""
+
+
+class AnthropicProvider:
+    """Opens conversations with one model of a Messages-compatible endpoint."""
+
+    def __init__(self, model: str, client: "AsyncAnthropic | None" = None, *, api_key: str | None = None) -> None:
+        """Connect lazily; no request is made here.
+
+        model: an alias or a full id.
+        client: in place of one made from the environment, e.g. in a test.
+        api_key: None for what the environment gives.
+        """
+        self.model = full_id(model)
+        self.capabilities: Capabilities = capabilities(self.model)
+        self.client = client or _client(api_key)
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> "AnthropicConversation":
+        """Freeze system and tools for a run."""
+        return AnthropicConversation(self, opening, watch)
+
+    def learn_unforceable(self) -> None:
+        """Remember that this endpoint refuses a forced choice."""
+        self.capabilities = replace(self.capabilities, forced_choice=False)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.close()
+
+
+def _client(api_key: str | None) -> "AsyncAnthropic":
+    from anthropic import AsyncAnthropic  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+
+    return AsyncAnthropic(api_key=api_key, middleware=[refuse_long_waits])
+
+
+class AnthropicConversation:
+    """One run's exchange; every request begins with the same bytes."""
+
+    def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
+        self._provider = provider
+        self._watch = watch
+        self._front = encode(
+            {
+                "model": provider.model,
+                "system": [{"type": "text", "text": opening.system, "cache_control": CACHED}],
+                "tools": [
+                    {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+                    for tool in opening.tools
+                ],
+                **({"output_config": {"effort": opening.effort}} if opening.effort else {}),
+            }
+        ).removesuffix(b"}")
+
+    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+        """Send the transcript; see `Conversation.ask`."""
+        import anthropic  # noqa: PLC0415 - see _client
+        import httpx2  # noqa: PLC0415 - see _client
+
+        body = self._body(messages, choice, max_tokens)
+        try:
+            message = await (self._send(body) if self._watch is None else self._stream(body, self._watch))
+        except anthropic.BadRequestError as error:
+            if choice is Choice.RESPOND and "tool_choice" in str(error):
+                self._provider.learn_unforceable()
+                raise ForcingRefused(one_line(error, self._provider.client.base_url)) from error
+            raise ProviderError(one_line(error, self._provider.client.base_url)) from error
+        # The SDK lets a reply that is no JSON, a cut stream and a reset connection through as they are.
+        except (anthropic.AnthropicError, httpx2.HTTPError, ValueError, AssertionError, TypeError) as error:
+            raise ProviderError(one_line(error, self._provider.client.base_url)) from error
+        return read_reply(message)
+
+    def _body(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> bytes:
+        varying: dict[str, Any] = {"max_tokens": max_tokens}
+        match choice:
+            case Choice.AUTO:
+                # A request that changes the choice loses the messages cache, and nothing reads what it would write.
+                varying["cache_control"] = CACHED
+            case Choice.RESPOND:
+                varying["tool_choice"] = {"type": "tool", "name": RESPOND}
+            case Choice.NONE:
+                varying["tool_choice"] = {"type": "none"}
+        if self._watch is not None:
+            varying["stream"] = True
+        marked = _previous_tail(messages) if choice is Choice.AUTO else None
+        said = b",".join(
+            _marked(message) if index == marked else message.encoded for index, message in enumerate(messages)
+        )
+        return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said, b"]}"))
+
+    async def _send(self, body: bytes) -> Block:
+        import httpx2  # noqa: PLC0415 - see _client
+
+        response = await self._provider.client.post(
+            PATH, cast_to=httpx2.Response, content=body, options={"headers": {"Content-Type": "application/json"}}
+        )
+        return read_message(response.headers.get("content-type", ""), response.content)
+
+    async def _stream(self, body: bytes, watch: Watch) -> Block:
+        from anthropic import AsyncStream  # noqa: PLC0415 - see _client
+
+        stream = await self._provider.client.post(
+            PATH,
+            cast_to=object,
+            content=body,
+            options={"headers": {"Content-Type": "application/json"}},
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+        async with stream:
+            kind = stream.response.headers.get("content-type", "")
+            if not kind.startswith("text/event-stream"):
+                return read_message(kind, await stream.response.aread())
+            message = StreamedMessage(watch)
+            async for event in stream:
+                message.add(event)
+            return message.whole()
+
+
+def _previous_tail(messages: Sequence[Message]) -> int | None:
+    """Return the index of the message where the last request ended, if the newest turn is very large."""
+    users = [index for index, message in enumerate(messages) if message.role == "user"]
+    if len(users) < 2:  # noqa: PLR2004 - the first request has no previous tail
+        return None
+    previous = users[-2]
+    added = sum(len(message.content) for message in messages[previous + 1 :])
+    return previous if added > LOOKBACK_BLOCKS else None
+
+
+def _marked(message: Message) -> bytes:
+    """Return the message's bytes with a cache marker on its last block; a marker is no content."""
+    *blocks, last = message.content
+    return encode({"role": message.role, "content": [*blocks, {**last, "cache_control": CACHED}]})

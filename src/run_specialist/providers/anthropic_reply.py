@@ -1,0 +1,156 @@
+"""Read what the Messages API answers, whole or streamed, and trust none of it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from run_specialist.errors import ProviderError
+from run_specialist.messages import Block, Reply, Stop, Usage
+from run_specialist.providers.base import Delta, Watch
+
+STOPS = {
+    "end_turn": Stop.ANSWERED,
+    "stop_sequence": Stop.ANSWERED,
+    "tool_use": Stop.WANTS_TOOLS,
+    "pause_turn": Stop.PAUSED,
+    "max_tokens": Stop.TRUNCATED,
+    "model_context_window_exceeded": Stop.TRUNCATED,
+    "refusal": Stop.REFUSED,
+}
+"""Every documented stop reason; an unknown one counts by what the reply holds."""
+
+LOOK_AT_THE_URL = "is the base URL that of a Messages-compatible server?"
+
+
+def read_message(content_type: str, body: bytes) -> Block:
+    """Return the message object of a whole reply.
+
+    Raises ProviderError for anything that is no JSON object.
+    """
+    if "json" not in content_type:
+        raise ProviderError(f"the server answered with {content_type or 'no content type'}, not JSON; {LOOK_AT_THE_URL}")
+    try:
+        message = json.loads(body)
+    except ValueError as error:
+        raise ProviderError(f"the server's JSON breaks off or is damaged ({error}); try again") from error
+    if not isinstance(message, dict):
+        raise ProviderError(f"the server answered with JSON that is no message; {LOOK_AT_THE_URL}")
+    return message
+
+
+def read_reply(message: Block) -> Reply:
+    """Turn a message object into a reply.
+
+    Raises ProviderError for an object that is no message.
+    """
+    content = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content, list) or not all(isinstance(block, Mapping) for block in content):
+        raise ProviderError(f"the server's answer has no content blocks; {LOOK_AT_THE_URL}")
+    reason = str(message.get("stop_reason") or "")
+    wants_tools = any(block.get("type") == "tool_use" for block in content)
+    stop = STOPS.get(reason)
+    detail = "" if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    if stop in (None, Stop.ANSWERED, Stop.WANTS_TOOLS):
+        # What the reply holds is more certain than what it says of itself.
+        stop = Stop.WANTS_TOOLS if wants_tools else Stop.ANSWERED
+    if stop is Stop.REFUSED:
+        reason = _category(message) or reason
+    return Reply(
+        stop=stop,
+        content=tuple(content),
+        usage=_usage(message.get("usage")),
+        reason=reason,
+        detail=detail,
+        more_room_helps=reason != "model_context_window_exceeded",
+    )
+
+
+def _category(message: Block) -> str:
+    details = message.get("stop_details")
+    return str(details.get("category") or "") if isinstance(details, Mapping) else ""
+
+
+def _usage(usage: object) -> Usage:
+    read = usage if isinstance(usage, Mapping) else {}
+
+    def count(key: str) -> int:
+        value = read.get(key)
+        return value if isinstance(value, int) and value > 0 else 0
+
+    return Usage(
+        input_tokens=count("input_tokens"),
+        cache_read_input_tokens=count("cache_read_input_tokens"),
+        cache_creation_input_tokens=count("cache_creation_input_tokens"),
+        output_tokens=count("output_tokens"),
+    )
+
+
+class StreamedMessage:
+    """Puts a message together from the events of a stream, and shows its pieces to a watcher."""
+
+    GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+    """Kinds of delta that lengthen a string of the block, and which."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._arguments: dict[int, str] = {}
+        self._complete = False
+
+    def add(self, event: object) -> None:
+        """Take the next event; kinds that are not known are passed over."""
+        match event:
+            case {"type": "message_start", "message": dict(message)}:
+                self._message = {**message, "usage": dict(message.get("usage") or {})}
+            case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
+                self._blocks[index] = dict(block)
+            case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)} if index in self._blocks:
+                self._grow(index, delta)
+            case {"type": "message_delta", "delta": dict(delta), **rest}:
+                usage = rest.get("usage")
+                told = {k: v for k, v in usage.items() if v is not None} if isinstance(usage, dict) else {}
+                self._message |= {**delta, "usage": {**self._message.get("usage", {}), **told}}
+            case {"type": "message_stop"}:
+                self._complete = True
+
+    def _grow(self, index: int, delta: dict[str, Any]) -> None:
+        block, kind = self._blocks[index], delta.get("type")
+        if kind == "input_json_delta":
+            fragment = str(delta.get("partial_json", ""))
+            self._arguments[index] = self._arguments.get(index, "") + fragment
+            self._watch(Delta(fragment, tool=str(block.get("name", ""))))
+        elif kind == "citations_delta":
+            block.setdefault("citations", []).append(delta.get("citation"))
+        elif kind in self.GROWING:
+            key = self.GROWING[kind]
+            block[key] = str(block.get(key) or "") + str(delta.get(key, ""))
+            if kind == "text_delta":
+                self._watch(Delta(str(delta.get("text", ""))))
+
+    def whole(self) -> Block:
+        """Return the message object.
+
+        Raises ProviderError when the stream ended before it was complete.
+        """
+        if not self._complete:
+            raise ProviderError("the server's stream broke off in the middle of a reply; try again")
+        for index, text in self._arguments.items():
+            if text:
+                self._blocks[index]["input"] = _arguments(text)
+        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
+
+
+def _arguments(text: str) -> object:
+    """Parse a tool's arguments; of arguments that were cut off keep what came through."""
+    from jiter import from_json  # noqa: PLC0415 - comes with the SDK, needed only after a request
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        try:
+            return from_json(text.encode(), partial_mode="trailing-strings")
+        except ValueError:
+            return None

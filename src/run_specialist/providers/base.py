@@ -1,0 +1,88 @@
+"""The interface of a provider: it opens conversations, and a conversation is asked for one reply at a time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from run_specialist.messages import Message, Reply
+from run_specialist.tools.base import Toolset
+
+
+class Choice(StrEnum):
+    """What a request asks of the model's next turn; providers translate it into their `tool_choice`."""
+
+    AUTO = "auto"
+    """Text or any tool, as the model likes."""
+    RESPOND = "respond"
+    """The `respond` tool and nothing else."""
+    NONE = "none"
+    """Text only."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a model's endpoint is known to take."""
+
+    forced_choice: bool
+    """False where a `tool_choice` that forces a tool is refused."""
+    max_output_tokens: int
+    """The largest `max_tokens` that a request may carry [tokens]."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What is frozen for a whole run, so that the prompt cache can hold it."""
+
+    system: str
+    tools: Toolset
+    effort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a reply as it streams, for somebody who watches."""
+
+    text: str
+    """The new characters: of the text, or of the tool's arguments as JSON."""
+    tool: str | None = None
+    """The tool whose arguments grow; None for text."""
+
+
+Watch = Callable[[Delta], None]
+"""Called with each piece of a streaming reply."""
+
+
+class Conversation(Protocol):
+    """One run's exchange with a model."""
+
+    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+        """Send the whole transcript and return the model's next turn.
+
+        messages: everything said so far, the newest last; only ever appended to.
+        max_tokens: the most that the reply may hold [tokens].
+        Raises ProviderError, and ForcingRefused when the endpoint does not take `choice`.
+        """
+        ...
+
+
+class Provider(Protocol):
+    """A place where conversations can be opened; one instance may serve many runs."""
+
+    @property
+    def model(self) -> str:
+        """The id that requests and outcomes carry."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model is known to take, as learnt so far."""
+        ...
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:
+        """Start a conversation; with `watch` the replies are streamed."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        ...

@@ -1,0 +1,45 @@
+"""Which model a run uses, and where it is reached."""
+
+import os
+
+from run_specialist.errors import UsageError
+from run_specialist.providers.base import Provider
+
+OFFLINE = "offline"
+CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
+BASE_URL = "ANTHROPIC_BASE_URL"
+
+
+def choose_model(flag: str | None, file: str | None) -> str:
+    """Return the model of a run: flag, file, SPECIALIST_MODEL, then what the environment can reach.
+
+    file: what the specialist's file says; `inherit` says nothing.
+    """
+    named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL")
+    return named or ("sonnet" if _credentials() or os.environ.get(BASE_URL) else OFFLINE)
+
+
+def make_provider(model: str) -> Provider:
+    """Return the provider of a model.
+
+    Raises UsageError for a model that cannot be reached from here.
+    """
+    if model == OFFLINE:
+        from run_specialist.providers.offline import OfflineProvider  # noqa: PLC0415 - only where it is used
+
+        return OfflineProvider()
+    if model.startswith("openai:"):
+        raise UsageError(f"--model {model}: chat completions endpoints are not supported by this version")
+    if not _credentials() and not os.environ.get(BASE_URL):
+        raise UsageError(
+            f"no credentials for {model}: set ANTHROPIC_API_KEY, or point ANTHROPIC_BASE_URL at a "
+            "Messages-compatible server, or use --model offline"
+        )
+    from run_specialist.providers.anthropic import AnthropicProvider  # noqa: PLC0415 - a heavy import
+
+    # A local server wants no key, and the SDK insists on one.
+    return AnthropicProvider(model, api_key=None if _credentials() else "none-needed")
+
+
+def _credentials() -> bool:
+    return any(os.environ.get(name) for name in CREDENTIALS)

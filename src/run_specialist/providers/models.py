@@ -1,0 +1,43 @@
+"""What is known of the models: aliases, and what their endpoint takes. No endpoint tells this by itself."""
+
+import re
+
+from run_specialist.providers.base import Capabilities
+
+ALIASES = {
+    "opus": "claude-opus-5-5",
+    "sonnet": "claude-sonnet-5-5",
+    "haiku": "claude-haiku-5-5",
+    "fable": "claude-fable-5-2",
+}
+"""Short names, and the model that each stands for."""
+
+UNFORCEABLE_SINCE = {"opus": (5, 5), "sonnet": (5, 5), "fable": (5, 1), "mythos": (0, 0)}
+"""First version of each family that refuses a `tool_choice` of type `tool` or `any`."""
+
+MAX_OUTPUT_TOKENS = {"opus": 128_000, "sonnet": 64_000, "haiku": 64_000, "fable": 128_000, "mythos": 128_000}
+"""The largest `max_tokens` by family; careful where no figure is published."""
+UNKNOWN_MAX_OUTPUT_TOKENS = 32_000
+
+_FAMILY = re.compile(r"(opus|sonnet|haiku|fable|mythos)(?:-(\d{1,2}))?(?:-(\d{1,2}))?(?!\d)")
+
+
+def full_id(model: str) -> str:
+    """Return the id that requests carry."""
+    return ALIASES.get(model.lower(), model)
+
+
+def capabilities(model: str) -> Capabilities:
+    """Return what the model is known to take; of an unknown one the best is assumed, and a 400 teaches.
+
+    model: full id.
+    """
+    found = _FAMILY.search(model.lower())
+    if found is None:
+        return Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS)
+    family, version = found[1], (int(found[2] or 0), int(found[3] or 0))
+    since = UNFORCEABLE_SINCE.get(family)
+    return Capabilities(
+        forced_choice=since is None or version < since,
+        max_output_tokens=MAX_OUTPUT_TOKENS[family],
+    )

@@ -1,0 +1,83 @@
+"""A test double: replies in order, and a failure on any request that the script does not know."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from run_specialist.messages import Message, Reply, Stop, Usage
+from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+
+
+class OffScript(BaseException):
+    """A request came that the script has no reply for, or a reply was never used.
+
+    Not an Exception, so that no part of a run can mistake a broken test for a broken endpoint.
+    """
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as the provider saw it."""
+
+    messages: tuple[Message, ...]
+    choice: Choice
+    max_tokens: int
+
+
+Line = Reply | Exception | Callable[[Asked], Reply]
+"""One line of a script: a reply, an error to raise, or a function that makes the reply of the request."""
+
+
+def says(text: str, stop: Stop = Stop.ANSWERED) -> Reply:
+    """Make a reply of plain text."""
+    return Reply(stop, ({"type": "text", "text": text},) if text else (), Usage(10, 0, 0, 5), stop.value)
+
+
+def calls(*wanted: tuple[str, Mapping[str, Any]], first_id: int = 1, stop: Stop = Stop.WANTS_TOOLS) -> Reply:
+    """Make a reply that calls tools.
+
+    first_id: number in the id of the first call; ids must differ within a run.
+    """
+    blocks = tuple(
+        {"type": "tool_use", "id": f"call_{first_id + i}", "name": name, "input": dict(arguments)}
+        for i, (name, arguments) in enumerate(wanted)
+    )
+    return Reply(stop, blocks, Usage(10, 0, 0, 5), stop.value)
+
+
+class ScriptedProvider:
+    """Answers from a script and keeps every request."""
+
+    model = "scripted"
+
+    def __init__(self, script: Sequence[Line], *, forced_choice: bool = True, max_output_tokens: int = 64_000) -> None:
+        self._script = list(script)
+        self.capabilities = Capabilities(forced_choice, max_output_tokens)
+        self.opening: Opening | None = None
+        """What the last conversation was opened with."""
+        self.asked: list[Asked] = []
+        """Every request, in order."""
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> "ScriptedProvider":  # noqa: ARG002 - nothing streams
+        """Start the conversation; there is only one."""
+        self.opening = opening
+        return self
+
+    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+        """Play the next line of the script; raises OffScript when there is none."""
+        asked = Asked(tuple(messages), choice, max_tokens)
+        self.asked.append(asked)
+        if not self._script:
+            raise OffScript(f"request {len(self.asked)} is not in the script: {messages[-1].content}")
+        line = self._script.pop(0)
+        if isinstance(line, Exception):
+            raise line
+        return line if isinstance(line, Reply) else line(asked)
+
+    def assert_used_up(self) -> None:
+        """Raise OffScript if a line of the script was never played."""
+        if self._script:
+            raise OffScript(f"{len(self._script)} replies were never asked for")
+
+    async def aclose(self) -> None:
+        """Hold nothing, so let nothing go."""

@@ -1,0 +1,133 @@
+"""From a specialist's file and a question to a job: settings, model, tools, system prompt, budget."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from run_specialist import prompts
+from run_specialist.budget import Budget, Kind
+from run_specialist.dispatch import Augmenter, DispatchSettings, Executed
+from run_specialist.errors import SpecialistUnusable, UsageError
+from run_specialist.job import Job
+from run_specialist.providers.base import Opening, Provider
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.registry import SpecialistFile
+from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.respond import respond_tool
+
+LIMITS = {
+    "tool_calls_limit": Kind.TOOL_CALLS,
+    "turns_limit": Kind.TURNS,
+    "total_tokens_limit": Kind.TOKENS,
+    "cost_limit": Kind.COST,
+    "time_limit": Kind.TIME,
+    "tool_chars_limit": Kind.CHARACTERS,
+}
+"""Keys that limit a run, and the kind of spending that each limits."""
+
+ENFORCED = {"tool_calls_limit"}
+"""The limits that the loop of this version holds; any other one makes a run refuse, never go on without it."""
+
+SHAPING = ("summarize_at", "output_schema")
+"""Keys that promise something about a run which this version cannot keep."""
+
+NOT_OFFERED = ("agents", "mcp_servers", "python_tools")
+"""Keys that would add tools; a run without them is told, and goes on."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a child works and what it is given beyond its file."""
+
+    root: Path
+    """The folder that the file tools may see."""
+    provider: Provider
+    tools: Sequence[Tool] = ()
+    """Further tools, not filtered by the file's `tools`."""
+    augmenters: Sequence[Augmenter] = ()
+    """Stand before the countdown."""
+
+
+def settle(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool = False) -> Specialist:
+    """Return the settings of a run: what the call site says, else the file, else the default.
+
+    overrides: canonical keys; None means no limit.
+    strict: also refuse a file with warnings.
+    Raises SpecialistUnusable for a file that cannot be run, and for a setting that this version does not keep.
+    """
+    wrong = [one for one in file.problems if one.level == "error" or (strict and one.level == "warning")]
+    if wrong or file.specialist is None:
+        raise SpecialistUnusable("\n".join(map(str, wrong)) or f"{file.path}:1:1: cannot be run")
+    settings = file.specialist.model_copy(update=dict(overrides))
+    for key in (*(key for key in LIMITS if key not in ENFORCED), *SHAPING):
+        if getattr(settings, key) is not None:
+            raise SpecialistUnusable(f"{_place(file, key)}: {key}: not enforced by this version; take it out to run without it")
+    if settings.countdown.warn_at is not None:
+        raise SpecialistUnusable(f"{_place(file, 'countdown')}: countdown: warn_at is not enforced by this version")
+    if settings.preset not in (None, "soft-landing"):
+        raise SpecialistUnusable(f"{_place(file, 'preset')}: preset: only soft-landing is kept by this version")
+    return settings
+
+
+def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Surroundings) -> Job:
+    """Make the job of one run.
+
+    Raises UsageError when none of the file's tools exists here, or nothing of its `paths`.
+    """
+    warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
+    warnings += [
+        f"{_place(file, key)}: {key}: not offered by this version" for key in NOT_OFFERED if getattr(settings, key)
+    ]
+    tools = _tools(file, settings, around)
+    system = prompts.system(
+        settings.prompt, tool_calls_limit=settings.tool_calls_limit, budget_notice=settings.budget_notice
+    )
+    limits = {kind: getattr(settings, key) for key, kind in LIMITS.items()}
+    return Job(
+        run_id=f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
+        specialist=settings.name,
+        question=question,
+        opening=Opening(system, tools, settings.effort),
+        provider=around.provider,
+        budget=Budget.of(limits, settings.countdown.from_),
+        landing=settings.landing,
+        landing_prompt=settings.landing_prompt,
+        augmenters=(*around.augmenters, _countdown(settings.countdown.style)),
+        dispatch=DispatchSettings(
+            settings.parallel_tools_limit, settings.tool_timeout, settings.tool_result_limit
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> Toolset:
+    paths = settings.paths or ()
+    if paths and not any(any(around.root.glob(path.strip("/"))) for path in paths):
+        raise UsageError(
+            f"{settings.name} reads {', '.join(paths)}, and there is no such thing under {around.root}; name the folder "
+            "that holds it with --root, or write a specialist for what is here with `specialists new`"
+        )
+    files = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}
+    resolved = resolve_tools(settings.tools, settings.disallowed_tools, files)
+    if settings.tools and not resolved.names:
+        raise UsageError(
+            f"{_place(file, 'tools')}: tools: none of {', '.join(settings.tools)} exists here; "
+            f"there are {', '.join(files)}"
+        )
+    return Toolset([*(files[name] for name in resolved.names), *around.tools, respond_tool()])
+
+
+def _countdown(style: str) -> Augmenter:
+    def line(executed: Executed) -> str | None:
+        return prompts.countdown(executed.budget.tightest, style)
+
+    return line
+
+
+def _place(file: SpecialistFile, key: str) -> str:
+    return f"{file.path}:{file.lines.get(key, 1)}:1"

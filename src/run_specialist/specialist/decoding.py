@@ -1,0 +1,50 @@
+"""Bytes of a file to text with LF line ends."""
+
+import codecs
+import re
+
+from run_specialist.specialist.problems import START, Place, Problems
+
+# UTF-32 stands first: its little-endian mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
+)
+_LINE_END = re.compile(r"\r\n?|\n")
+# No store and no model takes these two: a NUL, and half of a UTF-16 pair.
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+_REPLACEMENT = "\ufffd"
+
+
+def decode(data: bytes | str, problems: Problems) -> str:
+    """Return the text of a file, warning about all that had to be repaired except its line ends."""
+    text = data if isinstance(data, str) else _to_text(data, problems)
+    if text.startswith("\ufeff"):
+        problems.warn(START, "starts with a byte order mark, which is left out")
+        text = text.lstrip("\ufeff")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if bad := _UNUSABLE.search(text):
+        problems.warn(place_of(text, bad.start()), f"holds characters that cannot be kept; {_REPLACEMENT} instead")
+        text = _UNUSABLE.sub(_REPLACEMENT, text)
+    return text
+
+
+def place_of(text: str, index: int) -> Place:
+    """Return the place of a character in a text with LF line ends."""
+    return Place(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
+
+
+def _to_text(data: bytes, problems: Problems) -> str:
+    for mark, encoding, name in _MARKS:
+        if data.startswith(mark):
+            problems.warn(START, f"is {name}; UTF-8 is better read elsewhere")
+            return data[len(mark) :].decode(encoding, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = _LINE_END.split(data[: error.start].decode("utf-8", "replace"))
+        place = Place(len(before), len(before[-1]) + 1)
+        problems.warn(place, f"is not UTF-8 here ({error.reason}); {_REPLACEMENT} stands for what could not be read")
+        return data.decode("utf-8", "replace")

@@ -1,0 +1,201 @@
+"""The typed fields of a specialist."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+Landing = Literal["auto", "force", "order", "none", "finalize", "stop"]
+Preset = Literal["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a field takes, in words that follow "wanted"."""
+
+    words: str
+    number: bool = False
+    """A number in quotes is read as that number, with a warning."""
+
+
+def _none_word(value: object) -> object:
+    return None if isinstance(value, str) and value.strip().lower() == "none" else value
+
+
+def _duration(value: object) -> object:
+    match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    return float(match[1]) * _SECONDS[match[2]] if match else value
+
+
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _share_or_calls(value: float) -> float:
+    if isinstance(value, float) and value > 1:
+        raise ValueError("a share is at most 1.0")
+    return value
+
+
+def _inside(folder: str) -> str:
+    if folder.startswith(("/", "~")) or ".." in folder.replace("\\", "/").split("/"):
+        raise ValueError("outside of the root")
+    return folder
+
+
+def _function(name: str) -> str:
+    if not _FUNCTION.fullmatch(name):
+        raise ValueError("not module:function")
+    return name
+
+
+def _schema(kind: str, *, none: bool = False, least: int | None = 0, text: bool = False) -> WithJsonSchema:
+    number: dict[str, Any] = {"type": kind} | ({} if least is None else {"minimum": least})
+    choices = [number] + [{"type": "string"}] * text + [{"const": "none"}] * (none and not text)
+    return WithJsonSchema(choices[0] if len(choices) == 1 else {"anyOf": choices})
+
+
+_Whole = Annotated[int, Field(strict=True, ge=0)]
+_Positive = Annotated[int, Field(strict=True, ge=1)]
+_Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+_OrNone = BeforeValidator(_none_word)
+Limit = Annotated[
+    _Whole | None, _OrNone, _schema("integer", none=True), Wanted("a whole number from 0 up, or none", number=True)
+]
+Money = Annotated[
+    _Amount | None, _OrNone, _schema("number", none=True), Wanted("an amount in USD from 0 up, or none", number=True)
+]
+Time = Annotated[
+    _Amount | None,
+    BeforeValidator(_duration),
+    _OrNone,
+    _schema("number", text=True),
+    Wanted("seconds, a duration like 90s, 10m or 1h, or none", number=True),
+]
+Seconds = Annotated[
+    Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
+    BeforeValidator(_duration),
+    _schema("number", text=True),
+    Wanted("seconds above 0, or a duration like 90s or 10m", number=True),
+]
+Count = Annotated[_Positive, _schema("integer", least=1), Wanted("a whole number from 1 up", number=True)]
+OptionalCount = Annotated[
+    _Positive | None,
+    _OrNone,
+    _schema("integer", none=True, least=1),
+    Wanted("a whole number from 1 up, or none", number=True),
+]
+Switch = Annotated[bool, Field(strict=True), Wanted("true or false")]
+Share = Annotated[
+    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)],
+    AfterValidator(_share_or_calls),
+    _schema("number"),
+    Wanted("a share from 0.0 to 1.0, or a whole number of calls left"),
+]
+Names = Annotated[
+    tuple[str, ...], WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+]
+
+
+class Countdown(BaseModel):
+    """When and how the calls that are left are counted down in the results."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    from_: Share = Field(0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
+    """Where it starts: a fraction is the share spent, a whole number the calls left."""
+    style: Annotated[Literal["remaining", "budget"], BeforeValidator(_lower), Wanted("remaining or budget")] = (
+        "remaining"
+    )
+    """The words of the countdown line."""
+    warn_at: Share | None = None
+    """Where a warning to come to an end is added, in the same units."""
+
+
+class Specialist(BaseModel):
+    """A specialist that can be run."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+    name: str
+    """How it is called; the file's name where it is left out."""
+    description: str
+    """When a parent should use it."""
+    prompt: str
+    """The body of the file: the child's system prompt."""
+    path: Path | None = None
+    """The file it was read from."""
+    tools: Names | None = None
+    """Allow-list of tools; left out = all read-only built-ins, [] = none. `mcp__server__*` globs are taken."""
+    paths: Annotated[
+        tuple[Annotated[str, AfterValidator(_inside)], ...] | None,
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+        Wanted("folders or globs under the root"),
+    ] = None
+    """Folders or globs under the root that the file tools may see; left out = all."""
+    disallowed_tools: Names = ()
+    """Tools that are taken away first."""
+    model: str | None = None
+    """An alias (sonnet, opus, haiku), a full id, or inherit."""
+    effort: Annotated[Effort | None, BeforeValidator(_lower), Wanted("low, medium, high, xhigh or max")] = None
+    """Thinking depth, passed on to the model."""
+    tool_calls_limit: Limit = 30
+    """Tool calls in one run; 0 = answer at once, none = no limit."""
+    turns_limit: Limit = None
+    """Model replies in one run."""
+    total_tokens_limit: Limit = None
+    """Input and output tokens over the run."""
+    cost_limit: Money = None
+    """USD over the run; needs a model with a known price."""
+    time_limit: Time = None
+    """Wall time of the run: seconds, or 90s, 10m, 1h."""
+    tool_chars_limit: Limit = None
+    """Characters of tool results over the run."""
+    parallel_tools_limit: Count = 4
+    """Tools running at once inside one turn."""
+    tool_timeout: Seconds = 60.0
+    """Seconds that one tool call may take."""
+    tool_result_limit: Count = 20_000
+    """Characters of one result; what is cut stays readable by its id."""
+    landing: Annotated[Landing, BeforeValidator(_lower), Wanted("auto, force, order, none, finalize or stop")] = "auto"
+    """What happens at the limit; `none` is a landing of its own (text without tools), not its absence."""
+    landing_prompt: str | None = None
+    """Own words for the final order."""
+    budget_notice: Switch = True
+    """Whether the budget stands in the system prompt."""
+    countdown: Annotated[Countdown, Wanted("a map with from, style and warn_at")] = Countdown()
+    """When and how the calls that are left are counted down in the results."""
+    summarize_at: OptionalCount = None
+    """Estimated tokens of context that trigger summarising; none = never."""
+    context_target: OptionalCount = None
+    """Tokens of context aimed at after summarising."""
+    summary_limit: OptionalCount = None
+    """Tokens of one summary."""
+    output_schema: Annotated[dict[str, Any] | str | None, Wanted("a JSON Schema, or the path of one")] = None
+    """Shape of the answer: a JSON Schema, or the path of one."""
+    agents: Names = ()
+    """Specialists that this one may call."""
+    share_budget: Switch = True
+    """Whether a child draws on what its parent has left."""
+    mcp_servers: Annotated[dict[str, Any] | list[Any] | None, Wanted("a list or a map of servers")] = None
+    """External tool servers."""
+    python_tools: Annotated[
+        tuple[Annotated[str, AfterValidator(_function)], ...],
+        WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+        Wanted("a list of module:function"),
+    ] = ()
+    """Functions of the project that become tools."""
+    preset: Annotated[
+        Preset | None,
+        BeforeValidator(_lower),
+        Wanted("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
+    ] = None
+    """A bundle of the settings above."""

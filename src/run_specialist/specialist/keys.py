@@ -1,0 +1,112 @@
+"""The keys of a specialist's file: canonical spelling, other names, and those without effect here."""
+
+import difflib
+import re
+
+CANONICAL = (
+    "name",
+    "description",
+    "tools",
+    "paths",
+    "disallowed_tools",
+    "model",
+    "effort",
+    "tool_calls_limit",
+    "turns_limit",
+    "total_tokens_limit",
+    "cost_limit",
+    "time_limit",
+    "tool_chars_limit",
+    "parallel_tools_limit",
+    "tool_timeout",
+    "tool_result_limit",
+    "landing",
+    "landing_prompt",
+    "budget_notice",
+    "countdown",
+    "summarize_at",
+    "context_target",
+    "summary_limit",
+    "output_schema",
+    "agents",
+    "share_budget",
+    "mcp_servers",
+    "python_tools",
+    "preset",
+)
+
+# In snake_case; camelCase and kebab-case are folded before the look-up.
+ALIASES = {
+    "max_tool_calls": "tool_calls_limit",
+    "tool_call_limit": "tool_calls_limit",
+    "max_turns": "turns_limit",
+    "max_steps": "turns_limit",
+    "steps": "turns_limit",
+    "max_cost_usd": "cost_limit",
+    "timeout": "time_limit",
+    "timeout_mins": "time_limit",
+    "max_total_chars": "tool_chars_limit",
+    "max_parallel_tools": "parallel_tools_limit",
+    "max_token": "summarize_at",
+    "context_token_limit": "context_target",
+    "summary_token_limit": "summary_limit",
+}
+
+# Another program would hold the agent back by these, we do not: worth a warning.
+RESTRICTING = frozenset({"allowed_tools", "hooks", "isolation", "permission", "permission_mode", "permissions", "sandbox"})
+
+# Keys that other programs know.
+INERT = RESTRICTING | frozenset(
+    """
+    agent aliases apply_to argument_hint arguments author auto_load autoload background capabilities category
+    categories color colour command compatibility context created date default_context default_progress
+    default_reads dependencies disable disable_model_invocation disabled display_name domain enabled emoji
+    examples expertise expertise_level extends handoffs hidden icon id infer inherit_project_context
+    inherit_skills initial_prompt input inputs keywords kind language last_updated license max_output_tokens
+    max_tokens memory metadata mode output outputs owner prompt priority proactive provider reasoning
+    reasoning_effort requires role scope skill skills source specialization status subagent_type system_prompt
+    system_prompt_mode tags target temperature thinking thinking_level title tool_choice top_k top_p triggers
+    type updated use_when user_invocable user_invokable version when_to_use whento_use
+    """.split()  # noqa: SIM905, a list of a hundred quoted words is harder to read
+)
+
+# Words that prose and examples put before a colon as often as files use them as keys.
+_PROSE = frozenset(
+    """
+    agent arguments command context date domain emoji examples expertise id input inputs language output outputs
+    owner prompt provider reasoning requires role scope source status title triggers type
+    """.split()  # noqa: SIM905
+)
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LONGEST_GUESSED = 40
+
+
+def canonical(key: str) -> str:
+    """Return the key as we spell it: folded to snake_case and, where it has another name, renamed."""
+    snake = _HUMP.sub("_", key.strip()).replace("-", "_").lower()
+    return ALIASES.get(snake, snake)
+
+
+def is_known(key: str) -> bool:
+    """Tell whether a key, in any spelling, is one of ours or one of another program's."""
+    folded = canonical(key)
+    return folded in _CANONICAL or folded in INERT
+
+
+def starts_field_in_prose(key: str) -> bool:
+    """Tell whether `key:` at the start of a line ends the text before it, even a description."""
+    return key[:1].islower() and is_known(key) and canonical(key) not in _PROSE
+
+
+def nearest(key: str) -> str | None:
+    """Return the canonical key that was probably meant."""
+    folded = canonical(key)
+    if len(folded) > _LONGEST_GUESSED:
+        return None
+    close = difflib.get_close_matches(folded, _GUESSES, n=1, cutoff=0.75)
+    return ALIASES.get(close[0], close[0]) if close else None
+
+
+_CANONICAL = frozenset(CANONICAL)
+_GUESSES = (*CANONICAL, *ALIASES)

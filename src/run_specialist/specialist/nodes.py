@@ -1,0 +1,210 @@
+"""YAML text to nodes that know where they stand, and nodes to plain values."""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from run_specialist.specialist.problems import Place
+
+try:
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # a PyYAML built without libyaml
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+DEEPEST = 60
+LONGEST = 256 * 1024
+MOST_VALUES = 10_000
+
+_STR_TAG = "tag:yaml.org,2002:str"
+_CORE_TAG = "tag:yaml.org,2002:"
+_INT = re.compile(r"[-+]?[0-9]+")
+_INT_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+}
+
+
+class Unreadable(ValueError):
+    """The text is no YAML that we take; `index` is where reading stopped [characters]."""
+
+    def __init__(self, text: str, index: int) -> None:
+        """Keep the place beside the words."""
+        super().__init__(text)
+        self.index = index
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One value as text; `start` and `end` are the span of its source [characters]."""
+
+    start: int
+    end: int
+    text: str
+    plain: bool = True
+    """Written without quotes and not as a block."""
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    start: int
+    end: int
+    items: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A map, in the order of the file, keys repeated as often as written."""
+
+    start: int
+    end: int
+    pairs: tuple[tuple["Node", "Node"], ...]
+
+
+Node = Scalar | Items | Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of a file that was read on its own."""
+
+    text: str
+    line: int
+    """Line of the file where it starts."""
+    indent: int = 0
+    """Columns that were taken away before each of its lines."""
+
+    def place(self, index: int) -> Place:
+        """Return where in the file a character of this chunk stands."""
+        before = self.text.rfind("\n", 0, index)
+        return Place(self.line + self.text.count("\n", 0, index), index - before + self.indent)
+
+
+def parse(text: str) -> Node | None:
+    """Return the root of a YAML text, None for an empty one; nothing in it is ever constructed.
+
+    The events are read instead of `yaml.compose`: libyaml's composer overflows the C stack on deep nesting.
+    Raises Unreadable.
+    """
+    if len(text) > LONGEST:
+        raise Unreadable(f"longer than {LONGEST:,} characters", 0)
+    try:
+        return _compose(iter(yaml.parse(text, Loader=_Loader)), text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise Unreadable(error.problem or str(error), min(mark.index, len(text)) if mark else 0) from None
+    except yaml.reader.ReaderError as error:
+        bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        raise Unreadable(error.reason, bad.start() if bad else 0) from None
+    except (ValueError, OverflowError) as error:  # PyYAML without libyaml, on an escape beyond Unicode
+        if isinstance(error, Unreadable):
+            raise
+        raise Unreadable(str(error), 0) from None
+
+
+def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
+    """Build the tree with a stack of our own, so that depth is a number and not a crash."""
+    anchors: dict[str, Node] = {}
+    open_nodes: list[tuple[yaml.CollectionStartEvent, list[Node]]] = []
+    for event in events:
+        node: Node
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(open_nodes) >= DEEPEST:
+                raise Unreadable(f"nested more than {DEEPEST} levels deep", event.start_mark.index)
+            open_nodes.append((event, []))
+            continue
+        if isinstance(event, yaml.ScalarEvent):
+            tag = None if event.tag == "!" else event.tag
+            node = Scalar(event.start_mark.index, event.end_mark.index, event.value, not event.style, tag)
+        elif isinstance(event, yaml.AliasEvent):
+            start, end = event.start_mark.index, event.end_mark.index
+            node = anchors.get(event.anchor) or Scalar(start, end, text[start:end])
+        elif isinstance(event, yaml.CollectionEndEvent):
+            opened, children = open_nodes.pop()
+            node = _collection(opened, children, event.end_mark.index)
+            event = opened  # noqa: PLW2901, the anchor stands on the start
+        else:
+            continue
+        if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.anchor:
+            anchors[event.anchor] = node
+        if not open_nodes:
+            return node
+        open_nodes[-1][1].append(node)
+    return None
+
+
+def _collection(opened: yaml.CollectionStartEvent, children: list[Node], end: int) -> Node:
+    start = opened.start_mark.index
+    if isinstance(opened, yaml.SequenceStartEvent):
+        return Items(start, end, tuple(children))
+    return Pairs(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
+
+
+def scalar_value(node: Scalar) -> str | int | float | bool | None:
+    """Return what YAML 1.2 makes of a scalar: no yes/no booleans, no dates, no base 60."""
+    if not node.plain or node.tag == _STR_TAG or (node.tag and not node.tag.startswith(_CORE_TAG)):
+        return node.text
+    return plain_value(node.text)
+
+
+def plain_value(text: str) -> str | int | float | bool | None:
+    """Return what YAML 1.2 makes of a plain scalar's text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        if _INT.fullmatch(text):
+            return int(text)
+        if _INT_BASED.fullmatch(text):
+            return int(text, 0)
+    except ValueError:  # more digits than Python turns into a number
+        return text
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def is_null(node: Node) -> bool:
+    """Tell whether the value was left empty, or written as null or ~."""
+    return isinstance(node, Scalar) and scalar_value(node) is None
+
+
+def value_of(node: Node) -> tuple[object, tuple[Scalar, ...]]:
+    """Return a node as dicts, lists and scalars, and the keys that one of its maps repeats; the last wins.
+
+    Raises Unreadable when aliases make it grow beyond `MOST_VALUES`, or when a key is no scalar.
+    """
+    expansion = _Expansion(MOST_VALUES, [])
+    return expansion.value(node, 0), tuple(expansion.repeated)
+
+
+@dataclass(slots=True)
+class _Expansion:
+    left: int
+    repeated: list[Scalar]
+
+    def value(self, node: Node, depth: int) -> object:
+        self.left -= 1
+        # Aliases can nest deeper than the text that they stand in.
+        if self.left < 0 or depth > DEEPEST:
+            raise Unreadable(f"holds more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
+        if isinstance(node, Scalar):
+            return scalar_value(node)
+        if isinstance(node, Items):
+            return [self.value(item, depth + 1) for item in node.items]
+        result: dict[str, object] = {}
+        for key, item in node.pairs:
+            if not isinstance(key, Scalar):
+                raise Unreadable("a key is a list or a map", key.start)
+            if key.text in result:
+                self.repeated.append(key)
+            result[key.text] = self.value(item, depth + 1)
+        return result

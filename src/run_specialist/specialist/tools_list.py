@@ -1,0 +1,119 @@
+"""Lists of names in a specialist's file, and what tools they stand for here."""
+
+import fnmatch
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
+
+# What Claude Code, Gemini CLI, opencode, Copilot and others call the same thing.
+_OURS = {
+    name: ours
+    for ours, names in {
+        "read": "readfile read_file read_many_files readmanyfiles read/readfile notebookread view view_file open_file cat",
+        "grep": """grep_search search_file_content searchtext search/textsearch textsearch text_search search/usages
+            usages ripgrep rg search_files""",
+        "glob": "find findfiles find_files file_search filesearch search/filesearch",
+        "ls": """list list_dir listdir list_directory listdirectory list_files readfolder read_folder
+            search/listdirectory""",
+        "search": "codebase search/codebase codebase_search semantic_search codebasesearch",
+        "delegate": "agent task runsubagent",
+    }.items()
+    for name in names.split()
+}
+_ARGUMENTS = re.compile(r"\s*\(.*", re.DOTALL)
+_ITEM = re.compile(r"^-\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The tools that a specialist gets."""
+
+    names: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    """Names from the file that stand for no tool that is available."""
+    nothing_known: bool = False
+    """Tools were named and none of them is available: such a specialist must not run."""
+
+
+def resolve_tools(
+    tools: Iterable[str] | None, disallowed: Iterable[str], available: Collection[str]
+) -> Resolved:
+    """Map the names of a file onto the tools that are available.
+
+    tools: as written in the file; None = all that is available.
+    available: our names, MCP tools as `mcp__server__tool`.
+    """
+    taken = {name for pattern in disallowed for name in _matching(pattern, available)}
+    if tools is None:
+        return Resolved(tuple(name for name in available if name not in taken))
+    found: dict[str, None] = {}
+    unknown = []
+    for pattern in tools:
+        matching = _matching(pattern, available)
+        found.update(dict.fromkeys(matching))
+        if not matching:
+            unknown.append(pattern)
+    return Resolved(
+        tuple(name for name in found if name not in taken), tuple(unknown), nothing_known=bool(unknown) and not found
+    )
+
+
+def _matching(pattern: str, available: Collection[str]) -> list[str]:
+    name = _ARGUMENTS.sub("", pattern.strip())
+    if name in available:
+        return [name]
+    folded = name.lower()
+    ours = _OURS.get(folded, folded)
+    if ours in available:
+        return [ours]
+    if name.startswith("mcp__"):
+        # A server's name alone stands for all of its tools.
+        globs = [name, f"{name}__*"]
+    elif "/" in name:
+        server, _, tool = name.partition("/")
+        globs = [f"mcp__{server}__{tool}"]
+    else:
+        globs = [name]
+    return [tool for tool in available if any(fnmatch.fnmatchcase(tool, glob) for glob in globs)]
+
+
+def split_names(text: str, remark: Callable[[str], None]) -> list[str]:
+    """Split a comma-separated list; a comma inside parentheses does not count.
+
+    Lines count as separators, and blanks where there is no comma at all.
+    """
+    text = text.strip()
+    if text.startswith("["):
+        remark("a list that is not closed or not valid; its names are taken")
+        text = text[1:].removesuffix("]")
+    parts = _split(text, ",\n")
+    if len(parts) == 1 and len(by_blanks := _split(text, " \t")) > 1:
+        remark("names are separated by blanks; commas are expected")
+        parts = by_blanks
+    return [name for part in parts if (name := _ITEM.sub("", part.strip()).strip("\"' \t"))]
+
+
+def _split(text: str, separators: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(text):
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth = max(0, depth - 1)
+        elif character in separators and (depth == 0 or character == "\n"):
+            parts.append(text[start:index])
+            start = index + 1
+    return [part for part in (*parts, text[start:]) if part.strip()]
+
+
+def join_parentheses(names: Iterable[str]) -> list[str]:
+    """Put together what YAML split at a comma inside parentheses: `[Agent(a, b)]`."""
+    joined: list[str] = []
+    for name in names:
+        if joined and joined[-1].count("(") > joined[-1].count(")") and ")" in name:
+            joined[-1] += f", {name}"
+        else:
+            joined.append(name)
+    return joined

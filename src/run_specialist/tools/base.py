@@ -1,0 +1,78 @@
+"""The interface of a tool, and the set of tools of one run."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs
+
+from run_specialist.errors import ToolError
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that a model can call by name."""
+
+    name: str
+    """Unique in a toolset; letters, digits, `_` and `-`."""
+    description: str
+    """What a model reads when it chooses between tools."""
+    function: Callable[..., Any]
+    """Takes the arguments by keyword and returns a string, directly or as an awaitable."""
+    repeatable: bool = False
+    """True where an identical call in the same run can be answered from the record."""
+    _adapter: TypeAdapter[Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_adapter", TypeAdapter(self.function))
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the arguments, made from the function's signature."""
+        return {"type": "object", "properties": {}, **self._adapter.json_schema()}
+
+    async def call(self, arguments: Mapping[str, Any]) -> str:
+        """Run the tool; a plain function runs in a thread so that it cannot hold up the loop.
+
+        Raises ToolError for arguments that do not fit, and whatever the function raises.
+        """
+        bound = ArgsKwargs((), dict(arguments))
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                return str(await self._adapter.validate_python(bound))
+            return str(await asyncio.to_thread(self._adapter.validate_python, bound))
+        except ValidationError as error:
+            raise ToolError(f"invalid arguments: {_reasons(error)}") from error
+
+
+def _reasons(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors()
+    )
+
+
+class Toolset:
+    """The tools of one run, sorted by name and frozen: the prompt cache depends on it."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        """Take the tools; the last one of a name wins."""
+        by_name = {tool.name: tool for tool in tools}
+        self._tools = dict(sorted(by_name.items()))
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of that name, or None."""
+        return self._tools.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        return tuple(self._tools)

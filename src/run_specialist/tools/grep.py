@@ -1,0 +1,158 @@
+"""Find lines by a regular expression: with ripgrep when it is there, else with Python."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from run_specialist.errors import ToolError
+from run_specialist.tools import linescan
+from run_specialist.tools.sandbox import Sandbox, shown
+from run_specialist.tools.text import clip, text_lines
+
+SECONDS = 10.0
+"""How long one search by pattern may take; it is then ended and says so."""
+_BATCH = 20_000
+_PLACE = re.compile(rb"(.*?)\0(\d+):(\d+):[^\n]*\n", re.DOTALL)
+_compiling = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The first match in one line."""
+
+    path: str
+    line: int
+    """From 1."""
+    column: int
+    """From 1, in bytes of UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search by pattern came to."""
+
+    matches: tuple[Match, ...]
+    cut: bool
+    """There are more matches than were asked for."""
+    late: bool
+    """The time was up before all files were read."""
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ToolError, naming the position, when a pattern is no regular expression of Python's."""
+    try:
+        # The list of warning filters is shared by all threads.
+        with _compiling, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        where = getattr(error, "pos", None)
+        reason = f"{getattr(error, 'msg', error)}{'' if where is None else f' at position {where}'}"
+        raise ToolError(
+            f"{pattern!r} is no regular expression: {reason}; escape ( [ {'{'} . * + ? with \\ to mean themselves"
+        ) from error
+
+
+def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> Found:
+    """Find the lines that match, in order of path and line.
+
+    paths: text files as seen from the root; both engines read exactly these, so they see the same files.
+    limit: the most matches to return.
+    """
+    deadline = time.monotonic() + SECONDS
+    engine = shutil.which("rg")
+    matches: list[Match] = []
+    for batch in _batches(paths):
+        output, done = _run(engine, sandbox.root, pattern, batch, ignore_case, limit + 1, deadline)
+        matches += [
+            Match(os.fsdecode(path).removeprefix("./"), int(line), int(column))
+            for path, line, column in _PLACE.findall(output)
+        ]
+        if not done or len(matches) > limit:
+            return Found(tuple(matches[:limit]), len(matches) > limit, not done)
+    return Found(tuple(matches), cut=False, late=False)
+
+
+def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+    """Group paths so that each group fits on a command line."""
+    batch: list[str] = []
+    size = 0
+    for path in paths:
+        if size + len(path) > _BATCH and batch:
+            yield batch
+            batch, size = [], 0
+        batch.append(f"./{path}")
+        size += len(path) + 3
+    if batch:
+        yield batch
+
+
+def _run(
+    engine: str | None,
+    root: Path,
+    pattern: str,
+    paths: Sequence[str],
+    ignore_case: bool,
+    most: int,
+    deadline: float,
+) -> tuple[bytes, bool]:
+    """Search one batch of files; return the output and whether it came to its end."""
+    if engine is None:
+        command = [sys.executable, "-I", "-S", linescan.__file__, pattern]
+        command += [str(int(re.IGNORECASE if ignore_case else 0)), str(most)]
+    else:
+        # The files are chosen by us, so that ripgrep's own rules for ignoring and skipping must not add to ours.
+        command = [engine, "--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--threads=1"]
+        command += ["--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column"]
+        command += ["--crlf", "--max-columns=1", f"--max-count={most}"]
+        command += ["--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell; the pattern and the paths are single arguments
+            [*command, *paths],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=max(0.1, deadline - time.monotonic()),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        return error.stdout or b"", False
+    except (OSError, ValueError) as error:
+        raise ToolError(f"the search could not be run: {error}") from error
+    if engine is not None and done.returncode > 1 and not done.stdout:
+        # A pattern that only Python knows, such as one that looks ahead.
+        return _run(None, root, pattern, paths, ignore_case, most, deadline)
+    return done.stdout, True
+
+
+def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator[str]:
+    """Yield `path:line: text` for matches and `path-line- text` for the lines around them."""
+    by_path: dict[str, dict[int, int]] = {}
+    for match in matches:
+        by_path.setdefault(match.path, {})[match.line] = match.column
+    first = True
+    for path, columns in by_path.items():
+        wanted = {line + step for line in columns for step in range(-context, context + 1)}
+        last = None
+        with suppress(ToolError), text_lines(sandbox, path) as lines:
+            for number, (line, length) in enumerate(islice(lines, max(wanted)), 1):
+                if number not in wanted:
+                    continue
+                if context and not first and number - 1 != last:
+                    yield "--"
+                first, last = False, number
+                mark = ":" if number in columns else "-"
+                start = len(
+                    line.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore")
+                )
+                yield f"{shown(path)}{mark}{number}{mark} {clip(line, length, start)}"

@@ -1,0 +1,64 @@
+"""What the .gitignore files of a tree hide."""
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec, Pattern
+
+_LARGEST = 1_000_000
+
+
+def spec_of(lines: Iterable[str]) -> "GitIgnoreSpec":
+    """Compile gitignore patterns; one that cannot be read is left out, as git does."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - a heavy import that many runs never need
+
+    patterns: list[Pattern] = []
+    for line in lines:
+        try:
+            patterns += GitIgnoreSpec.from_lines([line]).patterns
+        except (ValueError, re.error):
+            continue
+    return GitIgnoreSpec(patterns)
+
+
+@dataclass(frozen=True)
+class IgnoreRules:
+    """The .gitignore files from the root down to one folder; the nearest that says anything wins."""
+
+    files: tuple[tuple[str, "GitIgnoreSpec"], ...] = ()
+    """Each after the folder it lies in, relative to the root and ending in `/`; empty for the root."""
+
+    def within(self, folder: Path, relative: str) -> Self:
+        """Return the rules that hold inside a folder.
+
+        relative: the same folder as seen from the root; empty for the root itself.
+        """
+        lines = _read(folder / ".gitignore")
+        if not lines:
+            return self
+        return type(self)((*self.files, (f"{relative}/" if relative else "", spec_of(lines))))
+
+    def hide(self, relative: str, *, is_folder: bool) -> bool:
+        """Tell whether the entry is ignored, given that no folder above it is."""
+        for base, spec in reversed(self.files):
+            verdict = spec.check_file(relative[len(base) :] + "/" * is_folder).include
+            if verdict is not None:
+                return verdict
+        return False
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        # It may be a FIFO, or a link out of the tree; git follows no link here either.
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+            return []
+        return path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,127 @@
+"""Walk what a sandbox lets be seen."""
+
+import difflib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.ignore import IgnoreRules, spec_of
+from run_specialist.tools.sandbox import Sandbox, shown
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+_MOST_STARS = 12
+_NEAR_AMONG = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, folder or link that may be seen."""
+
+    relative: str
+    """As seen from the root, in `/`."""
+    kind: str
+    """`file`, `folder`, `link` or `special` (FIFO, socket, device)."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.relative.rpartition("/")[2]
+
+
+def entries(sandbox: Sandbox, relative: str, rules: IgnoreRules | None = None) -> list[Entry]:
+    """Return what is directly in a folder, sorted by name.
+
+    rules: what holds in the folder above; None to work it out.
+    Raises OSError when the folder cannot be listed.
+    """
+    rules = rules_above(sandbox, relative) if rules is None else rules
+    rules = rules.within(sandbox.root / relative, relative)
+    with os.scandir(sandbox.root / relative) as found:
+        listed = [Entry(f"{relative}/{item.name}" if relative else item.name, _kind(item)) for item in found]
+    return [
+        entry
+        for entry in sorted(listed, key=lambda entry: entry.relative)
+        if entry.name.casefold() != ".git"
+        and sandbox.asked(entry.relative, is_folder=entry.kind == "folder")
+        and not rules.hide(entry.relative, is_folder=entry.kind == "folder")
+    ]
+
+
+def _kind(item: "os.DirEntry[str]") -> str:
+    if item.is_symlink():
+        return "link"
+    if item.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if item.is_file(follow_symlinks=False) else "special"
+
+
+def rules_above(sandbox: Sandbox, relative: str) -> IgnoreRules:
+    """Return the ignore rules that hold in the folder above a path."""
+    rules = IgnoreRules()
+    parts = relative.split("/") if relative else []
+    for depth in range(len(parts)):
+        above = "/".join(parts[:depth])
+        rules = rules.within(sandbox.root / above, above)
+    return rules
+
+
+def files(sandbox: Sandbox, relative: str = "") -> Iterator[str]:
+    """Yield every regular file at or below a located path, in order of path.
+
+    Links are not followed: what they lead to inside the root is found where it lies. Folders that cannot be
+    listed are left out.
+    """
+    if relative and not (sandbox.root / relative).is_dir():
+        yield relative
+        return
+    waiting = [(Entry(relative, "folder"), rules_above(sandbox, relative))]
+    while waiting:
+        entry, rules = waiting.pop()
+        if entry.kind == "file":
+            yield entry.relative
+        elif entry.kind == "folder":
+            try:
+                inside = entries(sandbox, entry.relative, rules)
+            except OSError:
+                continue
+            here = rules.within(sandbox.root / entry.relative, entry.relative)
+            waiting += [(item, here) for item in reversed(inside)]
+
+
+def pattern_spec(pattern: str) -> "GitIgnoreSpec":
+    """Compile a glob: without a `/` it matches names at any depth, else paths from the root; `{a,b}` works.
+
+    Raises ToolError for one that leads upwards, or has so many stars that matching could take for ever.
+    """
+    alternatives = _braces(pattern.removeprefix("./"))
+    if ".." in PurePosixPath(pattern).parts:
+        raise ToolError(f"the glob {pattern!r} leads out of the folder that you may read; leave out `..`")
+    if any(item.count("*") > _MOST_STARS for item in alternatives) or len(alternatives) > _MOST_STARS:
+        raise ToolError(f"the glob {pattern!r} has too many wildcards; at most {_MOST_STARS} are understood")
+    return spec_of(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
+
+
+def _braces(pattern: str) -> list[str]:
+    head, opened, rest = pattern.partition("{")
+    middle, closed, tail = rest.partition("}")
+    if not (opened and closed and "," in middle):
+        return [pattern]
+    return [f"{head}{choice}{end}" for choice in middle.split(",") for end in _braces(tail)]
+
+
+def near(sandbox: Sandbox, relative: str) -> str:
+    """Word a hint that names files whose path or name resembles one that does not exist; may be empty."""
+    known = list(islice(files(sandbox), _NEAR_AMONG))
+    wanted = relative.rpartition("/")[2].casefold()
+    names: dict[str, list[str]] = {}
+    for path in known:
+        names.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
+    alike = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
+    found = [path for name in alike for path in names[name]][:3]
+    return f"; did you mean {' or '.join(map(shown, found))}?" if found else ""

@@ -1,0 +1,154 @@
+"""Paths that stay inside one folder: what the file tools may see, and how a file there is opened."""
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from run_specialist.errors import ToolError, UsageError
+from run_specialist.tools.ignore import IgnoreRules, spec_of
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+_GLOB = re.compile(r"[*?\[]")
+_ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def shown(path: str) -> str:
+    """Write a path so that it stays on one line and is valid text; `meant` reads it back."""
+    for character, escape in _ESCAPES.items():
+        path = path.replace(character, escape)
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def meant(path: str) -> str:
+    """Read back a path that `shown` has written."""
+    for character, escape in _ESCAPES.items():
+        path = path.replace(escape, character)
+    return re.sub(r"\\x([89a-f][0-9a-f])", lambda match: chr(0xDC00 + int(match[1], 16)), path)
+
+
+class Sandbox:
+    """A folder that paths cannot leave, with what is ignored or not asked for left out."""
+
+    def __init__(self, root: Path, paths: Sequence[str] = ()) -> None:
+        """Root the sandbox; it need not exist yet.
+
+        paths: folders, files or globs under the root; when given, all else is invisible.
+        Raises UsageError for one that leads out of the root.
+        """
+        self.root = Path(os.path.realpath(root))
+        self._asked = tuple(self._anchor(path) for path in paths)
+        if ("", "") in self._asked:
+            self._asked = ()
+        self._allowed: GitIgnoreSpec | None = None
+
+    def _anchor(self, path: str) -> tuple[str, str]:
+        """Split into the folder before the first wildcard, resolved and relative, and the rest."""
+        parts = Path(path).parts
+        plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+        folder = self.relative(self._resolve(os.path.join(*parts[:plain]) if plain else ""))
+        if folder is None or ".." in parts[plain:]:
+            raise UsageError(f"paths: {path!r} leads out of the root {self.root}; name a folder under it")
+        return folder, "/".join(parts[plain:])
+
+    def _resolve(self, path: str) -> Path:
+        try:
+            return Path(os.path.realpath(self.root / path))
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{shown(path)!r} is no usable path: {error}") from error
+
+    def relative(self, real: Path) -> str | None:
+        """Return a resolved path as seen from the root; empty for the root, None outside."""
+        if not real.is_relative_to(self.root):
+            return None
+        relative = real.relative_to(self.root).as_posix()
+        return "" if relative == "." else relative
+
+    def locate(self, path: str) -> str:
+        """Return where a path leads once links are followed, as seen from the root; it need not exist.
+
+        Raises ToolError when that is outside the root, or hidden.
+        """
+        self.require_root()
+        real = self._resolve(path)
+        if not os.path.lexists(real) and meant(path) != path:
+            real = self._resolve(meant(path))
+        relative = self.relative(real)
+        if relative is None:
+            raise ToolError(
+                f"{shown(path)!r} is outside the folder that you may read; use ls or glob to see what is in it"
+            )
+        if reason := self._hidden(relative, is_folder=real.is_dir()):
+            raise ToolError(f"{shown(path)!r} {reason}; use ls or glob to see what you may read")
+        return relative
+
+    def require_root(self) -> None:
+        """Raise ToolError when the root is not, or no longer, a folder."""
+        if not self.root.is_dir():
+            raise ToolError(f"the root folder {self.root} does not exist (any more); no file can be read")
+
+    def _hidden(self, relative: str, *, is_folder: bool) -> str | None:
+        if not self.asked(relative, is_folder=is_folder):
+            return "is not among the paths that you may read"
+        rules = IgnoreRules()
+        parts = relative.split("/") if relative else []
+        for depth, part in enumerate(parts):
+            above, here = "/".join(parts[:depth]), "/".join(parts[: depth + 1])
+            rules = rules.within(self.root / above, above)
+            if part.casefold() == ".git":
+                return "belongs to git"
+            if rules.hide(here, is_folder=is_folder or depth < len(parts) - 1):
+                return "is hidden by .gitignore"
+        return None
+
+    def asked(self, relative: str, *, is_folder: bool) -> bool:
+        """Tell whether `paths` lets this entry be seen; a folder also when it may hold such an entry."""
+        if not self._asked:
+            return True
+        if is_folder and any(
+            f"{folder}/".startswith(f"{relative}/") or not relative or (rest and _under(relative, folder))
+            for folder, rest in self._asked
+        ):
+            return True
+        if self._allowed is None:
+            self._allowed = spec_of(_anchored(folder, rest) for folder, rest in self._asked)
+        return self._allowed.match_file(relative + "/" * is_folder)
+
+    def open(self, relative: str) -> BinaryIO:
+        """Open a located file for reading; what is no regular file is never opened, so nothing can hang.
+
+        Raises OSError.
+        """
+        real = self.root / relative
+        if not stat.S_ISREG(os.lstat(real).st_mode):
+            raise OSError(f"{shown(relative)!r} is no regular file")
+        flags = (
+            os.O_RDONLY
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_NOFOLLOW", 0)
+            | getattr(os, "O_BINARY", 0)
+        )
+        file = os.fdopen(os.open(real, flags), "rb")
+        opened = os.fstat(file.fileno())
+        # A folder on the way may have been swapped for a link after the path was resolved.
+        if (
+            os.path.realpath(real) == str(real)
+            and os.path.samestat(opened, os.lstat(real))
+            and stat.S_ISREG(opened.st_mode)
+        ):
+            return file
+        file.close()
+        raise OSError(f"{shown(relative)!r} was moved while it was being opened")
+
+
+def _under(relative: str, folder: str) -> bool:
+    return not folder or relative == folder or relative.startswith(f"{folder}/")
+
+
+def _anchored(folder: str, rest: str) -> str:
+    literal = re.sub(r"([*?\[\]\\! #])", r"\\\1", folder)
+    return "/" + "/".join(part for part in (literal, rest) if part)

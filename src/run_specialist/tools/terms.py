@@ -1,0 +1,79 @@
+"""Words of questions and of notes: what is worth searching for, and how identifiers fall apart."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against all also am an and any anyone anything are aren't as at back be because been
+    before being below between both but by came can cannot can't come could couldn't did didn't do does doesn't doing
+    don't done down during each either else ever every everything exactly few find for from further gave get give
+    given gives go got had hadn't has hasn't have haven't having he hence her here him his how however i if in into
+    is isn't it its itself just know known let like made make many may me might more most much must my need neither
+    no nor not now of off often on once one only or other our out over own per please really same say says shall she
+    should since so some something such take taken tell than that that's the their them then there these they thing
+    things this those though through to too under until up upon us use used very was wasn't way we well went were
+    weren't what what's when where whether which while who whom whose why will with within without won't would
+    wouldn't yes yet you your
+    """.split()
+)
+"""English words that say nothing about what a question is about."""
+
+_TOKEN = re.compile(r"\w+(?:[.:/+#@'’-]+\w+)*(?:\+\+|#)?")
+_PART = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Yield the words of a text with identifiers, versions and paths in one piece."""
+    for match in _TOKEN.finditer(text.replace("’", "'")):
+        yield match[0].removesuffix("'s").strip("'")
+
+
+def parts(token: str) -> list[str]:
+    """Split a token as the index does: letters and digits, in lower case."""
+    return [part.casefold() for part in _PART.findall(token)]
+
+
+def variants(text: str) -> Iterator[str]:
+    """Yield other spellings of the identifiers in a text, for an index to hold beside it.
+
+    `KMeansModel` as `K Means Model`, `round-trip` as `roundtrip`, ideographs one by one.
+    """
+    for token in tokens(text):
+        split = _CAMEL.findall(token) if not token.isascii() or not token.islower() else []
+        if 1 < len(split):
+            yield " ".join(split)
+        joined = "".join(_PART.findall(token))
+        if joined != token:
+            yield joined
+        if signs := _IDEOGRAPHS.findall(token):
+            yield " ".join(signs)
+
+
+def content_terms(query: str) -> list[str]:
+    """Return the distinct tokens of a query that are worth looking for, in their order.
+
+    When it holds nothing but stop words, these are returned.
+    """
+    found = list(dict.fromkeys(token for token in tokens(query) if parts(token)))
+    kept: dict[str, str] = {}
+    for token in found:
+        if token.casefold() not in STOP_WORDS and (len(token) > 1 or not token.islower()):
+            kept.setdefault(token.casefold(), token)
+    return list(kept.values()) or found
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """Reduce an English word to a rough stem, so that its inflections compare equal."""
+    word = word.casefold()
+    for suffix, least in (("ies", 5), ("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("ly", 6)):
+        if len(word) >= least and word.endswith(suffix) and not word.endswith("ss"):
+            word = word[: -len(suffix)] + ("y" if suffix == "ies" else "")
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":  # noqa: PLR2004 - planned, plan
+        word = word[:-1]
+    return word.removesuffix("e") if len(word) > 3 else word  # noqa: PLR2004 - a short word keeps its e

@@ -1,0 +1,81 @@
+"""Read the text of files in a sandbox, and keep what is shown within its limit."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.linescan import HEAD, encoding_of, lines_of
+from run_specialist.tools.sandbox import Sandbox, shown
+
+CLIP = 500
+"""Lines longer than this are clipped where several are shown [characters]."""
+_NOTE = 300
+_COUNTED = 10_000_000
+
+
+def is_text(sandbox: Sandbox, relative: str) -> bool:
+    """Tell whether a file can be read and looks like text."""
+    try:
+        with sandbox.open(relative) as file:
+            return encoding_of(file.read(HEAD)) is not None
+    except OSError:
+        return False
+
+
+@contextmanager
+def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Iterator[tuple[str, int]]]:
+    """Open a text file and give its lines one by one, each with its whole length.
+
+    Raises ToolError when the file cannot be read or is no text.
+    """
+    try:
+        with sandbox.open(relative) as file:
+            encoding = encoding_of(file.read(HEAD))
+            if encoding is None:
+                raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
+            file.seek(0)
+            yield lines_of(file, encoding)
+    except OSError as error:
+        raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
+
+
+def count_on(rest: Iterator[object], read: int, size: int) -> int | str:
+    """Count the lines of a file of which some were read; a large one is not read to its end for that.
+
+    size: of the file [bytes].
+    """
+    if size <= _COUNTED:
+        return read + sum(1 for _ in rest)
+    return read if next(rest, None) is None else "many"
+
+
+def clip(line: str, length: int, start: int = 0) -> str:
+    """Cut a line that is too long to be shown among others, and say so.
+
+    length: of the whole line [characters].
+    start: the first character that must be seen.
+    """
+    if length <= CLIP:
+        return line
+    begin = max(0, start - CLIP // 4)
+    mark = "… " if begin else ""
+    return f"{mark}{line[begin : begin + CLIP]} … [clipped: {length} characters; read it alone with limit=1]"
+
+
+def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:
+    """Join as many lines as fit, and end with a note.
+
+    limit: of the whole [characters].
+    note: given the number of lines taken, words what was left out; empty for nothing to say.
+    """
+    room = max(limit - _NOTE, limit // 2)
+    taken: list[str] = []
+    for line in lines:
+        if len(line) + 1 > room:
+            if not taken:
+                taken.append(line[: max(0, room)])
+            break
+        room -= len(line) + 1
+        taken.append(line)
+    parts = ("\n".join(taken), note(len(taken)))
+    return "\n".join(part for part in parts if part)[:limit]

@@ -1,0 +1,101 @@
+"""What a scripted model says: replies and the blocks they are made of.
+
+Ids and signatures are stamped on when the reply is issued, so a script stays free of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .gates import Gate
+from .prompt import Block
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Hold one turn of the model."""
+
+    content: Sequence[Block]
+    stop_reason: str | None = None
+    """Any string; None means `tool_use` when a tool is called, else `end_turn`."""
+    stop_sequence: str | None = None
+    stop_details: Mapping[str, Any] | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that replace what was counted."""
+    delay: float = 0.0
+    """Time before the reply begins [s]; a gate is the better choice where one will do."""
+    gate: Gate | None = None
+    """Holds the reply back until it is opened."""
+    cut_json: str | None = None
+    """When streamed, the last tool call's arguments arrive as this text instead of whole JSON."""
+
+    @property
+    def reason(self) -> str:
+        """Return the stop reason as sent."""
+        if self.stop_reason is not None:
+            return self.stop_reason
+        return "tool_use" if any(block["type"] == "tool_use" for block in self.content) else "end_turn"
+
+
+def text(words: str) -> Block:
+    """Build a text block."""
+    return {"type": "text", "text": words}
+
+
+def thinking(words: str) -> Block:
+    """Build a thinking block; its signature binds it to the prompt in front of it when it is issued."""
+    return {"type": "thinking", "thinking": words, "signature": ""}
+
+
+def redacted_thinking(label: str = "0") -> Block:
+    """Build a redacted thinking block; `label` tells two of them apart."""
+    return {"type": "redacted_thinking", "data": label}
+
+
+def tool_use(name: str, arguments: Mapping[str, Any] | None = None, *, call_id: str = "") -> Block:
+    """Build a tool call; without `call_id` it gets an id when it is issued."""
+    return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments or {})}
+
+
+def server_tool_use(name: str, arguments: Mapping[str, Any] | None = None) -> Block:
+    """Build a call of a tool that the API runs itself, as seen in a paused turn."""
+    return {"type": "server_tool_use", "id": "", "name": name, "input": dict(arguments or {})}
+
+
+def respond(answer: str, **fields: Any) -> Block:  # noqa: ANN401 - whatever the tool's schema holds
+    """Build a call of `respond`."""
+    return tool_use("respond", {"answer": answer, **fields})
+
+
+def says(*blocks: Block | str, **options: Any) -> Reply:  # noqa: ANN401 - the fields of Reply
+    """Build a reply; a plain string is a text block, `options` are further fields of `Reply`."""
+    return Reply([text(block) if isinstance(block, str) else block for block in blocks], **options)
+
+
+def calls(name: str, *arguments: Mapping[str, Any], **options: Any) -> Reply:  # noqa: ANN401 - as above
+    """Build a reply that calls one tool once for each of `arguments`."""
+    return Reply([tool_use(name, given) for given in arguments], **options)
+
+
+def answers(answer: str, **fields: Any) -> Reply:  # noqa: ANN401 - as above
+    """Build a reply that calls `respond`."""
+    return Reply([respond(answer, **fields)])
+
+
+def cut_call(name: str, partial_json: str, kept: Mapping[str, Any] | None = None, *before: Block) -> Reply:
+    """Build a reply that `max_tokens` cut within a call's arguments.
+
+    partial_json: the arguments as streamed. kept: the arguments in a JSON reply, `{}` or a part of them.
+    """
+    return Reply([*before, tool_use(name, kept)], stop_reason="max_tokens", cut_json=partial_json)
+
+
+def refuses(category: str | None = "cyber", *blocks: Block | str) -> Reply:
+    """Build a refusal, which is a reply with status 200."""
+    details = {"type": "refusal", "category": category, "explanation": None}
+    return says(*blocks, stop_reason="refusal", stop_details=details)
+
+
+def pauses(*blocks: Block | str) -> Reply:
+    """Build a turn that the API paused; the caller sends it back as it is."""
+    return says(*blocks, stop_reason="pause_turn")

@@ -1,0 +1,82 @@
+"""Rules on cache markers and on the size of the prompt."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..cache import LIFETIMES, MARKERS, count_tokens, markers
+from ..prompt import THINKING, as_blocks
+from .base import Call, rule
+
+
+@rule("cache_control.shape")
+def shape(call: Call) -> Iterator[str]:
+    """A marker is `ephemeral`, for five minutes or an hour."""
+    for where, _, marker in _markers(call):
+        good = isinstance(marker, dict) and marker.get("type") == "ephemeral" and set(marker) <= {"type", "ttl"}
+        if not good or marker.get("ttl", "5m") not in LIFETIMES:
+            yield f"{where}cache_control: Input should be of type 'ephemeral' with a ttl of '5m' or '1h'"
+
+
+@rule("cache_control.thinking")
+def on_thinking(call: Call) -> Iterator[str]:
+    """A thought cannot be marked."""
+    for where, block, _ in _markers(call):
+        if block.get("type") in THINKING:
+            yield f"{where}{block['type']}.cache_control: Extra inputs are not permitted"
+
+
+@rule("cache_control.empty_text")
+def on_empty_text(call: Call) -> Iterator[str]:
+    """A text block without text cannot be marked."""
+    for where, block, _ in _markers(call):
+        if block.get("type") == "text" and not block.get("text"):
+            yield f"{where}cache_control cannot be set for empty text blocks"
+
+
+@rule("cache_control.count")
+def count(call: Call) -> Iterator[str]:
+    """There are at most four markers, and the automatic one is one of them."""
+    found = sum(1 for _ in _markers(call))
+    if found > MARKERS:
+        yield f"A maximum of {MARKERS} blocks with cache_control may be provided. Found {found}."
+
+
+@rule("cache_control.ttl_order")
+def ttl_order(call: Call) -> Iterator[str]:
+    """What lives longer stands further in front."""
+    lifetimes = [LIFETIMES[ttl] for _, ttl in markers(call.body, call.segments)]
+    if lifetimes != sorted(lifetimes, reverse=True):
+        yield "cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
+
+
+@rule("prompt.too_long")
+def too_long(call: Call) -> Iterator[str]:
+    """The prompt fits into the model's window."""
+    found, most = count_tokens(call.segments), call.model.context_window
+    if found > most:
+        yield f"prompt is too long: {found} tokens > {most} maximum"
+
+
+def _markers(call: Call) -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Yield (where, block, marker) in the order of the prompt, the automatic marker last."""
+    for where, block in _places(call):
+        if block.get("cache_control") is not None:
+            yield f"{where}.", block, block["cache_control"]
+    if call.body.get("cache_control") is not None:
+        yield "", {}, call.body["cache_control"]
+
+
+def _places(call: Call) -> Iterator[tuple[str, dict[str, Any]]]:
+    for index, tool in enumerate(call.body.get("tools", ())):
+        yield f"tools.{index}", tool
+    for index, block in enumerate(as_blocks(call.body.get("system"))):
+        yield f"system.{index}", block
+    for where, _, block in call.blocks():
+        yield where, block
+        if block["type"] == "tool_result":
+            for at, part in enumerate(as_blocks(block.get("content"))):
+                yield f"{where}.tool_result.content.{at}", part
+
+
+RULES_ON_MARKERS = (shape, on_thinking, on_empty_text, count)
+RULES_ON_PROMPT = (ttl_order, too_long)

@@ -1,0 +1,147 @@
+"""Rules on the messages: their order, their blocks, and calls with their results."""
+
+from collections.abc import Iterator
+
+from ..prompt import as_blocks
+from .base import Call, rule
+
+
+@rule("messages.empty")
+def empty(call: Call) -> Iterator[str]:
+    """There is a message."""
+    if not call.body["messages"]:
+        yield "messages: at least one message is required"
+
+
+@rule("messages.shape")
+def shape(call: Call) -> Iterator[str]:
+    """A message has a role and content, and nothing else."""
+    for index, message in enumerate(call.body["messages"]):
+        if not isinstance(message, dict):
+            yield f"messages.{index}: Input should be a valid dictionary"
+            continue
+        for name in message:
+            if name not in ("role", "content"):
+                yield f"messages.{index}.{name}: Extra inputs are not permitted"
+        for name in ("role", "content"):
+            if name not in message:
+                yield f"messages.{index}.{name}: Field required"
+        if not isinstance(message.get("content"), str | list):
+            yield f"messages.{index}.content: Input should be a valid string or list"
+
+
+@rule("messages.role")
+def role(call: Call) -> Iterator[str]:
+    """The system prompt is no message."""
+    for index, message in enumerate(call.body["messages"]):
+        if message["role"] not in ("user", "assistant"):
+            yield f'messages.{index}.role: Unexpected role "{message["role"]}". The Messages API accepts a top-level `system` parameter.'
+
+
+@rule("messages.first")
+def first(call: Call) -> Iterator[str]:
+    """The user begins."""
+    if call.body["messages"][0]["role"] != "user":
+        yield "messages: first message must use the \"user\" role"
+
+
+@rule("messages.content")
+def content(call: Call) -> Iterator[str]:
+    """Every message says something."""
+    for index, message in enumerate(call.body["messages"]):
+        if not message["content"]:
+            yield f"messages.{index}: all messages must have non-empty content"
+
+
+@rule("tool_use.unique")
+def unique_ids(call: Call) -> Iterator[str]:
+    """A call's id is used once in a conversation."""
+    seen: set[str] = set()
+    for where, _, block in call.blocks("tool_use"):
+        if block["id"] in seen:
+            yield f"{where}: `tool_use` ids must be unique"
+        seen.add(block["id"])
+
+
+@rule("tool_result.unknown")
+def unknown_results(call: Call) -> Iterator[str]:
+    """A result belongs to a call in the message before."""
+    before: set[str] = set()
+    for index, who, blocks in call.turns:
+        for at, block in enumerate(blocks):
+            if block["type"] == "tool_result" and block["tool_use_id"] not in before:
+                yield (
+                    f"messages.{index}.content.{at}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                    f"{block['tool_use_id']}. Each `tool_result` block must have a corresponding `tool_use` "
+                    "block in the previous message."
+                )
+        before = {block["id"] for block in blocks if block["type"] == "tool_use"} if who == "assistant" else set()
+
+
+@rule("tool_result.duplicate")
+def duplicate_results(call: Call) -> Iterator[str]:
+    """A call has one result."""
+    for index, _, blocks in call.turns:
+        ids = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        for call_id in ids:
+            if ids.count(call_id) > 1:
+                yield (
+                    f"messages.{index}.content: each tool_use must have a single result. Found multiple "
+                    f"`tool_result` blocks with id: {call_id}"
+                )
+
+
+@rule("tool_result.missing")
+def missing_results(call: Call) -> Iterator[str]:
+    """Every call is answered in the very next message."""
+    for index, who, blocks in call.turns:
+        ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        if who != "assistant" or not ids:
+            continue
+        following = call.turns[index + 1][2] if index + 1 < len(call.turns) else []
+        answered = {block["tool_use_id"] for block in following if block["type"] == "tool_result"}
+        lost = [call_id for call_id in ids if call_id not in answered]
+        if lost:
+            yield (
+                f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                f"{', '.join(lost)}. Each `tool_use` block must have a corresponding `tool_result` block in the "
+                "next message."
+            )
+
+
+@rule("tool_result.first")
+def results_first(call: Call) -> Iterator[str]:
+    """Results stand in front of anything else in their message."""
+    for index, _, blocks in call.turns:
+        other = False
+        for at, block in enumerate(blocks):
+            if block["type"] != "tool_result":
+                other = True
+            elif other:
+                yield f"messages.{index}.content.{at}: `tool_result` blocks must come first in the message"
+
+
+@rule("messages.prefill")
+def prefill(call: Call) -> Iterator[str]:
+    """The user has the last word, unless a paused turn goes back as it came."""
+    _, who, blocks = call.turns[-1]
+    if who == "assistant" and not call.memory.is_paused(blocks):
+        yield (
+            "This model does not support assistant message prefill. The conversation must end with a user message."
+        )
+
+
+def oddities(call: Call) -> Iterator[str]:
+    """Yield what is accepted and does harm: doubled roles, and text behind results."""
+    before = ""
+    for index, message in enumerate(call.body["messages"]):
+        if message["role"] == before:
+            yield f"messages.{index}: consecutive {before} messages"
+        before = message["role"]
+        kinds = [block["type"] for block in as_blocks(message["content"])]
+        if "tool_result" in kinds and "text" in kinds[kinds.index("tool_result") :]:
+            yield f"messages.{index}: text after tool results"
+
+
+RULES_BEFORE_BLOCKS = (empty, shape, role, first, content)
+RULES = (unique_ids, unknown_results, duplicate_results, missing_results, results_first, prefill)

@@ -1,0 +1,155 @@
+"""Rules on the fields at the top of the body, messages and tools apart."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..models import find_model
+from .base import Call, rule
+
+REQUIRED = ("model", "max_tokens", "messages")
+SAMPLING = ("temperature", "top_p", "top_k")
+OPTIONAL = (
+    "cache_control",
+    "container",
+    "diagnostics",
+    "inference_geo",
+    "metadata",
+    "output_config",
+    "service_tier",
+    "speed",
+    "stop_sequences",
+    "stream",
+    "system",
+    "thinking",
+    "tool_choice",
+    "tools",
+)
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+
+def is_int(value: object) -> bool:
+    """Tell whether a JSON value is a whole number; true and false are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@rule("fields.sampling")
+def sampling(call: Call) -> Iterator[str]:
+    """Sampling is not the caller's business any more."""
+    for name in SAMPLING:
+        if name in call.body:
+            yield f"{name}: not supported with this API version"
+
+
+@rule("fields.unknown")
+def unknown(call: Call) -> Iterator[str]:
+    """Only fields of the API stand at the top."""
+    for name in call.body:
+        if name not in (*REQUIRED, *OPTIONAL, *SAMPLING):
+            yield f"{name}: Extra inputs are not permitted"
+
+
+@rule("fields.required")
+def required(call: Call) -> Iterator[str]:
+    """Model, max_tokens and messages are there."""
+    for name in REQUIRED:
+        if name not in call.body:
+            yield f"{name}: Field required"
+
+
+@rule("fields.types")
+def types(call: Call) -> Iterator[str]:
+    """The plain fields are of their type."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "model": (str,),
+        "messages": (list,),
+        "tools": (list,),
+        "metadata": (dict,),
+        "output_config": (dict,),
+        "stream": (bool,),
+        "system": (str, list),
+        "thinking": (dict,),
+        "tool_choice": (dict,),
+    }
+    for name, allowed in kinds.items():
+        if name in call.body and not isinstance(call.body[name], allowed):
+            yield f"{name}: Input should be a valid {' or '.join(kind.__name__ for kind in allowed)}"
+
+
+@rule("model.known", 404, "not_found_error")
+def model_known(call: Call) -> Iterator[str]:
+    """The model exists."""
+    if find_model(call.body["model"], call.models) is None:
+        yield f"model: {call.body['model']}"
+
+
+@rule("max_tokens.positive")
+def max_tokens_positive(call: Call) -> Iterator[str]:
+    """There is room for an answer, a whole number of tokens."""
+    if not is_int(call.body["max_tokens"]) or call.body["max_tokens"] < 1:
+        yield "max_tokens: Input should be a valid integer greater than or equal to 1"
+
+
+@rule("max_tokens.limit")
+def max_tokens_limit(call: Call) -> Iterator[str]:
+    """No more is asked for than the model can write."""
+    asked, most = call.body["max_tokens"], call.model.max_output
+    if asked > most:
+        yield (
+            f"max_tokens: {asked} > {most}, which is the maximum allowed number of output tokens for "
+            f"{call.body['model']}"
+        )
+
+
+@rule("system.shape")
+def system_shape(call: Call) -> Iterator[str]:
+    """The system prompt is a string or text blocks."""
+    system = call.body.get("system", "")
+    for index, block in enumerate(system if isinstance(system, list) else ()):
+        good = isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+        if not good:
+            yield f"system.{index}: Input should be a text block"
+
+
+@rule("stop_sequences.shape")
+def stop_sequences(call: Call) -> Iterator[str]:
+    """Stop sequences are strings with something in them."""
+    given = call.body.get("stop_sequences", [])
+    if not isinstance(given, list) or not all(isinstance(word, str) and word.strip() for word in given):
+        yield "stop_sequences: each stop sequence must contain non-whitespace"
+
+
+@rule("output_config.shape")
+def output_config(call: Call) -> Iterator[str]:
+    """The output options are known ones."""
+    config: dict[str, Any] = call.body.get("output_config", {})
+    for name in config:
+        if name not in ("effort", "format"):
+            yield f"output_config.{name}: Extra inputs are not permitted"
+    form = config.get("format")
+    if form is not None and not (
+        isinstance(form, dict) and form.get("type") == "json_schema" and isinstance(form.get("schema"), dict)
+    ):
+        yield "output_config.format: Input should be a JSON schema format"
+
+
+@rule("output_config.effort")
+def effort(call: Call) -> Iterator[str]:
+    """The effort is one of five words."""
+    given = call.body.get("output_config", {}).get("effort")
+    if given is not None and given not in EFFORTS:
+        yield f"output_config.effort: Input should be {', '.join(map(repr, EFFORTS))}"
+
+
+RULES = (
+    sampling,
+    unknown,
+    required,
+    types,
+    model_known,
+    max_tokens_positive,
+    max_tokens_limit,
+    system_shape,
+    stop_sequences,
+    output_config,
+    effort,
+)

@@ -1,0 +1,28 @@
+"""The table of all rules, in the order in which the API looks at a request."""
+
+from . import blocks, caching, http, messages, options, thinking, tools
+from .base import Call, Rule
+
+RULES: tuple[Rule, ...] = (
+    *http.RULES,
+    *options.RULES,
+    *tools.RULES,
+    *thinking.RULES_ON_OPTION,
+    *messages.RULES_BEFORE_BLOCKS,
+    *blocks.RULES_ON_SHAPE,
+    *caching.RULES_ON_MARKERS,
+    *blocks.RULES_ON_TEXT,
+    *messages.RULES,
+    *thinking.RULES_ON_BLOCKS,
+    *caching.RULES_ON_PROMPT,
+)
+ALL_RULES = frozenset(rule.id for rule in RULES)
+
+
+def first_broken(call: Call) -> tuple[Rule, str] | None:
+    """Return the first rule that the request breaks, and what the API says about it."""
+    for rule in RULES:
+        message = rule.broken_by(call)
+        if message is not None:
+            return rule, message
+    return None

@@ -1,0 +1,121 @@
+"""What the simulator says next, and the record of what it was asked."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .faults import Fault
+from .prompt import Block, as_blocks
+from .replies import Reply
+
+Answer = Reply | Fault
+
+
+@dataclass
+class Recorded:
+    """Hold one request as it came, and how it was received."""
+
+    raw: bytes
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    method: str = "POST"
+    path: str = "/v1/messages"
+    body: dict[str, Any] = field(default_factory=dict)
+    """The parsed body; empty when it is no JSON object."""
+    status: int | None = None
+    """None until the reply is known, and when the connection broke without one."""
+    rule: str | None = None
+    """Id of the rule that the request broke."""
+    error: str | None = None
+    """Message of the refusal."""
+    oddities: list[str] = field(default_factory=list)
+    """What the API accepts and a careful client never sends."""
+    usage: dict[str, Any] = field(default_factory=dict)
+    content: list[Block] = field(default_factory=list)
+    """The blocks that were sent back, with their ids and signatures."""
+
+    @property
+    def stream(self) -> bool:
+        """Tell whether the reply was asked for as a stream."""
+        return self.body.get("stream") is True
+
+    @property
+    def tool_choice(self) -> dict[str, Any] | None:
+        """Return the option as sent."""
+        return self.body.get("tool_choice")
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the messages as sent."""
+        return list(self.body.get("messages", ()))
+
+    @property
+    def tool_names(self) -> list[str]:
+        """Return the names of the tools on offer."""
+        return [tool["name"] for tool in self.body.get("tools") or ()]
+
+    @property
+    def results(self) -> dict[str, str]:
+        """Return the text of each tool result in the last message by call id."""
+        last = as_blocks(self.messages[-1]["content"]) if self.messages else []
+        return {block["tool_use_id"]: _words(block) for block in last if block["type"] == "tool_result"}
+
+    @property
+    def last_line(self) -> str:
+        """Return the line that the prompt ends with."""
+        last = as_blocks(self.messages[-1]["content"]) if self.messages else []
+        lines = _words(last[-1]).splitlines() if last else []
+        return lines[-1] if lines else ""
+
+    @property
+    def calls_so_far(self) -> int:
+        """Return how many tool calls stand in the history."""
+        blocks = [block for message in self.messages for block in as_blocks(message["content"])]
+        return sum(block["type"] == "tool_use" for block in blocks)
+
+
+Policy = Callable[[Recorded], Answer]
+
+
+class OffScript(Exception):  # noqa: N818 - it is named for what happened
+    """A request came for which nothing was scripted."""
+
+
+class Script:
+    """Give out replies in order, or ask a policy."""
+
+    def __init__(self, replies: Sequence[Answer] | Policy) -> None:
+        self._lock = threading.Lock()
+        self._policy = replies if callable(replies) else None
+        self._left = [] if callable(replies) else list(replies)
+        self._given = 0
+
+    @property
+    def unused(self) -> int:
+        """Return the number of replies that nobody asked for."""
+        return len(self._left)
+
+    def add(self, *replies: Answer) -> None:
+        """Append to what is said."""
+        with self._lock:
+            self._left.extend(replies)
+
+    def next(self, request: Recorded) -> Answer:
+        """Return the reply to a request; raise OffScript when there is none."""
+        with self._lock:
+            if self._left:
+                self._given += 1
+                return self._left.pop(0)
+        if self._policy is not None:
+            return self._policy(request)
+        message = f"request {self._given + 1} has no scripted reply"
+        raise OffScript(message)
+
+
+def _words(block: Mapping[str, Any]) -> str:
+    """Return the text of a block, that of a tool result included."""
+    if block["type"] == "text":
+        return str(block["text"])
+    parts = as_blocks(block.get("content"))
+    return "\n".join(str(part["text"]) for part in parts if part["type"] == "text")
