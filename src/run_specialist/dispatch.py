@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
 from run_specialist.errors import ToolError
-from run_specialist.events import Called, CallPhase, Listener, Warned
+from run_specialist.events import BudgetSpent, Called, CallPhase, Listener, Warned
 from run_specialist.messages import ToolCall, ToolResult
 from run_specialist.redaction import redact
 from run_specialist.tools.base import Tool, Toolset
@@ -134,6 +134,7 @@ class Dispatcher:
         phase: CallPhase = "failed" if executed.is_error else "finished"
         why = executed.text if executed.is_error else ""
         self._emit(Called(phase, call.id, call.name, call.arguments, size, round(duration, 4), why))
+        self._emit(BudgetSpent.of(executed.budget.tightest))
         return executed
 
     def _augmented(self, executed: Executed) -> ToolResult:

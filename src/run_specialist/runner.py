@@ -12,7 +12,7 @@ from run_specialist.budget import Kind, Phase
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import Ending, Tally, conclude
 from run_specialist.errors import ForcingRefused, ProviderError
-from run_specialist.events import BudgetSpent, Event, Finished, Landed, Listener, Replied, Requested, Started, Warned
+from run_specialist.events import Event, Finished, Landed, Listener, Replied, Requested, Started, Warned
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung, ladder
 from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, sendable
@@ -167,7 +167,6 @@ class Run:
         results = await self._dispatcher.run(runnable, before)
         results += self._skip(rest)
         self._enter(reply, results)
-        self._emit(BudgetSpent.of(self._budget.tightest))
         if self._landing:
             self._next_rung()
         return None

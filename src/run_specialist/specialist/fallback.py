@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from run_specialist.specialist.fences import KEY, is_key_line
 from run_specialist.specialist.keys import canonical, starts_field_in_prose
-from run_specialist.specialist.nodes import Chunk, Node, Pairs, Scalar, Unreadable, parse
+from run_specialist.specialist.nodes import Chunk, Node, Pairs, Scalar, UnreadableError, parse
 from run_specialist.specialist.problems import Problems
 
 _OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
@@ -41,7 +41,7 @@ def stretches(front: str, line: int) -> tuple[list[Stretch], int]:
             blank_before = True
             continue
         key = is_key_line(text.removeprefix(margin))
-        if key and in_prose and (open_examples > 0 and index <= last_close or not starts_field_in_prose(key)):
+        if key and in_prose and ((open_examples and index <= last_close) or not starts_field_in_prose(key)):
             key = None
         if key:
             starts.append((index, key))
@@ -63,7 +63,7 @@ def read_stretch(stretch: Stretch, problems: Problems) -> tuple[Node, Chunk]:
     chunk = Chunk(stretch.text, stretch.line)
     try:
         root = parse(stretch.text)
-    except Unreadable:
+    except UnreadableError:
         root = None
     if isinstance(root, Pairs) and len(root.pairs) == 1:
         key, node = root.pairs[0]

@@ -113,9 +113,7 @@ def _unclosed(text: str, start: int, indent: int, fence: Place, problems: Proble
         line = text[at:stop]
         if not line.strip():
             blank_before = True
-        elif (key := is_key_line(line)) and (not blank_before or is_known(key)):
-            end, blank_before = stop, False
-        elif end > start and (line[0] in " \t" or (not blank_before and line.startswith(("- ", "#")))):
+        elif _goes_on(line, end > start, blank_before):
             end, blank_before = stop, False
         else:
             break
@@ -124,3 +122,11 @@ def _unclosed(text: str, start: int, indent: int, fence: Place, problems: Proble
         return None
     problems.warn(fence, "the front matter is never closed; its leading key lines are taken")
     return Parts(text, start, end, end, indent)
+
+
+def _goes_on(line: str, begun: bool, blank_before: bool) -> bool:  # noqa: FBT001, two facts about the line before
+    """Tell whether a line still belongs to front matter without an end."""
+    key = is_key_line(line)
+    if key:
+        return not blank_before or is_known(key)
+    return begun and (line[0] in " \t" or (not blank_before and line.startswith(("- ", "#"))))

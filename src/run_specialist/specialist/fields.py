@@ -56,10 +56,14 @@ def _function(name: str) -> str:
     return name
 
 
-def _schema(kind: str, *, none: bool = False, least: int | None = 0, text: bool = False) -> WithJsonSchema:
-    number: dict[str, Any] = {"type": kind} | ({} if least is None else {"minimum": least})
-    choices = [number] + [{"type": "string"}] * text + [{"const": "none"}] * (none and not text)
-    return WithJsonSchema(choices[0] if len(choices) == 1 else {"anyOf": choices})
+def _schema(kind: str, *, none: bool = False, least: int = 0, text: bool = False) -> WithJsonSchema:
+    """Return what editors are told: a number, and beside it the word none or a duration."""
+    choices: list[dict[str, Any]] = [{"type": kind, "minimum": least}]
+    if text:
+        choices.append({"type": "string"})
+    elif none:
+        choices.append({"const": "none"})
+    return WithJsonSchema({"anyOf": choices} if len(choices) > 1 else choices[0])
 
 
 _Whole = Annotated[int, Field(strict=True, ge=0)]
@@ -110,7 +114,7 @@ class Countdown(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    from_: Share = Field(0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
+    from_: Share = Field(default=0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
     """Where it starts: a fraction is the share spent, a whole number the calls left."""
     style: Annotated[Literal["remaining", "budget"], BeforeValidator(_lower), Wanted("remaining or budget")] = (
         "remaining"

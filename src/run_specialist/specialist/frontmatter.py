@@ -8,7 +8,7 @@ from run_specialist.specialist import fallback
 from run_specialist.specialist.decoding import decode
 from run_specialist.specialist.fences import Parts, cut
 from run_specialist.specialist.keys import canonical, is_known
-from run_specialist.specialist.nodes import Chunk, Node, Pairs, Scalar, Unreadable, parse, value_of
+from run_specialist.specialist.nodes import Chunk, Node, Pairs, Scalar, UnreadableError, parse, value_of
 from run_specialist.specialist.problems import START, Place, Problems, shown
 
 
@@ -67,8 +67,10 @@ class LenientHandler(YAMLHandler):
         chunk = Chunk(front, parts.line, parts.indent)
         try:
             root = parse(front)
-        except Unreadable as error:
-            self._problems.warn(chunk.place(error.index), f"is no valid YAML ({error}); read line by line")
+        except UnreadableError as error:
+            # The end of the text stands on its last line, not on the fence below.
+            place = chunk.place(min(error.index, len(front.rstrip())))
+            self._problems.warn(place, f"is no valid YAML ({error}); read line by line")
         else:
             if root is None:
                 return front, body

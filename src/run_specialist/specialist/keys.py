@@ -53,7 +53,9 @@ ALIASES = {
 }
 
 # Another program would hold the agent back by these, we do not: worth a warning.
-RESTRICTING = frozenset({"allowed_tools", "hooks", "isolation", "permission", "permission_mode", "permissions", "sandbox"})
+RESTRICTING = frozenset(
+    {"allowed_tools", "hooks", "isolation", "permission", "permission_mode", "permissions", "sandbox"}
+)
 
 # Keys that other programs know.
 INERT = RESTRICTING | frozenset(

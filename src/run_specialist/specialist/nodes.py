@@ -33,7 +33,7 @@ _WORDS = {
 }
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """The text is no YAML that we take; `index` is where reading stopped [characters]."""
 
     def __init__(self, text: str, index: int) -> None:
@@ -95,57 +95,60 @@ def parse(text: str) -> Node | None:
     """Return the root of a YAML text, None for an empty one; nothing in it is ever constructed.
 
     The events are read instead of `yaml.compose`: libyaml's composer overflows the C stack on deep nesting.
-    Raises Unreadable.
+    Raises UnreadableError.
     """
     if len(text) > LONGEST:
-        raise Unreadable(f"longer than {LONGEST:,} characters", 0)
+        raise UnreadableError(f"longer than {LONGEST:,} characters", 0)
     try:
         return _compose(iter(yaml.parse(text, Loader=_Loader)), text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Unreadable(error.problem or str(error), min(mark.index, len(text)) if mark else 0) from None
+        raise UnreadableError(error.problem or str(error), mark.index if mark else 0) from None
     except yaml.reader.ReaderError as error:
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
-        raise Unreadable(error.reason, bad.start() if bad else 0) from None
+        raise UnreadableError(error.reason, bad.start() if bad else 0) from None
     except (ValueError, OverflowError) as error:  # PyYAML without libyaml, on an escape beyond Unicode
-        if isinstance(error, Unreadable):
+        if isinstance(error, UnreadableError):
             raise
-        raise Unreadable(str(error), 0) from None
+        raise UnreadableError(str(error), 0) from None
 
 
 def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
     """Build the tree with a stack of our own, so that depth is a number and not a crash."""
     anchors: dict[str, Node] = {}
-    open_nodes: list[tuple[yaml.CollectionStartEvent, list[Node]]] = []
+    opened: list[tuple[yaml.CollectionStartEvent, list[Node]]] = []
     for event in events:
         node: Node
+        source: yaml.Event = event
+        start, end = _span(event)
         if isinstance(event, yaml.CollectionStartEvent):
-            if len(open_nodes) >= DEEPEST:
-                raise Unreadable(f"nested more than {DEEPEST} levels deep", event.start_mark.index)
-            open_nodes.append((event, []))
+            if len(opened) >= DEEPEST:
+                raise UnreadableError(f"nested more than {DEEPEST} levels deep", start)
+            opened.append((event, []))
             continue
         if isinstance(event, yaml.ScalarEvent):
-            tag = None if event.tag == "!" else event.tag
-            node = Scalar(event.start_mark.index, event.end_mark.index, event.value, not event.style, tag)
+            node = Scalar(start, end, event.value, not event.style, None if event.tag == "!" else event.tag)
         elif isinstance(event, yaml.AliasEvent):
-            start, end = event.start_mark.index, event.end_mark.index
-            node = anchors.get(event.anchor) or Scalar(start, end, text[start:end])
+            node = anchors.get(str(event.anchor)) or Scalar(start, end, text[start:end])
         elif isinstance(event, yaml.CollectionEndEvent):
-            opened, children = open_nodes.pop()
-            node = _collection(opened, children, event.end_mark.index)
-            event = opened  # noqa: PLW2901, the anchor stands on the start
+            source, children = opened.pop()
+            node = _collection(source, children, end)
         else:
             continue
-        if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.anchor:
-            anchors[event.anchor] = node
-        if not open_nodes:
+        if isinstance(source, yaml.ScalarEvent | yaml.CollectionStartEvent) and source.anchor:
+            anchors[source.anchor] = node
+        if not opened:
             return node
-        open_nodes[-1][1].append(node)
+        opened[-1][1].append(node)
     return None
 
 
+def _span(event: yaml.Event) -> tuple[int, int]:
+    return (event.start_mark.index if event.start_mark else 0, event.end_mark.index if event.end_mark else 0)
+
+
 def _collection(opened: yaml.CollectionStartEvent, children: list[Node], end: int) -> Node:
-    start = opened.start_mark.index
+    start = _span(opened)[0]
     if isinstance(opened, yaml.SequenceStartEvent):
         return Items(start, end, tuple(children))
     return Pairs(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
@@ -180,7 +183,7 @@ def is_null(node: Node) -> bool:
 def value_of(node: Node) -> tuple[object, tuple[Scalar, ...]]:
     """Return a node as dicts, lists and scalars, and the keys that one of its maps repeats; the last wins.
 
-    Raises Unreadable when aliases make it grow beyond `MOST_VALUES`, or when a key is no scalar.
+    Raises UnreadableError when aliases make it grow beyond `MOST_VALUES`, or when a key is no scalar.
     """
     expansion = _Expansion(MOST_VALUES, [])
     return expansion.value(node, 0), tuple(expansion.repeated)
@@ -195,7 +198,7 @@ class _Expansion:
         self.left -= 1
         # Aliases can nest deeper than the text that they stand in.
         if self.left < 0 or depth > DEEPEST:
-            raise Unreadable(f"holds more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
+            raise UnreadableError(f"holds more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
         if isinstance(node, Scalar):
             return scalar_value(node)
         if isinstance(node, Items):
@@ -203,7 +206,7 @@ class _Expansion:
         result: dict[str, object] = {}
         for key, item in node.pairs:
             if not isinstance(key, Scalar):
-                raise Unreadable("a key is a list or a map", key.start)
+                raise UnreadableError("a key is a list or a map", key.start)
             if key.text in result:
                 self.repeated.append(key)
             result[key.text] = self.value(item, depth + 1)

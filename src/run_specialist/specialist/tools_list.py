@@ -11,7 +11,8 @@ BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_respons
 _OURS = {
     name: ours
     for ours, names in {
-        "read": "readfile read_file read_many_files readmanyfiles read/readfile notebookread view view_file open_file cat",
+        "read": """readfile read_file read_many_files readmanyfiles read/readfile notebookread view view_file
+            open_file cat""",
         "grep": """grep_search search_file_content searchtext search/textsearch textsearch text_search search/usages
             usages ripgrep rg search_files""",
         "glob": "find findfiles find_files file_search filesearch search/filesearch",
@@ -37,9 +38,7 @@ class Resolved:
     """Tools were named and none of them is available: such a specialist must not run."""
 
 
-def resolve_tools(
-    tools: Iterable[str] | None, disallowed: Iterable[str], available: Collection[str]
-) -> Resolved:
+def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], available: Collection[str]) -> Resolved:
     """Map the names of a file onto the tools that are available.
 
     tools: as written in the file; None = all that is available.

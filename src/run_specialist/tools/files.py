@@ -74,27 +74,24 @@ class _FileTools:
         """Return the passages that fit a question best."""
         self._sandbox.require_root()
         hits = self._index.search(query, limit)
-        lines = list(hit_lines(hits.best))
+        lines = list(hit_lines(hits.best, query))
         notes = []
         if hits.missing:
             notes.append(f"[in no file: {', '.join(hits.missing)[:100]}]")
         if skipped := self._index.skipped:
-            notes.append(
-                f"[{len(skipped)} large files are not searched, such as {shown(skipped[0])[-40:]}; use grep]"
-            )
+            notes.append(f"[{len(skipped)} large files are not searched, such as {shown(skipped[0])[-40:]}; use grep]")
         if not hits.best:
-            notes.append(
-                f"[nothing found in {self._index.files} files; use other words, or grep for a part of one]"
-            )
+            notes.append(f"[nothing found in {self._index.files} files; use other words, or grep for a part of one]")
 
         def note(taken: int) -> str:
             cut = "" if taken == len(lines) else ", cut"
-            best = f"[{len(hits.best)} best of {hits.total} passages{cut}; read(path, offset=line-10, limit=40) shows more]"
+            how = "read(path, offset=line-10, limit=40) shows more"
+            best = f"[{len(hits.best)} best of {hits.total} passages{cut}; {how}]"
             return "\n".join([*notes, best] if hits.best else notes)
 
         return fit(lines, self._limit, note)
 
-    def grep(
+    def grep(  # noqa: PLR0913, PLR0917 - what a model may choose; always given by keyword
         self,
         pattern: Annotated[
             str,
@@ -103,9 +100,7 @@ class _FileTools:
         path: Annotated[str | None, Field(description="Look only in this file or folder.")] = None,
         glob: Annotated[str | None, Field(description="Look only in files that match, e.g. `*.md`.")] = None,
         ignore_case: Annotated[bool, Field(description="Take upper and lower case as equal.")] = False,  # noqa: FBT002 - called by keyword
-        context: Annotated[
-            int, Field(ge=0, le=20, description="Lines to show before and after each match.")
-        ] = 0,
+        context: Annotated[int, Field(ge=0, le=20, description="Lines to show before and after each match.")] = 0,
         limit: Annotated[int, Field(ge=1, le=1000, description="How many matching lines to return.")] = 50,
     ) -> str:
         """Return the lines that match a pattern."""
@@ -116,7 +111,9 @@ class _FileTools:
 
         def note(taken: int) -> str:
             if found.late:
-                return f"[stopped after {by_pattern.SECONDS:g} s; use a simpler pattern, or narrow it with path or glob]"
+                return (
+                    f"[stopped after {by_pattern.SECONDS:g} s; use a simpler pattern, or narrow it with path or glob]"
+                )
             if not found.matches:
                 return f"[no line matches in {len(chosen)} text files; try ignore_case, a shorter pattern, or search]"
             if found.cut or taken < len(lines):
@@ -152,10 +149,12 @@ class _FileTools:
         relative = self._existing(path)
         if (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{shown(path)} is a folder; use ls to see what is in it")
+        size = (self._sandbox.root / relative).stat().st_size
         with text_lines(self._sandbox, relative) as lines:
-            chosen = list(numbered(islice(lines, offset - 1, offset - 1 + limit), offset, alone=limit == 1))
-            total = count_on(lines, offset - 1 + len(chosen), (self._sandbox.root / relative).stat().st_size)
-        if not chosen and offset > 1:
+            before = sum(1 for _ in islice(lines, offset - 1))
+            chosen = list(numbered(islice(lines, limit), offset, alone=limit == 1))
+            total = count_on(lines, before + len(chosen), size)
+        if not chosen and before:
             raise ToolError(f"{shown(path)} ends before line {offset}; it has {total} lines")
 
         def note(taken: int) -> str:
@@ -181,9 +180,7 @@ class _FileTools:
         def note(taken: int) -> str:
             if not listed:
                 return "[the folder is empty, or all in it is hidden]"
-            return (
-                f"[{taken} of {len(listed)} entries; use glob to see others]" if taken < len(listed) else ""
-            )
+            return f"[{taken} of {len(listed)} entries; use glob to see others]" if taken < len(listed) else ""
 
         return fit((describe(self._sandbox, entry) for entry in listed), self._limit, note)
 

@@ -70,16 +70,19 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
     limit: the most matches to return.
     """
     deadline = time.monotonic() + SECONDS
-    engine = shutil.which("rg")
+    options = (pattern, ignore_case, limit + 1)
+    ripgrep = shutil.which("rg")
+    engines = [_ripgrep(ripgrep, *options)] if ripgrep else []
+    engines.append(_python(*options))
     matches: list[Match] = []
     for batch in _batches(paths):
-        output, done = _run(engine, sandbox.root, pattern, batch, ignore_case, limit + 1, deadline)
+        output, in_time = _run(engines, batch, sandbox.root, deadline)
         matches += [
             Match(os.fsdecode(path).removeprefix("./"), int(line), int(column))
             for path, line, column in _PLACE.findall(output)
         ]
-        if not done or len(matches) > limit:
-            return Found(tuple(matches[:limit]), len(matches) > limit, not done)
+        if not in_time or len(matches) > limit:
+            return Found(tuple(matches[:limit]), cut=len(matches) > limit, late=not in_time)
     return Found(tuple(matches), cut=False, late=False)
 
 
@@ -97,25 +100,22 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _run(
-    engine: str | None,
-    root: Path,
-    pattern: str,
-    paths: Sequence[str],
-    ignore_case: bool,
-    most: int,
-    deadline: float,
-) -> tuple[bytes, bool]:
-    """Search one batch of files; return the output and whether it came to its end."""
-    if engine is None:
-        command = [sys.executable, "-I", "-S", linescan.__file__, pattern]
-        command += [str(int(re.IGNORECASE if ignore_case else 0)), str(most)]
-    else:
-        # The files are chosen by us, so that ripgrep's own rules for ignoring and skipping must not add to ours.
-        command = [engine, "--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--threads=1"]
-        command += ["--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column"]
-        command += ["--crlf", "--max-columns=1", f"--max-count={most}"]
-        command += ["--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
+def _ripgrep(program: str, pattern: str, ignore_case: bool, most: int) -> list[str]:  # noqa: FBT001 - see `find`
+    # The files are chosen by us, so that ripgrep's own rules for ignoring and skipping must not add to ours.
+    command = [program, "--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--threads=1"]
+    command += ["--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column"]
+    command += ["--crlf", "--max-columns=1", f"--max-count={most}"]
+    return [*command, "--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
+
+
+def _python(pattern: str, ignore_case: bool, most: int) -> list[str]:  # noqa: FBT001 - see `find`
+    flags = re.IGNORECASE if ignore_case else 0
+    return [sys.executable, "-I", "-S", linescan.__file__, pattern, str(int(flags)), str(most)]
+
+
+def _run(engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float) -> tuple[bytes, bool]:
+    """Search one batch of files; return the output and whether it came to its end in time."""
+    command, *others = engines
     try:
         done = subprocess.run(  # noqa: S603 - no shell; the pattern and the paths are single arguments
             [*command, *paths],
@@ -129,9 +129,9 @@ def _run(
         return error.stdout or b"", False
     except (OSError, ValueError) as error:
         raise ToolError(f"the search could not be run: {error}") from error
-    if engine is not None and done.returncode > 1 and not done.stdout:
-        # A pattern that only Python knows, such as one that looks ahead.
-        return _run(None, root, pattern, paths, ignore_case, most, deadline)
+    if others and done.returncode > 1 and not done.stdout:
+        # A pattern that ripgrep does not know, such as one that looks ahead.
+        return _run(others, paths, root, deadline)
     return done.stdout, True
 
 
@@ -152,7 +152,5 @@ def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator
                     yield "--"
                 first, last = False, number
                 mark = ":" if number in columns else "-"
-                start = len(
-                    line.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore")
-                )
+                start = len(line.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore"))
                 yield f"{shown(path)}{mark}{number}{mark} {clip(line, length, start)}"

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec, Pattern
+    from pathspec import GitIgnoreSpec
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 _LARGEST = 1_000_000
 
@@ -18,7 +19,7 @@ def spec_of(lines: Iterable[str]) -> "GitIgnoreSpec":
     """Compile gitignore patterns; one that cannot be read is left out, as git does."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415 - a heavy import that many runs never need
 
-    patterns: list[Pattern] = []
+    patterns: list[GitIgnoreSpecPattern] = []
     for line in lines:
         try:
             patterns += GitIgnoreSpec.from_lines([line]).patterns

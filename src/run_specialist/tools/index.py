@@ -13,7 +13,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.listing import files
 from run_specialist.tools.passages import Passage, passages
 from run_specialist.tools.sandbox import Sandbox, shown
-from run_specialist.tools.terms import STOP_WORDS, content_terms, parts, variants
+from run_specialist.tools.terms import STOP_WORDS, content_terms, parts, spellings, variants
 from run_specialist.tools.text import is_text, text_lines
 
 LARGEST_FILE = 2_000_000
@@ -97,9 +97,7 @@ class Index:
                 near[row] += weights[term] / whole
             for file in {self._file_of[row] for row in rows}:
                 far[file] += weights[term] / whole
-        return sorted(
-            scores, key=lambda row: (-scores[row] * (0.5 + near[row] + 0.5 * far[self._file_of[row]]), row)
-        )
+        return sorted(scores, key=lambda row: (-scores[row] * (0.5 + near[row] + 0.5 * far[self._file_of[row]]), row))
 
     def _build(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
@@ -130,7 +128,7 @@ class Index:
             yield from self._rows_of(path)
 
     def _rows_of(self, path: str) -> Iterator[tuple[int, str, str, str, str]]:
-        name = " ".join([shown(path), *variants(shown(path))])
+        name = f"{shown(path)} {variants(shown(path))}"
         prose = PurePosixPath(path).suffix.casefold() in _PROSE
         try:
             with text_lines(self._sandbox, path) as lines:
@@ -138,16 +136,14 @@ class Index:
                     row = len(self._hits)
                     self._hits.append(Hit(path, passage))
                     self._file_of.append(self.files)
-                    headings = "\n".join(piece.text for piece in passage.headings)
-                    other = " ".join(variants(f"{headings}\n{passage.text}"))
+                    headings = "\n".join(text for _, text in passage.headings)
+                    other = variants(f"{headings}\n{passage.text}")
                     yield row, name, headings, passage.text, other
         except ToolError:
             return
 
 
-def _rows_by_term(
-    connection: sqlite3.Connection, terms: list[str]
-) -> tuple[dict[str, set[int]], tuple[str, ...]]:
+def _rows_by_term(connection: sqlite3.Connection, terms: list[str]) -> tuple[dict[str, set[int]], tuple[str, ...]]:
     """Look each term up: the rows that hold it by its FTS5 expression, and the terms that nothing holds."""
     found: dict[str, set[int]] = {}
     missing: list[str] = []
@@ -163,14 +159,12 @@ def _rows_by_term(
 
 
 def _rows(connection: sqlite3.Connection, expression: str) -> set[int]:
-    return {
-        row for (row,) in connection.execute("SELECT rowid FROM passage WHERE passage MATCH ?", (expression,))
-    }
+    return {row for (row,) in connection.execute("SELECT rowid FROM passage WHERE passage MATCH ?", (expression,))}
 
 
 def expressions(term: str) -> list[str]:
     """Word a term as FTS5 phrases: the whole, other spellings, and the parts of an identifier."""
     pieces = parts(term)
-    spellings = [" ".join(pieces), *(spelling.casefold() for spelling in variants(term))]
+    phrases = [" ".join(pieces), *(spelling.casefold() for spelling in spellings(term))]
     alone = [piece for piece in pieces if len(piece) > 1 and piece not in STOP_WORDS]
-    return [f'"{phrase}"' for phrase in dict.fromkeys([*spellings, *alone])]
+    return [f'"{phrase}"' for phrase in dict.fromkeys([*phrases, *alone])]

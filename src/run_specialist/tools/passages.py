@@ -1,110 +1,106 @@
 """Cut a text into passages small enough to be judged at a glance."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 _FULL = 600
 """A passage is closed at the first good place after this many characters."""
-_HEADING = re.compile(r"#{1,6}\s+(.*?)[\s#]*$")
-_UNDERLINE = re.compile(r"(=|-|~|\^|\"|\*){3,}\s*$")
+_HEADING = re.compile(r"(#{1,6})\s+[^\s#]")
+_UNDERLINES = frozenset('=-~^"*')
 _FENCES = ("```", "~~~")
 _BREAKS = (re.compile(r"[.!?]\s+"), re.compile(r"\s+"))
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A line, or a part of one that is too long."""
-
-    line: int
-    """From 1."""
-    text: str
-    whole: bool = True
-    """False when the line goes on before or after it."""
+Line = tuple[int, str]
+"""The number of a line, from 1, and its text; `…` marks where a part of a long line was cut from the rest."""
 
 
 @dataclass(slots=True)
 class Passage:
     """Consecutive lines below one heading."""
 
-    headings: tuple[Piece, ...]
+    headings: tuple[Line, ...]
     """From the title down to the nearest heading above."""
-    pieces: list[Piece] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    """Without the empty ones."""
     size: int = 0
-    """Of the pieces together [characters]."""
+    """Of the lines together [characters]."""
 
     @property
     def text(self) -> str:
         """The lines in one string."""
-        return "\n".join(piece.text for piece in self.pieces)
+        return "\n".join(text for _, text in self.lines)
 
 
 def passages(lines: Iterable[str], *, prose: bool) -> Iterator[Passage]:
-    """Cut lines into passages, at headings, blank lines and after enough text.
+    """Cut lines into passages, at headings, at blank lines and after enough text.
 
     prose: False for program text, where a leading `#` is no heading.
     """
-    headings: list[tuple[int, Piece]] = []
-    passage = Passage(())
-    fence = ""
-    for number, line in enumerate(lines, 1):
-        fence, before = _fence(fence, number, line), fence
-        level = _level(line, passage) if prose and not (fence or before) else 0
-        if level or (not line.strip() and passage.size > _FULL) or passage.size > 2 * _FULL:
-            title = passage.pieces.pop() if level and not line.startswith("#") else None
-            if passage.pieces:
+    for headings, section in _sections(lines, prose=prose):
+        passage = Passage(headings)
+        for number, line in section:
+            if passage.size > (2 * _FULL if line else _FULL):
                 yield passage
-            if level:
-                headings = [item for item in headings if item[0] < level]
-                headings.append((level, title or Piece(number, line)))
-            passage = Passage(tuple(piece for _, piece in headings))
-            if level:
-                continue
-        if line.strip():
-            for piece in _pieces(number, line):
-                if passage.size > _FULL and not piece.whole:
+                passage = Passage(headings)
+            for part in [line] if len(line) <= _FULL else _parts(line):
+                if passage.size > _FULL and part is not line:
                     yield passage
-                    passage = Passage(passage.headings)
-                passage.pieces.append(piece)
-                passage.size += len(piece.text)
-    if passage.pieces or headings:
+                    passage = Passage(headings)
+                if part:
+                    passage.lines.append((number, part))
+                    passage.size += len(part)
         yield passage
 
 
-def _fence(opened: str, number: int, line: str) -> str:
+def _sections(lines: Iterable[str], *, prose: bool) -> Iterator[tuple[tuple[Line, ...], list[Line]]]:
+    """Yield what stands below each heading, after that heading and those above it; a blank line is empty."""
+    headings: dict[int, Line] = {}
+    section: list[Line] = []
+    fence = ""
+    for number, line in enumerate(lines, 1):
+        start = line.lstrip()[:3]
+        fence, before = _fence(fence, number, start), fence
+        level = _level(line, section) if prose and not (fence or before) else 0
+        if not level:
+            section.append((number, line if start else ""))
+            continue
+        # A line of signs makes a heading of the line before it.
+        title = (number, line) if line[0] == "#" else section.pop()
+        if section:
+            yield tuple(headings.values()), section
+        headings = {depth: heading for depth, heading in headings.items() if depth < level} | {level: title}
+        section = []
+    yield tuple(headings.values()), section
+
+
+def _fence(opened: str, number: int, start: str) -> str:
     """Return the mark of the code, or of the front matter, that is open after this line; empty for none."""
-    mark = line.strip()[:3]
     if opened:
-        return "" if mark == opened else opened
-    return mark if mark in _FENCES or (number == 1 and mark == "---") else ""
+        return "" if start == opened else opened
+    return start if start in _FENCES or (number == 1 and start == "---") else ""
 
 
-def _level(line: str, passage: Passage) -> int:
+def _level(line: str, section: Sequence[Line]) -> int:
     """Return the depth of a heading that this line is, or that it underlines; 0 for none."""
-    if match := _HEADING.match(line):
-        return line.index(" ") if match[1] else 0
-    underlined = _UNDERLINE.match(line) and passage.pieces and passage.pieces[-1].text[:1] not in "|->#*"
-    if (
-        underlined
-        and len(set(line.strip())) == 1
-        and len(line.strip()) >= len(passage.pieces[-1].text.strip()) - 1
-    ):
-        return 1 if line[0] == "=" else 2
-    return 0
+    if line.startswith("#"):
+        heading = _HEADING.match(line)
+        return len(heading[1]) if heading else 0
+    if line[:1] not in _UNDERLINES or not section:
+        return 0
+    above, signs = section[-1][1], line.strip()
+    underlined = len(set(signs)) == 1 and len(signs) >= max(3, len(above.strip()) - 1)
+    return (1 if signs[0] == "=" else 2) if underlined and above[:1] not in _NO_TITLE else 0
 
 
-def _pieces(number: int, line: str) -> Iterator[Piece]:
-    """Split a long line after sentences, each piece verbatim."""
-    if len(line) <= _FULL:
-        yield Piece(number, line)
-        return
+def _parts(line: str) -> Iterator[str]:
+    """Split a long line after sentences, or at least between words, and mark where."""
     start = 0
     while start < len(line):
         end = start + _FULL
         if end < len(line):
-            ends = [
-                [found.end() for found in kind.finditer(line, start + _FULL // 2, end)] for kind in _BREAKS
-            ]
+            ends = [[found.end() for found in kind.finditer(line, start + _FULL // 2, end)] for kind in _BREAKS]
             end = next((good[-1] for good in ends if good), end)
-        yield Piece(number, line[start:end], whole=False)
+        yield f"{'… ' if start else ''}{line[start:end].strip()}{' …' if end < len(line) else ''}"
         start = end

@@ -2,24 +2,36 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.index import Hit
 from run_specialist.tools.listing import Entry, entries
+from run_specialist.tools.passages import Line
 from run_specialist.tools.sandbox import Sandbox, shown
+from run_specialist.tools.terms import content_terms, stems
 from run_specialist.tools.text import clip, count_on, text_lines
 
 _KILO = 1024
+_SHOWN = 8
 
 
-def hit_lines(hits: Sequence[Hit]) -> Iterator[str]:
-    """Yield the lines of each passage below its heading, with an empty line between passages."""
+def hit_lines(hits: Sequence[Hit], query: str) -> Iterator[str]:
+    """Yield the best lines of each passage below its heading, with an empty line between passages."""
+    wanted = stems(" ".join(content_terms(query)))
     for position, hit in enumerate(hits):
         if position:
             yield ""
-        for piece in (*hit.passage.headings[-1:], *hit.passage.pieces):
-            text = piece.text if piece.whole else f"… {piece.text.strip()} …"
-            yield f"{shown(hit.path)}:{piece.line}: {text}"
+        for number, text in (*hit.passage.headings[-1:], *_best_lines(hit.passage.lines, wanted)):
+            yield f"{shown(hit.path)}:{number}: {text}"
+
+
+def _best_lines(lines: Sequence[Line], wanted: AbstractSet[str]) -> Sequence[Line]:
+    """Return the consecutive lines that hold most of the wanted stems, the first such."""
+    held = [len(wanted & stems(text)) for _, text in lines]
+    starts = range(max(1, len(lines) - _SHOWN + 1))
+    start = max(starts, key=lambda first: sum(held[first : first + _SHOWN]))
+    return lines[start : start + _SHOWN]
 
 
 def numbered(lines: Iterable[tuple[str, int]], first: int, *, alone: bool) -> Iterator[str]:
@@ -40,7 +52,7 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
     size = os.lstat(sandbox.root / entry.relative).st_size
     try:
         with text_lines(sandbox, entry.relative) as lines:
-            count = f"{count_on(lines, 0, size)} lines"
+            count = _counted(count_on(lines, 0, size), "line", "lines")
     except ToolError as error:
         count = "binary" if "binary" in str(error) else "unreadable"
     return f"{name}  {_in_words(size)}  {count}"
@@ -48,7 +60,7 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
 
 def _entry_count(sandbox: Sandbox, relative: str) -> str:
     try:
-        return f"{len(entries(sandbox, relative))} entries"
+        return _counted(len(entries(sandbox, relative)), "entry", "entries")
     except OSError:
         return "unreadable"
 
@@ -58,6 +70,10 @@ def _target(sandbox: Sandbox, relative: str) -> str:
         return shown(sandbox.locate(relative)) or "."
     except ToolError:
         return "(leads to what you may not read)"
+
+
+def _counted(number: int | str, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
 
 
 def _in_words(size: int) -> str:

@@ -22,9 +22,7 @@ class Evidence(BaseModel):
     """A quote and where it stands."""
 
     source: Annotated[str, Field(description="Where the quote stands, as `path:line`.")] = ""
-    quote: Annotated[
-        str, Field(description="Verbatim text from a tool result, not reworded; a sentence or two.")
-    ] = ""
+    quote: Annotated[str, Field(description="Verbatim text from a tool result, not reworded; a sentence or two.")] = ""
 
     @classmethod
     def parse(cls, value: object) -> Self | None:
@@ -94,16 +92,16 @@ def _respond(
     answer: Annotated[
         str,
         Field(
-            description="The whole answer, made for someone who has seen nothing of your work. Name the sources as `path:line`."
+            description="The whole answer, for someone who has seen nothing of your work; with sources as `path:line`."
         ),
     ],
     evidence: Annotated[
-        list[Evidence],
+        tuple[Evidence, ...],
         Field(
             max_length=MOST_EVIDENCE,
             description="What the answer rests on: verbatim quotes with their `path:line`.",
         ),
-    ] = [],
-    gaps: Annotated[list[str], Field(description="What was asked and could not be found out.")] = [],
+    ] = (),
+    gaps: Annotated[tuple[str, ...], Field(description="What was asked and could not be found out.")] = (),
 ) -> str:
     raise NotImplementedError("the loop reads the arguments of `respond`; there is nothing to run")

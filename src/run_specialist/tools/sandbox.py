@@ -50,7 +50,7 @@ class Sandbox:
         """Split into the folder before the first wildcard, resolved and relative, and the rest."""
         parts = Path(path).parts
         plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-        folder = self.relative(self._resolve(os.path.join(*parts[:plain]) if plain else ""))
+        folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
         if folder is None or ".." in parts[plain:]:
             raise UsageError(f"paths: {path!r} leads out of the root {self.root}; name a folder under it")
         return folder, "/".join(parts[plain:])
@@ -79,10 +79,8 @@ class Sandbox:
             real = self._resolve(meant(path))
         relative = self.relative(real)
         if relative is None:
-            raise ToolError(
-                f"{shown(path)!r} is outside the folder that you may read; use ls or glob to see what is in it"
-            )
-        if reason := self._hidden(relative, is_folder=real.is_dir()):
+            raise ToolError(f"{shown(path)!r} is outside the root; use ls or glob to see what you may read")
+        if os.path.lexists(real) and (reason := self._hidden(relative, is_folder=real.is_dir())):
             raise ToolError(f"{shown(path)!r} {reason}; use ls or glob to see what you may read")
         return relative
 
@@ -126,12 +124,7 @@ class Sandbox:
         real = self.root / relative
         if not stat.S_ISREG(os.lstat(real).st_mode):
             raise OSError(f"{shown(relative)!r} is no regular file")
-        flags = (
-            os.O_RDONLY
-            | getattr(os, "O_NONBLOCK", 0)
-            | getattr(os, "O_NOFOLLOW", 0)
-            | getattr(os, "O_BINARY", 0)
-        )
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
         file = os.fdopen(os.open(real, flags), "rb")
         opened = os.fstat(file.fileno())
         # A folder on the way may have been swapped for a link after the path was resolved.

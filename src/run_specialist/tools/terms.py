@@ -6,17 +6,17 @@ from functools import lru_cache
 
 STOP_WORDS = frozenset(
     """
-    a about above after again against all also am an and any anyone anything are aren't as at back be because been
-    before being below between both but by came can cannot can't come could couldn't did didn't do does doesn't doing
-    don't done down during each either else ever every everything exactly few find for from further gave get give
-    given gives go got had hadn't has hasn't have haven't having he hence her here him his how however i if in into
-    is isn't it its itself just know known let like made make many may me might more most much must my need neither
-    no nor not now of off often on once one only or other our out over own per please really same say says shall she
-    should since so some something such take taken tell than that that's the their them then there these they thing
-    things this those though through to too under until up upon us use used very was wasn't way we well went were
-    weren't what what's when where whether which while who whom whose why will with within without won't would
-    wouldn't yes yet you your
-    """.split()
+    a about above after again against all also am an and any anyone anything are aren't as at back be because
+    been before being below between both but by came can can't cannot come could couldn't did didn't do does
+    doesn't doing don't done down during each either else ever every everything exactly few find for from
+    further gave get give given gives go got had hadn't has hasn't have haven't having he hence her here him his
+    how however i if in into is isn't it its itself just know known let like made make many may me might more
+    most much must my need neither no nor not now of off often on once one only or other our out over own per
+    please really same say says shall she should since so some something such take taken tell than that that's
+    the their them then there these they thing things this those though through to too under until up upon us
+    use used very was wasn't way we well went were weren't what what's when where whether which while who whom
+    whose why will with within without won't would wouldn't yes yet you your
+    """.split()  # noqa: SIM905 - a list of 200 quoted words is no easier to read
 )
 """English words that say nothing about what a question is about."""
 
@@ -37,20 +37,29 @@ def parts(token: str) -> list[str]:
     return [part.casefold() for part in _PART.findall(token)]
 
 
-def variants(text: str) -> Iterator[str]:
-    """Yield other spellings of the identifiers in a text, for an index to hold beside it.
+def variants(text: str) -> str:
+    """Write out, each once, the other spellings of the identifiers in a text, for an index to hold beside it."""
+    return " ".join(filter(None, map(_variants, dict.fromkeys(text.split()))))
+
+
+@lru_cache(maxsize=262_144)
+def _variants(word: str) -> str:
+    return " ".join(spelling for token in tokens(word) for spelling in spellings(token))
+
+
+def spellings(token: str) -> Iterator[str]:
+    """Yield how else a token may be spelt.
 
     `KMeansModel` as `K Means Model`, `round-trip` as `roundtrip`, ideographs one by one.
     """
-    for token in tokens(text):
-        split = _CAMEL.findall(token) if not token.isascii() or not token.islower() else []
-        if 1 < len(split):
-            yield " ".join(split)
-        joined = "".join(_PART.findall(token))
-        if joined != token:
-            yield joined
-        if signs := _IDEOGRAPHS.findall(token):
-            yield " ".join(signs)
+    split = _CAMEL.findall(token)
+    if len(split) > 1 and not token.islower():
+        yield " ".join(split)
+    joined = "".join(_PART.findall(token))
+    if joined != token:
+        yield joined
+    if signs := _IDEOGRAPHS.findall(token):
+        yield " ".join(signs)
 
 
 def content_terms(query: str) -> list[str]:
@@ -64,6 +73,11 @@ def content_terms(query: str) -> list[str]:
         if token.casefold() not in STOP_WORDS and (len(token) > 1 or not token.islower()):
             kept.setdefault(token.casefold(), token)
     return list(kept.values()) or found
+
+
+def stems(text: str) -> set[str]:
+    """Return the stems of all words in a text."""
+    return {stem(part) for part in _PART.findall(text)}
 
 
 @lru_cache(maxsize=65_536)

@@ -1,8 +1,8 @@
 """A Messages API to test against: a loopback server that is as strict as the real one.
 
-    with MessagesSimulator([calls("search", {"query": "owls"}), answers("42")]) as api:
-        ...  # point a client at api.base_url
-    assert api.requests[1].results
+with MessagesSimulator([calls("search", {"query": "owls"}), answers("42")]) as api:
+    ...  # point a client at api.base_url
+assert api.requests[1].results
 """
 
 from . import faults, policies, replies

@@ -29,9 +29,7 @@ class Memory:
         self._paused: set[bytes] = set()
         self._count = 0
 
-    def issue(
-        self, content: Sequence[Block], *, prefix: bytes, mode: str, paused: bool
-    ) -> list[Block]:
+    def issue(self, content: Sequence[Block], *, prefix: bytes, mode: str, paused: bool) -> list[Block]:
         """Return the blocks with ids and signatures, and remember them.
 
         prefix: digest of the prompt that is answered. mode: see `thinking_mode`.

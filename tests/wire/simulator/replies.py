@@ -26,6 +26,8 @@ class Reply:
     """Time before the reply begins [s]; a gate is the better choice where one will do."""
     gate: Gate | None = None
     """Holds the reply back until it is opened."""
+    midway: Gate | None = None
+    """Holds back the second half of a streamed reply until it is opened."""
     cut_json: str | None = None
     """When streamed, the last tool call's arguments arrive as this text instead of whole JSON."""
 

@@ -4,7 +4,7 @@ import itertools
 import json
 import threading
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -132,14 +132,15 @@ class MessagesSimulator:
         answer = self.script.next(record)
         reply = answer if isinstance(answer, Reply) else answer.reply
         if reply is not None and not _wait(reply, wire):
-            return wire.drop()
+            wire.drop()
+            return
         message = {} if reply is None else self._message(call, record, reply)
         if not isinstance(answer, Reply):
             self._spoil(answer, record, wire, message)
             return
         record.status = 200
         if record.stream:
-            wire.send_events(encode(event) for event in events(message, answer.cut_json))
+            wire.send_events(_streamed(answer, message, wire))
         else:
             wire.send(200, serialise(message))
 
@@ -201,6 +202,17 @@ def _parse(incoming: Incoming, memory: Memory, models: Sequence[Model]) -> Call:
 def _no_constant(name: str) -> None:
     message = f"{name} is not JSON"
     raise ValueError(message)
+
+
+def _streamed(reply: Reply, message: dict[str, Any], wire: Wire) -> Iterator[bytes]:
+    """Yield the events of a reply, holding the second half back until its gate opens."""
+    sent = [encode(event) for event in events(message, reply.cut_json)]
+    for index, event in enumerate(sent):
+        if reply.midway is not None and index == len(sent) // 2:
+            reply.midway.reached.set()
+            if not wire.hold(reply.midway.opened):
+                raise ConnectionAbortedError
+        yield event
 
 
 def _wait(reply: Reply, wire: Wire) -> bool:

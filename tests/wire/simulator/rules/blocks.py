@@ -41,7 +41,7 @@ ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 @rule("blocks.type")
 def kind(call: Call) -> Iterator[str]:
-    """A block is an object of a known type."""
+    """Require an object of a known type."""
     for where, block in _raw_blocks(call):
         tag = block.get("type") if isinstance(block, dict) else None
         if not isinstance(tag, str) or (
@@ -52,7 +52,7 @@ def kind(call: Call) -> Iterator[str]:
 
 @rule("blocks.fields")
 def fields(call: Call) -> Iterator[str]:
-    """A block has the fields of its type and no others."""
+    """Require the fields of the type and no others."""
     for where, block in _raw_blocks(call):
         known = FIELDS.get(block["type"])
         if known is None:
@@ -70,7 +70,7 @@ def fields(call: Call) -> Iterator[str]:
 
 @rule("blocks.role")
 def side(call: Call) -> Iterator[str]:
-    """Calls and thoughts are the assistant's, results the user's."""
+    """Keep calls and thoughts to the assistant, results to the user."""
     for where, role, block in call.blocks():
         if role == "user" and block["type"] in ONLY_ASSISTANT:
             yield f"{where}: `{block['type']}` blocks can only be in `assistant` messages"
@@ -80,7 +80,7 @@ def side(call: Call) -> Iterator[str]:
 
 @rule("tool_use.id")
 def call_id(call: Call) -> Iterator[str]:
-    """A call's id is of letters, digits, `_` and `-`."""
+    """Require ids of letters, digits, `_` and `-`."""
     for where, _, block in call.blocks("tool_use"):
         if not ID.fullmatch(block["id"]):
             yield f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
@@ -88,7 +88,7 @@ def call_id(call: Call) -> Iterator[str]:
 
 @rule("tool_use.name")
 def call_name(call: Call) -> Iterator[str]:
-    """A call names a tool as tools are named."""
+    """Require names that a tool could have."""
     for where, _, block in call.blocks("tool_use"):
         if not isinstance(block["name"], str) or not NAME.fullmatch(block["name"]):
             yield f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
@@ -96,7 +96,7 @@ def call_name(call: Call) -> Iterator[str]:
 
 @rule("tool_use.input")
 def call_input(call: Call) -> Iterator[str]:
-    """A call's arguments are an object."""
+    """Require arguments that are an object."""
     for where, _, block in call.blocks("tool_use"):
         if not isinstance(block["input"], dict):
             yield f"{where}.tool_use.input: Input should be a valid dictionary"
@@ -104,7 +104,7 @@ def call_input(call: Call) -> Iterator[str]:
 
 @rule("tool_result.shape")
 def result_shape(call: Call) -> Iterator[str]:
-    """A result holds a string or blocks that may stand in a result."""
+    """Require a string, or blocks that may stand in a result."""
     for where, _, block in call.blocks("tool_result"):
         inner = block.get("content", "")
         if not isinstance(inner, str | list):
@@ -120,7 +120,7 @@ def result_shape(call: Call) -> Iterator[str]:
 
 @rule("text.empty")
 def text_empty(call: Call) -> Iterator[str]:
-    """A text block has text, in results and in the system prompt too."""
+    """Refuse text blocks without text, in results and in the system prompt too."""
     for where, block in _texts(call):
         if not block["text"]:
             yield f"{where}: text content blocks must be non-empty"
@@ -128,7 +128,7 @@ def text_empty(call: Call) -> Iterator[str]:
 
 @rule("text.blank")
 def text_blank(call: Call) -> Iterator[str]:
-    """A text block has more than white space, and so has a message that is a string."""
+    """Refuse text of white space alone, as a block or as a whole message."""
     for where, block in _texts(call):
         if not block["text"].strip():
             yield f"{where}: text content blocks must contain non-whitespace text"

@@ -10,16 +10,18 @@ from .base import Call, rule
 
 @rule("cache_control.shape")
 def shape(call: Call) -> Iterator[str]:
-    """A marker is `ephemeral`, for five minutes or an hour."""
+    """Require markers that are `ephemeral`, for five minutes or an hour."""
     for where, _, marker in _markers(call):
-        good = isinstance(marker, dict) and marker.get("type") == "ephemeral" and set(marker) <= {"type", "ttl"}
+        good = (
+            isinstance(marker, dict) and marker.get("type") == "ephemeral" and set(marker) <= {"type", "ttl"}
+        )
         if not good or marker.get("ttl", "5m") not in LIFETIMES:
             yield f"{where}cache_control: Input should be of type 'ephemeral' with a ttl of '5m' or '1h'"
 
 
 @rule("cache_control.thinking")
 def on_thinking(call: Call) -> Iterator[str]:
-    """A thought cannot be marked."""
+    """Refuse a marker on a thought."""
     for where, block, _ in _markers(call):
         if block.get("type") in THINKING:
             yield f"{where}{block['type']}.cache_control: Extra inputs are not permitted"
@@ -27,7 +29,7 @@ def on_thinking(call: Call) -> Iterator[str]:
 
 @rule("cache_control.empty_text")
 def on_empty_text(call: Call) -> Iterator[str]:
-    """A text block without text cannot be marked."""
+    """Refuse a marker on a text block without text."""
     for where, block, _ in _markers(call):
         if block.get("type") == "text" and not block.get("text"):
             yield f"{where}cache_control cannot be set for empty text blocks"
@@ -35,7 +37,7 @@ def on_empty_text(call: Call) -> Iterator[str]:
 
 @rule("cache_control.count")
 def count(call: Call) -> Iterator[str]:
-    """There are at most four markers, and the automatic one is one of them."""
+    """Take at most four markers, the automatic one included."""
     found = sum(1 for _ in _markers(call))
     if found > MARKERS:
         yield f"A maximum of {MARKERS} blocks with cache_control may be provided. Found {found}."
@@ -43,7 +45,7 @@ def count(call: Call) -> Iterator[str]:
 
 @rule("cache_control.ttl_order")
 def ttl_order(call: Call) -> Iterator[str]:
-    """What lives longer stands further in front."""
+    """Require what lives longer to stand further in front."""
     lifetimes = [LIFETIMES[ttl] for _, ttl in markers(call.body, call.segments)]
     if lifetimes != sorted(lifetimes, reverse=True):
         yield "cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
@@ -51,7 +53,7 @@ def ttl_order(call: Call) -> Iterator[str]:
 
 @rule("prompt.too_long")
 def too_long(call: Call) -> Iterator[str]:
-    """The prompt fits into the model's window."""
+    """Refuse a prompt that does not fit into the model's window."""
     found, most = count_tokens(call.segments), call.model.context_window
     if found > most:
         yield f"prompt is too long: {found} tokens > {most} maximum"

@@ -12,21 +12,21 @@ MAX_BODY = 32 * 1024 * 1024
 
 @rule("http.path", 404, "not_found_error")
 def path(call: Call) -> Iterator[str]:
-    """Only the Messages endpoint is here."""
+    """Serve the Messages endpoint and nothing else."""
     if call.path.partition("?")[0] != "/v1/messages":
         yield "Not found"
 
 
 @rule("http.method", 405)
 def method(call: Call) -> Iterator[str]:
-    """Messages are posted."""
+    """Take only a POST."""
     if call.method != "POST":
         yield "Method Not Allowed"
 
 
 @rule("http.auth", 401, "authentication_error")
 def auth(call: Call) -> Iterator[str]:
-    """A key or a bearer token is there."""
+    """Require a key or a bearer token."""
     bearer = re.fullmatch(r"Bearer \S+", call.headers.get("authorization", ""))
     if not bearer and not call.headers.get("x-api-key", "").strip():
         yield "x-api-key header is required"
@@ -34,42 +34,42 @@ def auth(call: Call) -> Iterator[str]:
 
 @rule("http.size", 413, "request_too_large")
 def size(call: Call) -> Iterator[str]:
-    """A body has at most 32 MB."""
+    """Take at most 32 MB."""
     if call.too_large or len(call.raw) > MAX_BODY:
         yield "Request exceeds the maximum size"
 
 
 @rule("http.version")
 def version(call: Call) -> Iterator[str]:
-    """The version header is there."""
+    """Require the version header."""
     if not call.headers.get("anthropic-version"):
         yield "anthropic-version: header is required"
 
 
 @rule("http.version_known")
 def version_known(call: Call) -> Iterator[str]:
-    """The version is one that exists."""
+    """Take only versions that exist."""
     if call.headers["anthropic-version"] not in VERSIONS:
         yield f'anthropic-version: "{call.headers["anthropic-version"]}" is not a valid version'
 
 
 @rule("http.content_type")
 def content_type(call: Call) -> Iterator[str]:
-    """The body calls itself JSON."""
+    """Require that the body calls itself JSON."""
     if call.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         yield "content-type: must be application/json"
 
 
 @rule("json.valid")
 def json_valid(call: Call) -> Iterator[str]:
-    """The body is JSON in UTF-8, without NaN or Infinity."""
+    """Require JSON in UTF-8, without NaN or Infinity."""
     if call.parse_error:
         yield f"The request body is not valid JSON: {call.parse_error}"
 
 
 @rule("json.surrogates")
 def surrogates(call: Call) -> Iterator[str]:
-    r"""No string holds half a character, as `"\ud83d"` does."""
+    r"""Refuse half a character, such as `"\ud83d"`, in any string."""
     if not re.search(rb"\\u[dD][89abAB]", call.raw) and not re.search(rb"\\u[dD][c-fC-F]", call.raw):
         return
     if _has_surrogate(call.body):
@@ -78,7 +78,7 @@ def surrogates(call: Call) -> Iterator[str]:
 
 @rule("json.object")
 def json_object(call: Call) -> Iterator[str]:
-    """The body is an object."""
+    """Require an object."""
     if not isinstance(call.body, dict):
         yield "Input should be a valid dictionary"
 

@@ -8,14 +8,14 @@ from .base import Call, rule
 
 @rule("messages.empty")
 def empty(call: Call) -> Iterator[str]:
-    """There is a message."""
+    """Require a message."""
     if not call.body["messages"]:
         yield "messages: at least one message is required"
 
 
 @rule("messages.shape")
 def shape(call: Call) -> Iterator[str]:
-    """A message has a role and content, and nothing else."""
+    """Require a role and content, and nothing else."""
     for index, message in enumerate(call.body["messages"]):
         if not isinstance(message, dict):
             yield f"messages.{index}: Input should be a valid dictionary"
@@ -32,7 +32,7 @@ def shape(call: Call) -> Iterator[str]:
 
 @rule("messages.role")
 def role(call: Call) -> Iterator[str]:
-    """The system prompt is no message."""
+    """Refuse roles other than user and assistant."""
     for index, message in enumerate(call.body["messages"]):
         if message["role"] not in ("user", "assistant"):
             yield f'messages.{index}.role: Unexpected role "{message["role"]}". The Messages API accepts a top-level `system` parameter.'
@@ -40,14 +40,14 @@ def role(call: Call) -> Iterator[str]:
 
 @rule("messages.first")
 def first(call: Call) -> Iterator[str]:
-    """The user begins."""
+    """Let the user begin."""
     if call.body["messages"][0]["role"] != "user":
-        yield "messages: first message must use the \"user\" role"
+        yield 'messages: first message must use the "user" role'
 
 
 @rule("messages.content")
 def content(call: Call) -> Iterator[str]:
-    """Every message says something."""
+    """Refuse a message that says nothing."""
     for index, message in enumerate(call.body["messages"]):
         if not message["content"]:
             yield f"messages.{index}: all messages must have non-empty content"
@@ -55,7 +55,7 @@ def content(call: Call) -> Iterator[str]:
 
 @rule("tool_use.unique")
 def unique_ids(call: Call) -> Iterator[str]:
-    """A call's id is used once in a conversation."""
+    """Refuse a call's id that was used before."""
     seen: set[str] = set()
     for where, _, block in call.blocks("tool_use"):
         if block["id"] in seen:
@@ -65,7 +65,7 @@ def unique_ids(call: Call) -> Iterator[str]:
 
 @rule("tool_result.unknown")
 def unknown_results(call: Call) -> Iterator[str]:
-    """A result belongs to a call in the message before."""
+    """Refuse a result without a call in the message before."""
     before: set[str] = set()
     for index, who, blocks in call.turns:
         for at, block in enumerate(blocks):
@@ -75,12 +75,14 @@ def unknown_results(call: Call) -> Iterator[str]:
                     f"{block['tool_use_id']}. Each `tool_result` block must have a corresponding `tool_use` "
                     "block in the previous message."
                 )
-        before = {block["id"] for block in blocks if block["type"] == "tool_use"} if who == "assistant" else set()
+        before = (
+            {block["id"] for block in blocks if block["type"] == "tool_use"} if who == "assistant" else set()
+        )
 
 
 @rule("tool_result.duplicate")
 def duplicate_results(call: Call) -> Iterator[str]:
-    """A call has one result."""
+    """Refuse a second result of one call."""
     for index, _, blocks in call.turns:
         ids = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         for call_id in ids:
@@ -93,7 +95,7 @@ def duplicate_results(call: Call) -> Iterator[str]:
 
 @rule("tool_result.missing")
 def missing_results(call: Call) -> Iterator[str]:
-    """Every call is answered in the very next message."""
+    """Require a result of every call in the very next message."""
     for index, who, blocks in call.turns:
         ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
         if who != "assistant" or not ids:
@@ -111,7 +113,7 @@ def missing_results(call: Call) -> Iterator[str]:
 
 @rule("tool_result.first")
 def results_first(call: Call) -> Iterator[str]:
-    """Results stand in front of anything else in their message."""
+    """Refuse anything in front of the results in their message."""
     for index, _, blocks in call.turns:
         other = False
         for at, block in enumerate(blocks):
@@ -123,7 +125,7 @@ def results_first(call: Call) -> Iterator[str]:
 
 @rule("messages.prefill")
 def prefill(call: Call) -> Iterator[str]:
-    """The user has the last word, unless a paused turn goes back as it came."""
+    """Give the user the last word, unless a paused turn goes back as it came."""
     _, who, blocks = call.turns[-1]
     if who == "assistant" and not call.memory.is_paused(blocks):
         yield (

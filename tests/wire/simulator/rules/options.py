@@ -34,7 +34,7 @@ def is_int(value: object) -> bool:
 
 @rule("fields.sampling")
 def sampling(call: Call) -> Iterator[str]:
-    """Sampling is not the caller's business any more."""
+    """Refuse the sampling parameters, which this API version has dropped."""
     for name in SAMPLING:
         if name in call.body:
             yield f"{name}: not supported with this API version"
@@ -42,7 +42,7 @@ def sampling(call: Call) -> Iterator[str]:
 
 @rule("fields.unknown")
 def unknown(call: Call) -> Iterator[str]:
-    """Only fields of the API stand at the top."""
+    """Refuse fields that the API does not know."""
     for name in call.body:
         if name not in (*REQUIRED, *OPTIONAL, *SAMPLING):
             yield f"{name}: Extra inputs are not permitted"
@@ -50,7 +50,7 @@ def unknown(call: Call) -> Iterator[str]:
 
 @rule("fields.required")
 def required(call: Call) -> Iterator[str]:
-    """Model, max_tokens and messages are there."""
+    """Require model, max_tokens and messages."""
     for name in REQUIRED:
         if name not in call.body:
             yield f"{name}: Field required"
@@ -58,7 +58,7 @@ def required(call: Call) -> Iterator[str]:
 
 @rule("fields.types")
 def types(call: Call) -> Iterator[str]:
-    """The plain fields are of their type."""
+    """Require the plain fields to be of their type."""
     kinds: dict[str, tuple[type, ...]] = {
         "model": (str,),
         "messages": (list,),
@@ -77,21 +77,21 @@ def types(call: Call) -> Iterator[str]:
 
 @rule("model.known", 404, "not_found_error")
 def model_known(call: Call) -> Iterator[str]:
-    """The model exists."""
+    """Require a model that exists."""
     if find_model(call.body["model"], call.models) is None:
         yield f"model: {call.body['model']}"
 
 
 @rule("max_tokens.positive")
 def max_tokens_positive(call: Call) -> Iterator[str]:
-    """There is room for an answer, a whole number of tokens."""
+    """Require room for an answer, a whole number of tokens."""
     if not is_int(call.body["max_tokens"]) or call.body["max_tokens"] < 1:
         yield "max_tokens: Input should be a valid integer greater than or equal to 1"
 
 
 @rule("max_tokens.limit")
 def max_tokens_limit(call: Call) -> Iterator[str]:
-    """No more is asked for than the model can write."""
+    """Refuse more room than the model can fill."""
     asked, most = call.body["max_tokens"], call.model.max_output
     if asked > most:
         yield (
@@ -102,7 +102,7 @@ def max_tokens_limit(call: Call) -> Iterator[str]:
 
 @rule("system.shape")
 def system_shape(call: Call) -> Iterator[str]:
-    """The system prompt is a string or text blocks."""
+    """Require a string or text blocks."""
     system = call.body.get("system", "")
     for index, block in enumerate(system if isinstance(system, list) else ()):
         good = isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
@@ -112,7 +112,7 @@ def system_shape(call: Call) -> Iterator[str]:
 
 @rule("stop_sequences.shape")
 def stop_sequences(call: Call) -> Iterator[str]:
-    """Stop sequences are strings with something in them."""
+    """Require strings with something in them."""
     given = call.body.get("stop_sequences", [])
     if not isinstance(given, list) or not all(isinstance(word, str) and word.strip() for word in given):
         yield "stop_sequences: each stop sequence must contain non-whitespace"
@@ -120,7 +120,7 @@ def stop_sequences(call: Call) -> Iterator[str]:
 
 @rule("output_config.shape")
 def output_config(call: Call) -> Iterator[str]:
-    """The output options are known ones."""
+    """Refuse unknown output options."""
     config: dict[str, Any] = call.body.get("output_config", {})
     for name in config:
         if name not in ("effort", "format"):
@@ -134,7 +134,7 @@ def output_config(call: Call) -> Iterator[str]:
 
 @rule("output_config.effort")
 def effort(call: Call) -> Iterator[str]:
-    """The effort is one of five words."""
+    """Take five words for the effort."""
     given = call.body.get("output_config", {}).get("effort")
     if given is not None and given not in EFFORTS:
         yield f"output_config.effort: Input should be {', '.join(map(repr, EFFORTS))}"

@@ -19,7 +19,7 @@ SMALLEST_BUDGET = 1_024
 
 @rule("thinking.shape")
 def shape(call: Call) -> Iterator[str]:
-    """The option is of a known type, with the fields of that type."""
+    """Require a known type, with the fields of that type."""
     given = call.body.get("thinking")
     if given is None:
         return
@@ -36,21 +36,21 @@ def shape(call: Call) -> Iterator[str]:
 
 @rule("thinking.off")
 def off(call: Call) -> Iterator[str]:
-    """The newest models cannot stop thinking."""
+    """Refuse to stop the newest models from thinking."""
     if call.model.always_thinks and call.body.get("thinking", {}).get("type") == "disabled":
         yield 'thinking: type "disabled" is not supported for this model.'
 
 
 @rule("thinking.between_tools")
 def between_tools(call: Call) -> Iterator[str]:
-    """Only they know the step in between."""
+    """Refuse the step in between to all other models."""
     if not call.model.always_thinks and call.body.get("thinking", {}).get("type") == "between_tools":
         yield 'thinking: type "between_tools" is not supported for this model.'
 
 
 @rule("thinking.budget")
 def budget(call: Call) -> Iterator[str]:
-    """A budget set by hand is a whole number of at least 1,024 tokens."""
+    """Require a whole number of at least 1,024 tokens."""
     given = call.body.get("thinking", {})
     if given.get("type") == "enabled":
         asked = given.get("budget_tokens")
@@ -60,7 +60,7 @@ def budget(call: Call) -> Iterator[str]:
 
 @rule("thinking.budget_fits")
 def budget_fits(call: Call) -> Iterator[str]:
-    """The budget leaves room for an answer."""
+    """Require a budget that leaves room for an answer."""
     given = call.body.get("thinking", {})
     if given.get("type") == "enabled" and given["budget_tokens"] >= call.body["max_tokens"]:
         yield "`max_tokens` must be greater than `thinking.budget_tokens`."
@@ -68,7 +68,7 @@ def budget_fits(call: Call) -> Iterator[str]:
 
 @rule("thinking.switched")
 def switched(call: Call) -> Iterator[str]:
-    """Thinking stays as it is from a call to the end of its tool loop."""
+    """Refuse to switch thinking on or off inside a tool loop."""
     mode = thinking_mode(call.body, call.model)
     for index in _loop(call):
         for block in call.turns[index][2]:
@@ -82,7 +82,7 @@ def switched(call: Call) -> Iterator[str]:
 
 @rule("thinking.signature")
 def signature(call: Call) -> Iterator[str]:
-    """A thought is one of ours, every byte of it."""
+    """Refuse a thought that is not ours, every byte of it."""
     for where, _, block in call.blocks(*THINKING):
         if sealed_prefix(block) is None:
             yield f"{where}: Invalid `signature` in `{block['type']}` block"
@@ -90,7 +90,7 @@ def signature(call: Call) -> Iterator[str]:
 
 @rule("thinking.dropped")
 def dropped(call: Call) -> Iterator[str]:
-    """Within a tool loop every thought goes back, in its order."""
+    """Require every thought of a tool loop back, in its order."""
     for index in _loop(call):
         blocks = call.turns[index][2]
         returned = tuple(canonical(block) for block in blocks if block["type"] in THINKING)
@@ -105,7 +105,7 @@ def dropped(call: Call) -> Iterator[str]:
 
 @rule("history.append_only")
 def append_only(call: Call) -> Iterator[str]:
-    """On the newest models nothing changes in front of a thought."""
+    """Refuse changes in front of a thought on the newest models."""
     if not call.model.append_only:
         return
     before = prefixes(call.segments)

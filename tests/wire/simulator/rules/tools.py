@@ -29,7 +29,7 @@ FORCED = ("any", "tool")
 
 @rule("tools.shape")
 def shape(call: Call) -> Iterator[str]:
-    """A tool is an object with the fields of a tool."""
+    """Require an object with the fields of a tool."""
     for index, tool in enumerate(call.body.get("tools", ())):
         if not isinstance(tool, dict):
             yield f"tools.{index}: Input should be a valid dictionary"
@@ -45,7 +45,7 @@ def shape(call: Call) -> Iterator[str]:
 
 @rule("tools.name")
 def name_pattern(call: Call) -> Iterator[str]:
-    """A tool's name is of letters, digits, `_` and `-`."""
+    """Require names of letters, digits, `_` and `-`."""
     for index, tool in enumerate(call.body.get("tools", ())):
         if not isinstance(tool["name"], str) or not NAME.fullmatch(tool["name"]):
             yield f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
@@ -53,7 +53,7 @@ def name_pattern(call: Call) -> Iterator[str]:
 
 @rule("tools.unique")
 def unique(call: Call) -> Iterator[str]:
-    """No two tools have one name."""
+    """Refuse two tools of one name."""
     names = [tool["name"] for tool in call.body.get("tools", ())]
     if len(set(names)) != len(names):
         yield "tools: Tool names must be unique."
@@ -61,7 +61,7 @@ def unique(call: Call) -> Iterator[str]:
 
 @rule("tools.schema")
 def schema(call: Call) -> Iterator[str]:
-    """A tool's input is an object."""
+    """Require a schema whose input is an object."""
     for index, tool in enumerate(call.body.get("tools", ())):
         if tool.get("type") not in (None, "custom"):
             continue
@@ -74,7 +74,7 @@ def schema(call: Call) -> Iterator[str]:
 
 @rule("tool_choice.shape")
 def choice_shape(call: Call) -> Iterator[str]:
-    """The choice is one of four, each with its own fields."""
+    """Require one of four kinds, each with its own fields."""
     choice = call.body.get("tool_choice")
     if choice is None:
         return
@@ -93,21 +93,21 @@ def choice_shape(call: Call) -> Iterator[str]:
 
 @rule("tool_choice.without_tools")
 def choice_without_tools(call: Call) -> Iterator[str]:
-    """There is something to choose from."""
+    """Refuse a choice from nothing."""
     if "tool_choice" in call.body and not call.body.get("tools"):
         yield "tool_choice may only be specified while providing tools."
 
 
 @rule("tool_choice.forced")
 def choice_forced(call: Call) -> Iterator[str]:
-    """The newest models cannot be forced."""
+    """Refuse to force the newest models."""
     if call.body.get("tool_choice", {}).get("type") in FORCED and not call.model.takes_forced_choice:
         yield 'tool_choice: type "tool" and "any" are not supported for this model.'
 
 
 @rule("tool_choice.manual_thinking")
 def choice_while_thinking(call: Call) -> Iterator[str]:
-    """No model can be forced while its thinking is switched on by hand."""
+    """Refuse to force any model whose thinking is switched on by hand."""
     manual = call.body.get("thinking", {}).get("type") == "enabled"
     if manual and call.body.get("tool_choice", {}).get("type") in FORCED:
         yield "Thinking may not be enabled when tool_choice forces tool use."
@@ -115,7 +115,7 @@ def choice_while_thinking(call: Call) -> Iterator[str]:
 
 @rule("tool_choice.name")
 def choice_name(call: Call) -> Iterator[str]:
-    """The tool that is named is on offer."""
+    """Require the named tool to be on offer."""
     choice = call.body.get("tool_choice", {})
     if choice.get("type") == "tool" and choice["name"] not in [tool["name"] for tool in call.body["tools"]]:
         yield f"Tool '{choice['name']}' not found in provided tools"

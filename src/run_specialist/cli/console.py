@@ -1,0 +1,55 @@
+"""What both commands share: printing, failing, completing names."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from run_specialist.errors import ProviderError, RunSpecialistError
+
+
+def print_line(text: str) -> None:
+    """Print to standard output, whatever its encoding; end quietly when nobody reads it."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end; give it somewhere to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+def say(text: str) -> None:
+    """Print a line of our own to standard error."""
+    program = Path(sys.argv[0]).name
+    typer.echo(f"{program}: {text}", err=True)
+
+
+def fail(text: str, code: int = 2) -> NoReturn:
+    """Print why it cannot go on and leave."""
+    say(text)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Turn what goes wrong on purpose into one line and the right exit code."""
+    try:
+        yield
+    except RunSpecialistError as error:
+        fail(str(error), 3 if isinstance(error, ProviderError) else 2)
+    except KeyboardInterrupt:
+        fail("interrupted", 130)
+
+
+def complete_names(incomplete: str) -> list[str]:
+    """Offer the names of specialists to a shell."""
+    from run_specialist.specialist.registry import Registry, places, project_root  # noqa: PLC0415 - fast `--help`
+
+    names = Registry(places(project_root(Path.cwd()), None)).names()
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,176 @@
+"""The live view: calls as they are made, the budget, the landing, and the answer as it grows."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from run_specialist.budget import Phase
+from run_specialist.events import BudgetSpent, Called, Event, Finished, Landed, Replied, Requested, Started, Warned
+from run_specialist.outcome import Outcome
+from run_specialist.providers.base import Delta
+from run_specialist.tools.respond import NAME as RESPOND
+
+COLOURS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
+LANDINGS = {
+    "force": "it must call respond now",
+    "order": "it is told to respond now",
+    "wait": "further calls are skipped",
+    "finalize": "it is told to finish now",
+    "none": "it must answer in text now",
+    "salvage": "an answer is made from what was gathered",
+}
+BAR_WIDTH = 24
+ANSWER_LINES = 6
+
+
+class LiveView:
+    """Shows a run on standard error; a listener for its events and a watcher of its replies."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False)
+        # Refreshed by events and by a timer, so that a silent wait is seen to be one.
+        self._live = Live(get_renderable=self._render, console=self._console, transient=True, refresh_per_second=8)
+        self._spinner = Spinner("dots")
+        self._title = ""
+        self._doing = "starting"
+        self._tokens = 0
+        self._turn = 0
+        self._begun = time.monotonic()
+        self._budget: BudgetSpent | None = None
+        self._limit: float | None = None
+        self._calls = 0
+        self._arguments = ""
+        self._text = ""
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Take the next event of the run."""
+        match event:
+            case Started():
+                self._title = f"{event.specialist} · {event.model}"
+                self._limit = event.limits["tool_calls"]
+                self._print(Text(self._title, "bold"))
+            case Requested():
+                self._turn, self._doing, self._arguments, self._text = event.turn, "thinking", "", ""
+            case Replied():
+                self._tokens += event.usage.total_tokens
+            case Called():
+                self._called(event)
+            case BudgetSpent():
+                if self._budget is None or event.used >= self._budget.used:
+                    self._budget = event
+            case Landed():
+                self._print(Text(f"  limit of {event.reason.replace('_', ' ')}: {LANDINGS[event.how]}", "bold red"))
+            case Warned():
+                self._print(Text(f"  {event.text}", "yellow"))
+            case Finished():
+                self._print(_summary(event.outcome))
+            case _:
+                pass
+
+    def grow(self, delta: Delta) -> None:
+        """Take a piece of a reply as it streams."""
+        if delta.tool == RESPOND:
+            self._doing = "answering"
+            self._arguments += delta.text
+        elif delta.tool is None:
+            self._text += delta.text
+
+    def _called(self, event: Called) -> None:
+        if event.phase == "started":
+            self._doing = f"{event.name} {_short(event.arguments)}"
+            return
+        line = Text(no_wrap=True, overflow="ellipsis")
+        if event.phase == "skipped":
+            line.append(f"   -  {event.name:7} {_short(event.arguments)}  not run", "dim")
+        else:
+            self._calls += 1
+            line.append(f"  {self._calls:>2}  ", "dim").append(f"{event.name:7} ", "cyan")
+            line.append(_short(event.arguments))
+            if event.phase == "failed":
+                line.append(f"  {event.text}", "red")
+            line.append(self._remaining())
+        self._print(line)
+
+    def _remaining(self) -> Text:
+        """What the model is told after this call, in the colour of the phase."""
+        if self._limit is None or 2 * self._calls < self._limit:
+            return Text()
+        left = int(self._limit) - self._calls
+        phase = Phase.SPENT if left <= 0 else Phase.COUNTDOWN
+        return Text(f"  {left} remaining", COLOURS[phase])
+
+    def _print(self, line: RenderableType) -> None:
+        self._console.print(line)
+
+    def _render(self) -> RenderableType:
+        row = Table.grid(padding=(0, 1))
+        self._spinner.update(text=Text(self._doing, no_wrap=True, overflow="ellipsis"))
+        row.add_row(self._spinner)
+        parts: list[RenderableType] = [row, self._gauge()]
+        answer = self._answer()
+        if answer:
+            lines = answer.splitlines()[-ANSWER_LINES:]
+            parts.append(Text("\n".join(lines), "italic", no_wrap=True, overflow="ellipsis"))
+        return Group(*parts)
+
+    def _gauge(self) -> Text:
+        seconds = time.monotonic() - self._begun
+        rest = f"  turn {self._turn} · {self._tokens:,} tokens · {seconds:.0f} s"
+        if self._limit is None:
+            return Text(f"{self._calls} tool calls, no limit{rest}", "dim")
+        used = self._budget.used if self._budget else 0
+        phase = Phase(self._budget.phase) if self._budget else Phase.SILENT
+        filled = BAR_WIDTH if not self._limit else round(BAR_WIDTH * min(used / self._limit, 1))
+        gauge = Text("━" * filled, COLOURS[phase]).append("━" * (BAR_WIDTH - filled), "bright_black")
+        return gauge.append(f" {used:g} of {self._limit:g} tool calls", COLOURS[phase]).append(rest, "dim")
+
+    def _answer(self) -> str:
+        if not self._arguments:
+            return self._text
+        from jiter import from_json  # noqa: PLC0415 - comes with the SDK, and only a streamed answer needs it
+
+        try:
+            arguments = from_json(self._arguments.encode(), partial_mode="trailing-strings")
+        except ValueError:
+            return ""
+        return str(arguments.get("answer", "")) if isinstance(arguments, dict) else ""
+
+
+def _short(arguments: object) -> str:
+    if not isinstance(arguments, dict):
+        return ""
+    first, *rest = [str(value) if not i else f"{key}={value}" for i, (key, value) in enumerate(arguments.items())] or [""]
+    return " ".join([" ".join(first.split()), *rest])
+
+
+def _summary(outcome: Outcome) -> Text:
+    calls, usage = outcome.tool_calls, outcome.usage
+    good = outcome.status in ("answered", "landed")
+    parts = [f"{calls.used} of {calls.limit} tool calls" if calls.limit is not None else f"{calls.used} tool calls"]
+    if calls.failed:
+        parts.append(f"{calls.failed} failed")
+    if calls.skipped:
+        parts.append(f"{calls.skipped} skipped")
+    if usage.total_tokens:
+        cached = f" ({usage.cache_read_input_tokens:,} from the cache)" if usage.cache_read_input_tokens else ""
+        parts.append(f"{usage.total_tokens:,} tokens{cached}")
+    parts.append(f"{outcome.duration_s:.1f} s")
+    if outcome.evidence and good:
+        verified = sum(one.verified for one in outcome.evidence)
+        parts.append(f"{verified} of {len(outcome.evidence)} quotes verified")
+    return Text(outcome.status, "bold green" if good else "bold yellow").append(f" · {' · '.join(parts)}", "not bold")

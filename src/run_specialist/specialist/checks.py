@@ -1,0 +1,83 @@
+"""Check the values of a file, with every complaint in plain words at its place."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.frontmatter import Field, FrontMatter
+from run_specialist.specialist.keys import canonical
+from run_specialist.specialist.nodes import Items, Node, Pairs, Scalar
+from run_specialist.specialist.problems import START, Problems, shown
+from run_specialist.specialist.tools_list import BUILT_IN, resolve_tools
+from run_specialist.specialist.values import wanted
+
+# A bad value of these holds nothing back, so it is left out with a warning.
+_FORGIVEN = frozenset({"effort", "mcp_servers"})
+_LONGEST_TOOLS = 300
+
+
+def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
+    """Warn about tools that are not ours; whether any is left is decided again when all are known."""
+    if not given.get("tools"):
+        return
+    available = [name for name in BUILT_IN if name != "delegate" or given.get("agents")]
+    resolved = resolve_tools(given["tools"], (), available)
+    lacking = [name for name in resolved.unknown if not (given.get("mcp_servers") and _is_mcp(name))]
+    if not lacking:
+        return
+    text = f"not available here: {shown(', '.join(lacking), _LONGEST_TOOLS)}"
+    if resolved.nothing_known and len(lacking) == len(resolved.unknown):
+        text += "; no tool is left, so it will not be run"
+    problems.warn(front.fields["tools"].place, text, "tools")
+
+
+def _is_mcp(name: str) -> bool:
+    return name.startswith("mcp__") or "/" in name
+
+
+def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> Specialist | None:
+    """Return the specialist, or None with one error for each value that is not usable."""
+    if not front.body.strip():
+        problems.warn(START, "the body is empty: there is no prompt")
+    whole = {**given, "prompt": front.body, "path": problems.path}
+    try:
+        specialist = Specialist.model_validate(whole)
+    except ValidationError as error:
+        spots = {tuple(map(str, details["loc"][:2])) for details in error.errors(include_url=False)}
+        for key, *inner in spots:
+            _report(key, inner[0] if inner else None, front.fields[key], problems)
+        if {key for key, *_ in spots} - _FORGIVEN:
+            return None
+        specialist = Specialist.model_validate({key: v for key, v in whole.items() if key not in _FORGIVEN})
+    # What stands in for a missing name was not given by the file.
+    specialist.model_fields_set.intersection_update(front.fields)
+    return specialist
+
+
+def _report(key: str, inner: str | None, field: Field, problems: Problems) -> None:
+    node = _inner_node(field.node, inner)
+    if key != "countdown" or not isinstance(field.node, Pairs):
+        inner = None
+    want = wanted(key, inner)
+    text = f"wanted {want.words}, found {_found(node, field)}" if want else "no such key"
+    report = problems.warn if key in _FORGIVEN else problems.error
+    report(field.chunk.place(node.start), text, f"{key}.{inner}" if inner else key)
+
+
+def _inner_node(node: Node, inner: str | None) -> Node:
+    """Return the item or the value of a key inside a list or map, as near as it can be told."""
+    if isinstance(node, Items) and inner and inner.isdecimal() and int(inner) < len(node.items):
+        return node.items[int(inner)]
+    if isinstance(node, Pairs):
+        for key, value in node.pairs:
+            if isinstance(key, Scalar) and canonical(key.text) == inner:
+                return value
+    return node
+
+
+def _found(node: Node, field: Field) -> str:
+    if isinstance(node, Scalar):
+        return shown(field.chunk.text[node.start : node.end].strip()) or "nothing"
+    return "a list" if isinstance(node, Items) else "a map"

@@ -1,0 +1,155 @@
+"""Load a specialist's file: whatever it holds, the result can be listed, and often run."""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from run_specialist.specialist.checks import check_tools, validate
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.frontmatter import FrontMatter, read
+from run_specialist.specialist.given import take_values
+from run_specialist.specialist.problems import START, Problem, Problems, shown
+
+LARGEST = 32 * 1024 * 1024
+_SUFFIXES = (".agent", ".chatmode", ".subagent")
+_STAND_IN_LENGTH = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+# A line of text rather than a heading, a rule, a fence or markup.
+_WORDS = re.compile(r"[^\w]{0,4}\w")
+
+
+@dataclass(frozen=True)
+class SpecialistFile:
+    """What a listing shows of a file, also of one that cannot be run."""
+
+    path: Path
+    name: str
+    description: str
+    """Never empty: the first words of the body stand in, then the name."""
+    tools: tuple[str, ...] | None = None
+    """As written; None = not restricted."""
+    model: str | None = None
+    tool_calls_limit: int | Literal["none"] | None = None
+    """As the file gives it; None = not given, or not usable."""
+    problems: tuple[Problem, ...] = ()
+    specialist: Specialist | None = None
+    """None = the file has an error."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Line of each key, by its canonical spelling; unknown keys included."""
+
+    @property
+    def status(self) -> Literal["ok", "warning", "error"]:
+        """The worst level among the problems; notices alone are ok."""
+        levels = {problem.level for problem in self.problems}
+        return "error" if "error" in levels else "warning" if "warning" in levels else "ok"
+
+    def strict(self) -> "SpecialistFile":
+        """Return the same file with every warning made an error."""
+        problems = tuple(replace(p, level="error") if p.level == "warning" else p for p in self.problems)
+        return self.with_problems(problems)
+
+    def with_problems(self, problems: tuple[Problem, ...]) -> "SpecialistFile":
+        """Return the same file with these problems; with an error among them it cannot be run."""
+        bad = any(problem.level == "error" for problem in problems)
+        return replace(self, problems=problems, specialist=None if bad else self.specialist)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object that `list --json` and `check --json` print."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "path": str(self.path),
+            "tools": None if self.tools is None else list(self.tools),
+            "model": self.model,
+            "tool_calls_limit": self.tool_calls_limit,
+            "status": self.status,
+            "problems": [problem.as_json() for problem in self.problems],
+        }
+
+
+def load(path: Path) -> SpecialistFile:
+    """Read a file; one that cannot be read is returned with an error, never raised."""
+    problems = Problems(path)
+    try:
+        info = os.stat(path)  # noqa: PTH116, Path.stat raises ValueError on a NUL in some versions only
+        if not stat.S_ISREG(info.st_mode):
+            return _unreadable(path, "is no regular file", problems)
+        if info.st_size > LARGEST:
+            return _unreadable(path, f"is larger than {LARGEST // 1024**2} MiB", problems)
+        data = path.read_bytes()
+    except OSError as error:
+        return _unreadable(path, f"cannot be read: {error.strerror or error}", problems)
+    except ValueError as error:
+        return _unreadable(path, f"cannot be read: {error}", problems)
+    return _load(data, problems)
+
+
+def load_text(text: bytes | str, path: Path) -> SpecialistFile:
+    """Load what would stand in the file `path`, which need not exist."""
+    return _load(text, Problems(path))
+
+
+def stem(path: Path) -> str:
+    """Return the name that a file gives by itself: without `.md`, and without `.agent` before it."""
+    name = path.name[:-3] if path.name.lower().endswith(".md") else path.name
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name or path.name
+
+
+def _unreadable(path: Path, text: str, problems: Problems) -> SpecialistFile:
+    problems.error(START, text)
+    return SpecialistFile(path, stem(path), stem(path), problems=problems.sorted())
+
+
+def _load(data: bytes | str, problems: Problems) -> SpecialistFile:
+    front = read(data, problems)
+    given = take_values(front, problems)
+    name, description = _name(given, front, problems), _description(given, front, problems)
+    check_tools(given, front, problems)
+    specialist = validate(given | {"name": name, "description": description}, front, problems)
+    file = SpecialistFile(
+        path=problems.path,
+        name=name,
+        description=description,
+        tools=given.get("tools"),
+        model=given.get("model"),
+        tool_calls_limit=_limit_as_given(given.get("tool_calls_limit"), problems),
+        specialist=specialist,
+        lines={key: field.key_place.line for key, field in front.fields.items()},
+    )
+    return file.with_problems(problems.sorted())
+
+
+def _name(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:
+    fallback = stem(problems.path)
+    entry, name = front.fields.get("name"), given.get("name")
+    if entry is None or name is None:
+        if entry is None and front.present:
+            problems.notice(START, f"no name; {shown(fallback)} is taken from the file", "name")
+        return fallback
+    clean = " ".join(_CONTROL.sub(" ", name).split())
+    if clean != name:
+        problems.warn(entry.place, "holds control characters or more blanks than one; read without", "name")
+    if clean and clean != fallback:
+        problems.notice(entry.place, f"is not the name of the file, {shown(fallback)}", "name")
+    return clean or fallback
+
+
+def _description(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:
+    if "description" in given:
+        return str(given["description"])
+    if front.present and "description" not in front.fields:
+        problems.warn(START, "missing: a parent cannot tell when to use it; the first words stand in", "description")
+    first = next((line.strip() for line in front.body.split("\n") if _WORDS.match(line)), "")
+    return first[:_STAND_IN_LENGTH] or stem(problems.path)
+
+
+def _limit_as_given(value: object, problems: Problems) -> int | Literal["none"] | None:
+    if any(p.key == "tool_calls_limit" and p.level == "error" for p in problems.found):
+        return None
+    return value if isinstance(value, int) else "none" if isinstance(value, str) else None

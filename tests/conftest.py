@@ -1,0 +1,21 @@
+"""Settings that every test shares: one event loop library, and an environment that is nobody's own."""
+
+import os
+
+import pytest
+
+FOREIGN = ("ANTHROPIC_", "OPENAI_", "SPECIALIST_")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run asynchronous tests on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide keys, endpoints and settings of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith(FOREIGN):
+            monkeypatch.delenv(name)

@@ -1,0 +1,64 @@
+"""Jobs and small tools that the tests of the loop share."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from run_specialist import prompts
+from run_specialist.budget import Budget, Kind
+from run_specialist.dispatch import Augmenter, DispatchSettings, Executed
+from run_specialist.events import Event
+from run_specialist.job import Job
+from run_specialist.messages import Message
+from run_specialist.outcome import Outcome
+from run_specialist.providers.base import Opening, Provider, Watch
+from run_specialist.runner import Run
+from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.respond import respond_tool
+
+
+def look(query: str = "", part: int = 0) -> str:
+    """Return what a search would."""
+    return f"note on {query!r}, part {part}"
+
+
+LOOK = Tool("look", "Look something up.", look)
+
+
+def count_down(executed: Executed) -> str | None:
+    """Say what remains, as every child is told by default."""
+    return prompts.countdown(executed.budget.tightest, "remaining")
+
+
+def job(
+    provider: Provider,
+    limit: int | None = 30,
+    *,
+    question: str = "What is known?",
+    tools: Sequence[Tool] = (LOOK,),
+    augmenters: Sequence[Augmenter] = (count_down,),
+    dispatch: DispatchSettings | None = None,
+    **settings: Any,
+) -> Job:
+    """Make a job with the defaults of a specialist file."""
+    system = prompts.system("You look things up.", tool_calls_limit=limit, budget_notice=True)
+    return Job(
+        run_id="run-1",
+        specialist="looker",
+        question=question,
+        opening=Opening(system, Toolset([*tools, respond_tool()])),
+        provider=provider,
+        budget=Budget.of({Kind.TOOL_CALLS: limit}),
+        augmenters=tuple(augmenters),
+        dispatch=dispatch or DispatchSettings(),
+        **settings,
+    )
+
+
+async def outcome_of(job: Job, events: list[Event] | None = None, watch: Watch | None = None) -> Outcome:
+    """Run a job to its end; `events` collects what happened."""
+    return await Run(job, events.append if events is not None else None, watch).outcome()
+
+
+def results(message: Message) -> list[str]:
+    """Return the contents of the tool results in a message, in order."""
+    return [block["content"] for block in message.content if block["type"] == "tool_result"]

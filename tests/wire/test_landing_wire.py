@@ -1,0 +1,67 @@
+"""Soft landing over the wire: the real SDK against a server that enforces the API's rules."""
+
+import json
+from collections.abc import Callable
+
+import anthropic
+import pytest
+
+from run_specialist.providers.anthropic import AnthropicProvider
+from run_specialist.providers.base import Delta
+from tests.jobs import job, outcome_of
+from tests.wire.simulator import MessagesSimulator, policies
+
+pytestmark = pytest.mark.anyio
+FORCED = {"type": "tool", "name": "respond"}
+
+
+@pytest.fixture(params=["json", "stream"])
+def watch(request) -> Callable[[Delta], None] | None:
+    """Ask once for whole replies and once for streamed ones."""
+    return None if request.param == "json" else lambda delta: None
+
+
+def provider_for(api: MessagesSimulator, model: str = "haiku") -> AnthropicProvider:
+    """Connect the real SDK to the simulator."""
+    return AnthropicProvider(model, anthropic.AsyncAnthropic(base_url=api.base_url, api_key="test", max_retries=0))
+
+
+def without_markers(value: object) -> object:
+    """Take the cache markers out of a request body."""
+    if isinstance(value, dict):
+        return {key: without_markers(item) for key, item in value.items() if key != "cache_control"}
+    return [without_markers(item) for item in value] if isinstance(value, list) else value
+
+
+async def test_s0_1_s0_2_s0_3_s0_4_thirty_calls_are_silent_counted_down_and_forced(messages_api, watch):
+    """A model that never stops gets 30 calls: 14 raw results, 16 with a countdown, then a forced `respond`."""
+    api = messages_api(policies.always_tool("look"))
+    provider = provider_for(api)
+    outcome = await outcome_of(job(provider, 30), watch=watch)
+    await provider.aclose()
+
+    assert (outcome.status, outcome.answer) == ("landed", "what was found")
+    assert (outcome.tool_calls.used, outcome.landing.how) == (30, "force")
+    assert len(api.requests) == 31
+    told = [list(request.results.values())[0] for request in api.requests[1:]]
+    raw = [f"note on 'question {call}', part 0" for call in range(30)]
+    assert told[:14] == raw[:14]
+    words = [f"{left} tool calls remaining" for left in range(15, 1, -1)]
+    words += ["1 tool call remaining", "0 tool calls remaining"]
+    assert told[14:] == [f"{text}\n{line}" for text, line in zip(raw[14:], words, strict=True)]
+    assert [request.tool_choice for request in api.requests] == [None] * 30 + [FORCED]
+
+
+async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, watch):
+    """Every request begins with the bytes of the one before; only cache markers and the choice differ."""
+    api = messages_api(policies.always_tool("look", calls_per_turn=3))
+    provider = provider_for(api)
+    await outcome_of(job(provider, 12), watch=watch)
+    await provider.aclose()
+
+    for before, after in zip(api.requests, api.requests[1:], strict=False):
+        for part in ("system", "tools"):
+            assert json.dumps(before.body[part]) == json.dumps(after.body[part])
+        kept = [json.dumps(without_markers(message)) for message in before.messages]
+        assert [json.dumps(without_markers(message)) for message in after.messages[: len(kept)]] == kept
+    assert not [request.oddities for request in api.requests if request.oddities]
