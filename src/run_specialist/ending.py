@@ -62,7 +62,7 @@ class Ending:
 class Tally:
     """What is counted while a run goes on."""
 
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     last_text: str = ""
     """The newest text of the model, for a salvage."""
     skipped: int = 0

@@ -4,6 +4,7 @@ Read `Run._loop` first, then `Run._take` and the ways in which a turn can go bel
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 
@@ -20,6 +21,8 @@ from run_specialist.outcome import Exit, Outcome
 from run_specialist.providers.base import Choice, Watch
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
+
+_log = logging.getLogger(__name__)
 
 CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.NONE: Choice.NONE}
 """What a rung asks for; every other request leaves the choice to the model."""
@@ -76,6 +79,9 @@ class Run:
             ending = Ending.failed(str(error), Exit.PROVIDER)
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
+        except Exception as error:  # a mistake of ours must not cost what was gathered
+            _log.debug("the run broke off", exc_info=True)
+            ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
         self._budget = self._budget.spend(time.monotonic() - begun, Kind.TIME)
         outcome = conclude(self._job, ending, self._budget, self._landing, self._tally, self._dispatcher.executed)
         self._emit(Finished(outcome))

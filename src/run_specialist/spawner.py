@@ -14,7 +14,7 @@ from run_specialist.errors import SpecialistUnusable, UsageError
 from run_specialist.job import Job
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.registry import SpecialistFile
+from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.files import file_tools
@@ -60,15 +60,17 @@ def settle(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool =
     strict: also refuse a file with warnings.
     Raises SpecialistUnusable for a file that cannot be run, and for a setting that this version does not keep.
     """
-    wrong = [one for one in file.problems if one.level == "error" or (strict and one.level == "warning")]
-    if wrong or file.specialist is None:
-        raise SpecialistUnusable("\n".join(map(str, wrong)) or f"{file.path}:1:1: cannot be run")
+    file = file.strict() if strict else file
+    if file.specialist is None:
+        raise SpecialistUnusable("\n".join(str(problem) for problem in file.problems if problem.level == "error"))
     settings = file.specialist.model_copy(update=dict(overrides))
     for key in (*(key for key in LIMITS if key not in ENFORCED), *SHAPING):
         if getattr(settings, key) is not None:
-            raise SpecialistUnusable(f"{_place(file, key)}: {key}: not enforced by this version; take it out to run without it")
+            raise SpecialistUnusable(
+                f"{_place(file, key)}: {key}: this version cannot keep it; take it out to run without"
+            )
     if settings.countdown.warn_at is not None:
-        raise SpecialistUnusable(f"{_place(file, 'countdown')}: countdown: warn_at is not enforced by this version")
+        raise SpecialistUnusable(f"{_place(file, 'countdown')}: countdown.warn_at: this version cannot keep it")
     if settings.preset not in (None, "soft-landing"):
         raise SpecialistUnusable(f"{_place(file, 'preset')}: preset: only soft-landing is kept by this version")
     return settings
@@ -109,12 +111,12 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
     paths = settings.paths or ()
     if paths and not any(any(around.root.glob(path.strip("/"))) for path in paths):
         raise UsageError(
-            f"{settings.name} reads {', '.join(paths)}, and there is no such thing under {around.root}; name the folder "
-            "that holds it with --root, or write a specialist for what is here with `specialists new`"
+            f"{settings.name} reads {', '.join(paths)}, and there is no such thing under {around.root}; name the "
+            "folder that holds it with --root, or write a specialist for what is here with `specialists new`"
         )
     files = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, files)
-    if settings.tools and not resolved.names:
+    if resolved.nothing_known and settings.tools:
         raise UsageError(
             f"{_place(file, 'tools')}: tools: none of {', '.join(settings.tools)} exists here; "
             f"there are {', '.join(files)}"

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-
 from tests.wire.simulator import MessagesSimulator
 
 StartSimulator = Callable[..., MessagesSimulator]
@@ -16,7 +15,7 @@ def messages_api() -> Iterator[StartSimulator]:
     """Return a function that starts a simulator; each is stopped and checked after the test."""
     with ExitStack() as running:
 
-        def start(*arguments: Any, **options: Any) -> MessagesSimulator:  # noqa: ANN401 - those of the class
+        def start(*arguments: Any, **options: Any) -> MessagesSimulator:
             return running.enter_context(MessagesSimulator(*arguments, **options))
 
         yield start

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tests.wire.simulator import MessagesSimulator, billed, replies
 from tests.wire.simulator.client import post
 from tests.wire.simulator.examples.base import (
@@ -74,9 +73,7 @@ def conversation(turns: int, *, system_mark: bool = True, **fields: Any) -> Body
     messages = [user("What do owls eat?")]
     for turn in range(turns):
         messages += [assistant(call(f"toolu_{turn}")), user(sized(result(f"toolu_{turn}"), 80, key="content"))]
-    return request(
-        **{"tools": TOOLS, "system": [system], "messages": messages, "cache_control": MARK, **fields}
-    )
+    return request(**{"tools": TOOLS, "system": [system], "messages": messages, "cache_control": MARK, **fields})
 
 
 def test_first_request_writes_and_the_next_one_reads(ask: Ask) -> None:
@@ -235,9 +232,7 @@ def test_long_lifetime_is_billed_apart(ask: Ask) -> None:
 
 def test_refused_and_failed_requests_write_nothing(messages_api: Callable[..., MessagesSimulator]) -> None:
     """Only a request that is answered enters the cache."""
-    api = messages_api(
-        [replies.says("Mice.")], may_refuse=("max_tokens.positive",)
-    )
+    api = messages_api([replies.says("Mice.")], may_refuse=("max_tokens.positive",))
     assert post(api.base_url, paragraphs(10, marks=(9,), max_tokens=0)).status == 400
     assert parts(post(api.base_url, paragraphs(10, marks=(9,))).json["usage"]) == (0, 2000, 0)
 

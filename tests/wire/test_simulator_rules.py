@@ -1,13 +1,10 @@
 """Every rule of the simulator refuses a wrong request and lets the right one through."""
 
-import anthropic
 import pytest
-
-from tests.wire.simulator import ALL_RULES, RULES, MessagesSimulator, Recorded, Reply, ScriptError, replies
+from tests.wire.simulator import ALL_RULES, RULES, MessagesSimulator, Recorded, Reply, replies
 from tests.wire.simulator.client import post
-from tests.wire.simulator.examples.base import Body, Example, assistant, call, chat, request, result, user
+from tests.wire.simulator.examples.base import Example
 from tests.wire.simulator.examples.table import EXAMPLES
-from tests.wire.simulator.rules import http
 
 BY_ID = {rule.id: rule for rule in RULES}
 
@@ -28,9 +25,7 @@ def test_every_rule_has_an_example() -> None:
     assert len(ALL_RULES) == len(RULES)
 
 
-@pytest.mark.parametrize(
-    "example", EXAMPLES, ids=[f"{n}-{example.rule}" for n, example in enumerate(EXAMPLES)]
-)
+@pytest.mark.parametrize("example", EXAMPLES, ids=[f"{n}-{example.rule}" for n, example in enumerate(EXAMPLES)])
 def test_wrong_is_refused_and_right_is_taken(example: Example) -> None:
     """The wrong request breaks exactly its rule, with the API's error; the right one gets a reply."""
     rule = BY_ID[example.rule]
@@ -39,9 +34,7 @@ def test_wrong_is_refused_and_right_is_taken(example: Example) -> None:
             assert post(api.base_url, example.opening).status == 200
         content = api.requests[0].content if example.opening is not None else []
         wrong, right = (part(content) if callable(part) else part for part in (example.wrong, example.right))
-        response = post(
-            api.base_url, wrong, method=example.method, path=example.path, headers=example.headers
-        )
+        response = post(api.base_url, wrong, method=example.method, path=example.path, headers=example.headers)
         refused = api.requests[-1]
         good = post(api.base_url, right)
         taken = api.requests[-1]

@@ -21,7 +21,8 @@ def print_line(text: str) -> None:
     except BrokenPipeError:
         # The interpreter flushes once more at its end; give it somewhere to write to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+        # Not typer's own exit: this one passes through task groups as it is.
+        raise SystemExit(0) from None
 
 
 def say(text: str) -> None:

@@ -14,7 +14,8 @@ from run_specialist.providers.choose import choose_model, make_provider
 from run_specialist.runner import Run
 from run_specialist.spawner import Surroundings, settle, spawn
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.registry import Registry, SpecialistFile, places, project_root
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Runner:
             raise UsageError("the question is empty; say what the specialist shall find out")
         if not self.root.is_dir():
             raise UsageError(f"--root: there is no folder {self.root}")
-        file = SpecialistFile.of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
+        file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
         settled = settle(file, settings, strict=self._strict)
         provider = self._provider or self._provider_of(choose_model(self._model, settled.model))
         job = spawn(file, settled, question, Surroundings(self.root, provider, self._tools, self._augmenters))
@@ -125,3 +126,8 @@ def run(
             return await runner.run(specialist, question, **settings)
 
     return asyncio.run(once())
+
+
+def _file_of(specialist: Specialist) -> SpecialistFile:
+    path = specialist.path or Path(f"<{specialist.name}>")
+    return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist)

@@ -79,21 +79,21 @@ class AnthropicConversation:
 
     async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
         """Send the transcript; see `Conversation.ask`."""
-        import anthropic  # noqa: PLC0415 - see _client
-        import httpx2  # noqa: PLC0415 - see _client
+        from anthropic import BadRequestError  # noqa: PLC0415 - see _client
 
         body = self._body(messages, choice, max_tokens)
         try:
             message = await (self._send(body) if self._watch is None else self._stream(body, self._watch))
-        except anthropic.BadRequestError as error:
-            if choice is Choice.RESPOND and "tool_choice" in str(error):
+            return read_reply(message)
+        except ProviderError:
+            raise
+        # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a cut stream, a reset connection.
+        except Exception as error:
+            line = one_line(error, self._provider.client.base_url)
+            if isinstance(error, BadRequestError) and choice is Choice.RESPOND and "tool_choice" in str(error):
                 self._provider.learn_unforceable()
-                raise ForcingRefused(one_line(error, self._provider.client.base_url)) from error
-            raise ProviderError(one_line(error, self._provider.client.base_url)) from error
-        # The SDK lets a reply that is no JSON, a cut stream and a reset connection through as they are.
-        except (anthropic.AnthropicError, httpx2.HTTPError, ValueError, AssertionError, TypeError) as error:
-            raise ProviderError(one_line(error, self._provider.client.base_url)) from error
-        return read_reply(message)
+                raise ForcingRefused(line) from error
+            raise ProviderError(line) from error
 
     def _body(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> bytes:
         varying: dict[str, Any] = {"max_tokens": max_tokens}

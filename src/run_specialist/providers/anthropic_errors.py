@@ -33,13 +33,15 @@ async def refuse_long_waits(
 
     Raises ProviderError when the server asks for a longer wait than `LONGEST_WAIT`.
     """
-    response = await call_next(request)
+    result = await call_next(request)
+    # Where the plain response was asked for, the SDK does not wrap it.
+    response = getattr(result, "http_response", result)
     wait = _retry_after(response.headers)
-    if not response.http_response.is_success and wait > LONGEST_WAIT:
+    if not response.is_success and wait > LONGEST_WAIT:
         raise ProviderError(
             f"the API answered {response.status_code} and asks to wait {wait:.0f} seconds; try again after that"
         )
-    return response
+    return result
 
 
 def _retry_after(headers: Any) -> float:  # noqa: ANN401 - the SDK's headers

@@ -10,7 +10,7 @@ from run_specialist.specialist.frontmatter import Field, FrontMatter
 from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.problems import START, Problems, shown
-from run_specialist.specialist.tools_list import BUILT_IN, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
 from run_specialist.specialist.values import wanted
 
 # A bad value of these holds nothing back, so it is left out with a warning.
@@ -45,15 +45,20 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
     try:
         specialist = Specialist.model_validate(whole)
     except ValidationError as error:
-        spots = {tuple(map(str, details["loc"][:2])) for details in error.errors(include_url=False)}
-        for key, *inner in spots:
-            _report(key, inner[0] if inner else None, front.fields[key], problems)
-        if {key for key, *_ in spots} - _FORGIVEN:
+        spots = {_spot(*map(str, details["loc"])) for details in error.errors(include_url=False)}
+        for key, inner in spots:
+            _report(key, inner, front.fields[key], problems)
+        if {key for key, _ in spots} - _FORGIVEN:
             return None
         specialist = Specialist.model_validate({key: v for key, v in whole.items() if key not in _FORGIVEN})
     # What stands in for a missing name was not given by the file.
     specialist.model_fields_set.intersection_update(front.fields)
     return specialist
+
+
+def _spot(key: str, inner: str | None = None, *_: str) -> tuple[str, str | None]:
+    """Return the key and the item or inner key that is wrong, not the branches of a union that were tried."""
+    return key, inner if inner and (key == "countdown" or inner.isdecimal()) else None
 
 
 def _report(key: str, inner: str | None, field: Field, problems: Problems) -> None:

@@ -39,7 +39,7 @@ def place_of(text: str, index: int) -> Place:
 def _to_text(data: bytes, problems: Problems) -> str:
     for mark, encoding, name in _MARKS:
         if data.startswith(mark):
-            problems.warn(START, f"is {name}; UTF-8 is better read elsewhere")
+            problems.warn(START, f"is {name}; other programs expect UTF-8")
             return data[len(mark) :].decode(encoding, "replace")
     try:
         return data.decode("utf-8")

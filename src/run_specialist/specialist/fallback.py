@@ -4,7 +4,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from run_specialist.specialist.fences import KEY, is_key_line
+from run_specialist.specialist.fences import KEY, MOST_LINES, is_key_line
 from run_specialist.specialist.keys import canonical, starts_field_in_prose
 from run_specialist.specialist.nodes import Chunk, Node, Pairs, Scalar, UnreadableError, parse
 from run_specialist.specialist.problems import Problems
@@ -31,7 +31,7 @@ def stretches(front: str, line: int) -> tuple[list[Stretch], int]:
 
     What follows is body: a fence that never closed may find a rule far below.
     """
-    lines = front.split("\n")
+    lines = front.split("\n", MOST_LINES)
     margin = _margin(lines)
     last_close = max((i for i, text in enumerate(lines) if _CLOSE.search(text)), default=-1)
     starts: list[tuple[int, str]] = []

@@ -7,8 +7,11 @@ from run_specialist.specialist.decoding import place_of
 from run_specialist.specialist.keys import is_known
 from run_specialist.specialist.problems import START, Place, Problems
 
+# Beyond them no key is looked for; real front matter has a few dozen.
+MOST_LINES = 10_000
+
 # One blank stretch, comment line or HTML comment.
-_LEAD = re.compile(r"(?:[ \t]*\n)+|[ \t]*#[^\n]*\n|[ \t]*<!--.*?-->[ \t]*(?:\n|\Z)", re.DOTALL)
+_LEAD = re.compile(r"[ \t\n]*\n|[ \t]*#[^\n]*\n|[ \t]*<!--.*?-->[ \t]*(?:\n|\Z)", re.DOTALL)
 _OPENING = re.compile(r"([ \t]*)-{3,}([ \t]*)(?:\n|\Z)")
 _CLOSING = re.compile(r"^(?:-{3,}|\.\.\.)[ \t]*$", re.MULTILINE)
 KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]*)\1[ \t]*:""")
@@ -107,8 +110,10 @@ def _check_fence(fence: str, place: Place, which: str, problems: Problems) -> No
 def _unclosed(text: str, start: int, indent: int, fence: Place, problems: Problems) -> Parts | None:
     """Take the leading key lines, with what is indented below them, for the front matter."""
     end = at = start
+    lines = 0
     blank_before = False
-    while at < len(text):
+    while at < len(text) and lines < MOST_LINES:
+        lines += 1
         stop = text.find("\n", at) + 1 or len(text)
         line = text[at:stop]
         if not line.strip():

@@ -38,7 +38,7 @@ def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def _share_or_calls(value: float) -> float:
+def _share_or_calls(value: object) -> object:
     if isinstance(value, float) and value > 1:
         raise ValueError("a share is at most 1.0")
     return value
@@ -48,6 +48,13 @@ def _inside(folder: str) -> str:
     if folder.startswith(("/", "~")) or ".." in folder.replace("\\", "/").split("/"):
         raise ValueError("outside of the root")
     return folder
+
+
+def _path_not_markup(value: object) -> object:
+    # Broken YAML arrives as text; it must not be taken for the name of a file.
+    if isinstance(value, str) and (value.startswith(("{", "[")) or "\n" in value):
+        raise ValueError("not a path")
+    return value
 
 
 def _function(name: str) -> str:
@@ -60,7 +67,7 @@ def _schema(kind: str, *, none: bool = False, least: int = 0, text: bool = False
     """Return what editors are told: a number, and beside it the word none or a duration."""
     choices: list[dict[str, Any]] = [{"type": kind, "minimum": least}]
     if text:
-        choices.append({"type": "string"})
+        choices.append({"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)? ?[smh]|none)$"})
     elif none:
         choices.append({"const": "none"})
     return WithJsonSchema({"anyOf": choices} if len(choices) > 1 else choices[0])
@@ -176,14 +183,16 @@ class Specialist(BaseModel):
     budget_notice: Switch = True
     """Whether the budget stands in the system prompt."""
     countdown: Annotated[Countdown, Wanted("a map with from, style and warn_at")] = Countdown()
-    """When and how the calls that are left are counted down in the results."""
+    """The line in each result that counts down what is left: where it starts, and its words."""
     summarize_at: OptionalCount = None
     """Estimated tokens of context that trigger summarising; none = never."""
     context_target: OptionalCount = None
     """Tokens of context aimed at after summarising."""
     summary_limit: OptionalCount = None
     """Tokens of one summary."""
-    output_schema: Annotated[dict[str, Any] | str | None, Wanted("a JSON Schema, or the path of one")] = None
+    output_schema: Annotated[
+        dict[str, Any] | str | None, AfterValidator(_path_not_markup), Wanted("a JSON Schema, or the path of one")
+    ] = None
     """Shape of the answer: a JSON Schema, or the path of one."""
     agents: Names = ()
     """Specialists that this one may call."""

@@ -1,5 +1,6 @@
 """Read a specialist's file: bytes to fields with their places, the body, and what was wrong."""
 
+import re
 from dataclasses import dataclass
 
 from frontmatter.default_handlers import YAMLHandler
@@ -10,6 +11,9 @@ from run_specialist.specialist.fences import Parts, cut
 from run_specialist.specialist.keys import canonical, is_known
 from run_specialist.specialist.nodes import Chunk, Node, Pairs, Scalar, UnreadableError, parse, value_of
 from run_specialist.specialist.problems import START, Place, Problems, shown
+
+# A blank line, and after it nothing but headings.
+_BLANK_BEFORE = re.compile(r"\n[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +78,15 @@ class LenientHandler(YAMLHandler):
         else:
             if root is None:
                 return front, body
-            if isinstance(root, Pairs):
+            if isinstance(root, Pairs) and not _holds_prose(root, front):
                 self._take_pairs(root, chunk)
                 return front, body
-            self._problems.warn(chunk.place(root.start), "the front matter holds no keys; read line by line")
+            self._problems.warn(chunk.place(root.start), "the front matter is not keys only; read line by line")
         used = self._take_stretches(front, parts)
         if not self.fields:
             raise ValueError("no keys between the fences")
         if used < len(front):
-            self._problems.warn(chunk.place(used), "the front matter is never closed; this is taken for the body")
+            self._problems.warn(chunk.place(used + 1), "the front matter is never closed; this is taken for the body")
             return front[:used], parts.text[parts.start + used :]
         return front, body
 
@@ -119,6 +123,12 @@ class LenientHandler(YAMLHandler):
                 shown(key),
             )
         self.fields[key] = field
+
+
+def _holds_prose(root: Pairs, front: str) -> bool:
+    """Tell whether a sentence after a blank line was taken for a key: the fence was never closed."""
+    keys = [key for key, _ in root.pairs if isinstance(key, Scalar)]
+    return any(" " in key.text.strip() and _BLANK_BEFORE.search(front[: key.start]) for key in keys)
 
 
 def read(data: bytes | str, problems: Problems) -> FrontMatter:

@@ -5,6 +5,7 @@ from typing import Any
 from run_specialist.specialist import values
 from run_specialist.specialist.frontmatter import Field, FrontMatter
 from run_specialist.specialist.keys import CANONICAL, INERT, RESTRICTING, nearest
+from run_specialist.specialist.nodes import Scalar
 from run_specialist.specialist.problems import Problems, shown
 
 
@@ -19,7 +20,7 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
         elif key in values.TEXTS:
             if text := values.text_value(key, field, problems):
                 given[key] = text
-            else:
+            elif isinstance(field.node, Scalar):
                 problems.warn(field.place, "left empty, which counts as not given", key)
         elif key in values.NAMES:
             _take_names(key, field, given, problems)
@@ -35,6 +36,8 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
     if key == "tools" and names is not None and "*" in names:
         problems.notice(field.place, "* does not restrict anything", key)
         names = None
+    if key == "tools" and names == [] and isinstance(field.node, Scalar):
+        problems.warn(field.place, "names nothing, so that no tool is allowed", key)
     if off and key == "tools":
         given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *off)
     if names is not None:

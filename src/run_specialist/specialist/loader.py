@@ -73,19 +73,18 @@ class SpecialistFile:
 
 def load(path: Path) -> SpecialistFile:
     """Read a file; one that cannot be read is returned with an error, never raised."""
-    problems = Problems(path)
     try:
         info = os.stat(path)  # noqa: PTH116, Path.stat raises ValueError on a NUL in some versions only
         if not stat.S_ISREG(info.st_mode):
-            return _unreadable(path, "is no regular file", problems)
+            return load_unreadable(path, "is no regular file")
         if info.st_size > LARGEST:
-            return _unreadable(path, f"is larger than {LARGEST // 1024**2} MiB", problems)
+            return load_unreadable(path, f"is larger than {LARGEST // 1024**2} MiB")
         data = path.read_bytes()
     except OSError as error:
-        return _unreadable(path, f"cannot be read: {error.strerror or error}", problems)
+        return load_unreadable(path, f"cannot be read: {error.strerror or error}")
     except ValueError as error:
-        return _unreadable(path, f"cannot be read: {error}", problems)
-    return _load(data, problems)
+        return load_unreadable(path, f"cannot be read: {error}")
+    return _load(data, Problems(path))
 
 
 def load_text(text: bytes | str, path: Path) -> SpecialistFile:
@@ -101,7 +100,9 @@ def stem(path: Path) -> str:
     return name or path.name
 
 
-def _unreadable(path: Path, text: str, problems: Problems) -> SpecialistFile:
+def load_unreadable(path: Path, text: str) -> SpecialistFile:
+    """Return what a listing shows of a file or folder that could not be read."""
+    problems = Problems(path)
     problems.error(START, text)
     return SpecialistFile(path, stem(path), stem(path), problems=problems.sorted())
 

@@ -89,6 +89,8 @@ class Problems:
 
     def _add(self, problem: Problem) -> None:
         # A damaged file of megabytes would otherwise yield a listing of its own size.
+        if self.found and self.found[-1] == problem:
+            return
         if self.full:
             self.dropped += 1
         else:

@@ -17,7 +17,7 @@ from run_specialist.specialist.nodes import (
     value_of,
 )
 from run_specialist.specialist.problems import Problems, shown
-from run_specialist.specialist.tools_list import join_parentheses, split_names
+from run_specialist.specialist.tool_names import join_parentheses, split_names
 
 TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
 NAMES = frozenset({"tools", "disallowed_tools", "agents", "paths", "python_tools"})
@@ -115,14 +115,14 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
     for node in repeated:
         problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last wins", key)
     want = wanted(key)
-    if key == "mcp_servers" and isinstance(value, str):
+    if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
         return True, split_names(value, problems.remark(field.place, key))
     if key == "countdown" and isinstance(value, dict):
         return True, {canonical(inner): item for inner, item in value.items()}
-    if key == "time_limit" and _in_minutes(field.key) and _is_number(value):
-        return True, value * 60  # type: ignore[operator]
-    if want and isinstance(value, str) and isinstance(field.node, Scalar):
-        return True, _unquoted(key, value, field, want, problems)
+    if want and isinstance(value, str):
+        value = _unquoted(key, value, field, want, problems)
+    if key == "time_limit" and _in_minutes(field.key) and isinstance(value, int | float) and _is_number(value):
+        value *= 60
     return True, value
 
 

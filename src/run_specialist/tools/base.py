@@ -27,7 +27,8 @@ class Tool:
     _adapter: TypeAdapter[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_adapter", TypeAdapter(self.function))
+        adapter: TypeAdapter[Any] = TypeAdapter(self.function)  # type: ignore[arg-type] # a function has a schema too
+        object.__setattr__(self, "_adapter", adapter)
 
     @property
     def input_schema(self) -> Mapping[str, Any]:

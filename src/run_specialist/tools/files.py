@@ -149,8 +149,8 @@ class _FileTools:
         relative = self._existing(path)
         if (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{shown(path)} is a folder; use ls to see what is in it")
-        size = (self._sandbox.root / relative).stat().st_size
         with text_lines(self._sandbox, relative) as lines:
+            size = (self._sandbox.root / relative).stat().st_size
             before = sum(1 for _ in islice(lines, offset - 1))
             chosen = list(numbered(islice(lines, limit), offset, alone=limit == 1))
             total = count_on(lines, before + len(chosen), size)

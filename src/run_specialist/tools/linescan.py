@@ -33,13 +33,13 @@ def lines_of(file: BinaryIO, encoding: str) -> Iterator[tuple[str, int]]:
 
     Only `\n` and `\r\n` end a line, as in ripgrep; other breaks that Unicode knows do not.
     """
-    text = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
-    while line := text.readline(LONGEST):
-        length, piece = len(line), line
-        while not piece.endswith("\n") and (piece := text.readline(LONGEST)):
-            length += len(piece)
-        kept = line.rstrip("\r\n")
-        yield kept, max(len(kept), length - 1 if length > LONGEST else 0)
+    with io.TextIOWrapper(file, encoding, errors="replace", newline="\n") as text:
+        while line := text.readline(LONGEST):
+            length, piece = len(line), line
+            while not piece.endswith("\n") and (piece := text.readline(LONGEST)):
+                length += len(piece)
+            kept = line.rstrip("\r\n")
+            yield kept, max(len(kept), length - 1 if length > LONGEST else 0)
 
 
 def main() -> None:

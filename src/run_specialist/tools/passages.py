@@ -8,6 +8,7 @@ _FULL = 600
 """A passage is closed at the first good place after this many characters."""
 _HEADING = re.compile(r"(#{1,6})\s+[^\s#]")
 _UNDERLINES = frozenset('=-~^"*')
+_NO_TITLE = frozenset(("", *"|->#* \t"))
 _FENCES = ("```", "~~~")
 _BREAKS = (re.compile(r"[.!?]\s+"), re.compile(r"\s+"))
 
@@ -68,11 +69,14 @@ def _sections(lines: Iterable[str], *, prose: bool) -> Iterator[tuple[tuple[Line
             continue
         # A line of signs makes a heading of the line before it.
         title = (number, line) if line[0] == "#" else section.pop()
-        if section:
+        if any(text for _, text in section):
             yield tuple(headings.values()), section
+        elif level <= max(headings, default=0):
+            *above, last = headings.values()
+            yield tuple(above), [last]
         headings = {depth: heading for depth, heading in headings.items() if depth < level} | {level: title}
         section = []
-    yield tuple(headings.values()), section
+    yield tuple(headings.values()), section or [*headings.values()][-1:]
 
 
 def _fence(opened: str, number: int, start: str) -> str:

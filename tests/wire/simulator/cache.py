@@ -84,18 +84,14 @@ def billed(usage: Mapping[str, Any], read_price: float = 0.1) -> float:
     """Return what the input of a usage costs, in plain input tokens (1.25 a write, 2 for an hour)."""
     hour = (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens", 0)
     short = usage["cache_creation_input_tokens"] - hour
-    return float(
-        usage["input_tokens"] + 1.25 * short + 2 * hour + read_price * usage["cache_read_input_tokens"]
-    )
+    return float(usage["input_tokens"] + 1.25 * short + 2 * hour + read_price * usage["cache_read_input_tokens"])
 
 
 def _chain(body: Mapping[str, Any], blocks: Sequence[Segment]) -> tuple[list[bytes], list[int]]:
     """Return the digest and the size in bytes of the prefix that ends with each block."""
     output = body.get("output_config") or {}
     state = digest(b"", serialise([body["model"], body.get("speed"), output.get("format")]))
-    options = serialise(
-        [body.get("tool_choice") or {"type": "auto"}, body.get("thinking"), output.get("effort")]
-    )
+    options = serialise([body.get("tool_choice") or {"type": "auto"}, body.get("thinking"), output.get("effort")])
     size, role, in_messages = 0, "", False
     chain: list[bytes] = []
     sizes: list[int] = []

@@ -38,7 +38,7 @@ class Raw:
     headers: Mapping[str, str] = field(default_factory=dict)
     reply: Reply | None = None
 
-    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:  # noqa: ARG002 - the protocol
+    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:
         """Send it."""
         wire.send(self.status, self.body, kind=self.kind, headers=self.headers)
 
@@ -53,7 +53,7 @@ class ApiError:
     headers: Mapping[str, str] = field(default_factory=dict)
     reply: Reply | None = None
 
-    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:  # noqa: ARG002 - the protocol
+    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:
         """Send it."""
         wire.send_error(self.status, self.kind, self.message, self.headers)
 
@@ -107,7 +107,7 @@ class Truncated:
     reply: Reply
     status: int | None = 200
 
-    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:  # noqa: ARG002 - the protocol
+    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:
         """Send the first half and close."""
         body = serialise(message)
         wire.send_unsized(body[: len(body) // 2])
@@ -121,7 +121,7 @@ class MislabelledReply:
     kind: str = "text/plain"
     status: int | None = 200
 
-    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:  # noqa: ARG002 - the protocol
+    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:
         """Send it."""
         wire.send(200, serialise(message), kind=self.kind)
 
@@ -133,7 +133,7 @@ class ConnectionReset:
     status: int | None = None
     reply: Reply | None = None
 
-    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:  # noqa: ARG002 - the protocol
+    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:
         """Reset it."""
         wire.reset()
 
@@ -146,7 +146,7 @@ class Hang:
     status: int | None = None
     reply: Reply | None = None
 
-    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:  # noqa: ARG002 - the protocol
+    def play(self, wire: Wire, message: Message, *, stream: bool) -> None:
         """Wait and close."""
         self.gate.reached.set()
         wire.hold(self.gate.opened)

@@ -27,9 +27,7 @@ class Model:
 
 
 def _newest(name: str, read_price: float = 0.1) -> Model:
-    return Model(
-        name, takes_forced_choice=False, always_thinks=True, append_only=True, cache_read_price=read_price
-    )
+    return Model(name, takes_forced_choice=False, always_thinks=True, append_only=True, cache_read_price=read_price)
 
 
 MODELS: tuple[Model, ...] = (

@@ -64,22 +64,22 @@ def server_tool_use(name: str, arguments: Mapping[str, Any] | None = None) -> Bl
     return {"type": "server_tool_use", "id": "", "name": name, "input": dict(arguments or {})}
 
 
-def respond(answer: str, **fields: Any) -> Block:  # noqa: ANN401 - whatever the tool's schema holds
+def respond(answer: str, **fields: Any) -> Block:
     """Build a call of `respond`."""
     return tool_use("respond", {"answer": answer, **fields})
 
 
-def says(*blocks: Block | str, **options: Any) -> Reply:  # noqa: ANN401 - the fields of Reply
+def says(*blocks: Block | str, **options: Any) -> Reply:
     """Build a reply; a plain string is a text block, `options` are further fields of `Reply`."""
     return Reply([text(block) if isinstance(block, str) else block for block in blocks], **options)
 
 
-def calls(name: str, *arguments: Mapping[str, Any], **options: Any) -> Reply:  # noqa: ANN401 - as above
+def calls(name: str, *arguments: Mapping[str, Any], **options: Any) -> Reply:
     """Build a reply that calls one tool once for each of `arguments`."""
     return Reply([tool_use(name, given) for given in arguments], **options)
 
 
-def answers(answer: str, **fields: Any) -> Reply:  # noqa: ANN401 - as above
+def answers(answer: str, **fields: Any) -> Reply:
     """Build a reply that calls `respond`."""
     return Reply([respond(answer, **fields)])
 

@@ -1,6 +1,7 @@
 """A loopback HTTP server in a background thread that can always be stopped."""
 
 import socket
+import struct
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -64,26 +65,35 @@ class Loopback:
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
     request_queue_size = 1024
     answer: Answering
     stopping: threading.Event
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - passed through
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         self._guard = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
         super().__init__(*arguments, **options)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, known before it begins."""
+        thread = threading.Thread(
+            target=self.process_request_thread, args=(request, client_address), name="connection", daemon=True
+        )
         with self._guard:
-            self._open[request] = threading.current_thread()
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._guard:
-                self._open.pop(request, None)
+            self._open[request] = thread
+        thread.start()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection; one that is to be reset without the farewell of a good end."""
+        with self._guard:
+            self._open.pop(request, None)
+        (lingers,) = struct.unpack("i4x", request.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
+        if lingers:
+            self.close_request(request)
+        else:
+            super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep quiet: what goes wrong in a handler is recorded, and a client may hang up."""
 
     def hang_up(self) -> None:

@@ -65,7 +65,7 @@ class MessagesSimulator:
     @property
     def accepted(self) -> list[Recorded]:
         """Return the requests that were answered with status 200."""
-        return [request for request in self.requests if request.status == 200]  # noqa: PLR2004 - HTTP
+        return [request for request in self.requests if request.status == 200]
 
     @property
     def refused(self) -> list[Recorded]:

@@ -53,9 +53,7 @@ def _block_events(index: int, block: dict[str, Any], cut_json: str | None) -> It
 def _parts(block: dict[str, Any], cut_json: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a block as it starts and the deltas that fill it."""
     if block["type"] == "text":
-        return {**block, "text": ""}, [
-            {"type": "text_delta", "text": piece} for piece in _pieces(block["text"])
-        ]
+        return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
     if block["type"] == "thinking":
         thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
         signed = {"type": "signature_delta", "signature": block["signature"]}
@@ -63,9 +61,7 @@ def _parts(block: dict[str, Any], cut_json: str | None) -> tuple[dict[str, Any],
     if "input" in block:
         whole = json.dumps(block["input"], ensure_ascii=False)
         fragments = ["", *_pieces(whole if cut_json is None else cut_json)]
-        return {**block, "input": {}}, [
-            {"type": "input_json_delta", "partial_json": piece} for piece in fragments
-        ]
+        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": piece} for piece in fragments]
     return block, []
 
 

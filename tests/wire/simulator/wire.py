@@ -20,15 +20,11 @@ class Wire:
         self._request_id = request_id
         self._stopping = stopping
 
-    def send(
-        self, status: int, body: bytes, *, kind: str = JSON, headers: Mapping[str, str] | None = None
-    ) -> None:
+    def send(self, status: int, body: bytes, *, kind: str = JSON, headers: Mapping[str, str] | None = None) -> None:
         """Send a whole response."""
         self._head(status, kind, {"content-length": str(len(body)), **(headers or {})}, body)
 
-    def send_error(
-        self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None
-    ) -> None:
+    def send_error(self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         """Send an error in the API's shape."""
         error = {"type": kind, "message": message}
         shape = {"type": "error", "error": error, "request_id": self._request_id}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..prompt import Block
+from tests.wire.simulator.prompt import Block
 
 Body = dict[str, Any]
 Next = Callable[[list[Block]], Body]
@@ -17,7 +17,7 @@ TOOLS = [SEARCH, RESPOND]
 MARK = {"type": "ephemeral"}
 
 
-def request(**fields: Any) -> Body:  # noqa: ANN401 - fields of the body
+def request(**fields: Any) -> Body:
     """Return a good request with some fields replaced; a field given as None is left away."""
     whole = {"model": HAIKU, "max_tokens": 4096, "messages": [user("What do owls eat?")], **fields}
     return {name: value for name, value in whole.items() if value is not None}
@@ -33,22 +33,22 @@ def assistant(*content: Block | str) -> Body:
     return {**user(*content), "role": "assistant"}
 
 
-def words(text: str, **fields: Any) -> Block:  # noqa: ANN401 - fields of the block
+def words(text: str, **fields: Any) -> Block:
     """Return a text block."""
     return {"type": "text", "text": text, **fields}
 
 
-def call(call_id: Any = "toolu_1", **fields: Any) -> Block:  # noqa: ANN401 - wrong ones too
+def call(call_id: Any = "toolu_1", **fields: Any) -> Block:
     """Return a tool call."""
     return {"type": "tool_use", "id": call_id, "name": "search", "input": {"query": "owls"}, **fields}
 
 
-def result(call_id: str = "toolu_1", content: Any = "mice", **fields: Any) -> Block:  # noqa: ANN401 - wrong ones too
+def result(call_id: str = "toolu_1", content: Any = "mice", **fields: Any) -> Block:
     """Return a tool result."""
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
 
 
-def chat(*messages: Body, **fields: Any) -> Body:  # noqa: ANN401 - fields of the body
+def chat(*messages: Body, **fields: Any) -> Body:
     """Return a request with tools and these messages behind the question."""
     return request(**{"tools": TOOLS, "messages": [user("What do owls eat?"), *messages], **fields})
 

@@ -21,12 +21,12 @@ from .base import (
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 
 
-def marked(*markers: Any, **fields: Any) -> Body:  # noqa: ANN401 - wrong markers too
+def marked(*markers: Any, **fields: Any) -> Body:
     """Return a request whose text blocks carry these markers."""
     return request(messages=[user(*(words("owls", cache_control=marker) for marker in markers))], **fields)
 
 
-def inside_result(**fields: Any) -> Body:  # noqa: ANN401 - fields of the part
+def inside_result(**fields: Any) -> Body:
     """Return a conversation with a result of one text block."""
     return chat(assistant(call()), user(result(content=[words("mice", **fields)])))
 
@@ -74,9 +74,7 @@ PAIRS: list[tuple[str, str, Body, Body]] = [
         "cache_control.thinking",
         "thinking.cache_control",
         chat(
-            assistant(
-                {"type": "thinking", "thinking": "So.", "signature": "c28=", "cache_control": MARK}, "Mice."
-            ),
+            assistant({"type": "thinking", "thinking": "So.", "signature": "c28=", "cache_control": MARK}, "Mice."),
             user("And foxes?"),
         ),
         chat(assistant(words("Mice.", cache_control=MARK)), user("And foxes?")),

@@ -2,7 +2,8 @@
 
 import json
 
-from ..rules.http import MAX_BODY
+from tests.wire.simulator.rules.http import MAX_BODY
+
 from .base import Example, request, user
 
 GOOD = request()

@@ -11,12 +11,12 @@ BOTH = user(result("a"), result("b"))
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 
 
-def says(content: Any, role: str = "user", **fields: Any) -> Body:  # noqa: ANN401 - wrong ones too
+def says(content: Any, role: str = "user", **fields: Any) -> Body:
     """Return a request of one message with any content."""
     return request(messages=[{"role": role, "content": content, **fields}])
 
 
-def answered(**fields: Any) -> Body:  # noqa: ANN401 - fields of the result
+def answered(**fields: Any) -> Body:
     """Return a conversation whose result has these fields."""
     return chat(TURN, user(result(**fields)))
 

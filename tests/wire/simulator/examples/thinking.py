@@ -6,22 +6,23 @@ The second kind goes on from a reply of [thinking, redacted_thinking, text, tool
 from collections.abc import Callable
 from typing import Any
 
-from ..prompt import Block
+from tests.wire.simulator.prompt import Block
+
 from .base import HAIKU, OLDER, OPUS, RESPOND, SEARCH, Body, Example, Next, chat, request, result, user
 
-MANUAL = {"type": "enabled", "budget_tokens": 1024}
-ADAPTIVE = {"type": "adaptive"}
-OFF = {"type": "disabled"}
+MANUAL: Body = {"type": "enabled", "budget_tokens": 1024}
+ADAPTIVE: Body = {"type": "adaptive"}
+OFF: Body = {"type": "disabled"}
 CANNOT_CHANGE = "cannot be modified"
 Edit = Callable[[list[Block]], list[Block]]
 
 
-def thinks(model: str = HAIKU, **option: Any) -> Body:  # noqa: ANN401 - fields of the option
+def thinks(model: str = HAIKU, **option: Any) -> Body:
     """Return a request with this thinking option."""
     return request(model=model, thinking=option)
 
 
-def replayed(edit: Edit = list, **fields: Any) -> Next:  # noqa: ANN401 - fields of the body
+def replayed(edit: Edit = list, **fields: Any) -> Next:
     """Return the maker of a second request that replays an edited reply and answers its call."""
 
     def make(content: list[Block]) -> Body:
@@ -31,7 +32,7 @@ def replayed(edit: Edit = list, **fields: Any) -> Next:  # noqa: ANN401 - fields
     return make
 
 
-def later(edit: Edit = list, **fields: Any) -> Next:  # noqa: ANN401 - fields of the body
+def later(edit: Edit = list, **fields: Any) -> Next:
     """Return the maker of a third request, in which the user asks again: the tool loop is over."""
 
     def make(content: list[Block]) -> Body:
@@ -42,7 +43,7 @@ def later(edit: Edit = list, **fields: Any) -> Next:  # noqa: ANN401 - fields of
     return make
 
 
-def with_first(**fields: Any) -> Edit:  # noqa: ANN401 - fields of the block
+def with_first(**fields: Any) -> Edit:
     """Return an edit of the first block."""
     return lambda content: [{**content[0], **fields}, *content[1:]]
 
@@ -96,15 +97,15 @@ OPTIONS: list[tuple[str, str, Body, Body]] = [
 
 
 def _replays() -> list[Example]:
-    old = {"model": OLDER, "thinking": ADAPTIVE}
-    new = {"model": OPUS, "system": "Be brief."}
-    switches = [
+    old: Body = {"model": OLDER, "thinking": ADAPTIVE}
+    new: Body = {"model": OPUS, "system": "Be brief."}
+    switches: list[tuple[Body, Body]] = [
         (old, {"model": OLDER, "thinking": OFF}),
         (old, {"model": OLDER}),
         ({"model": OLDER}, old),
         (new, {**new, "thinking": {"type": "between_tools"}}),
     ]
-    rows = [
+    rows: list[tuple[str, str, Next, Next, Body]] = [
         ("thinking.switched", "inside a tool loop", replayed(**then), replayed(**opening), opening)
         for opening, then in switches
     ]
@@ -154,7 +155,9 @@ def _replays() -> list[Example]:
         for right in (replayed(**{**new, "system": marked, "tool_choice": {"type": "none"}}),)
     ]
     rows.append(("history.append_only", "bound to", _other_question(new), later(**new), new))
-    return [Example(*row[:4], opening=chat(**row[4])) for row in rows]
+    return [
+        Example(rule, message, wrong, right, opening=chat(**opening)) for rule, message, wrong, right, opening in rows
+    ]
 
 
 def _other_question(fields: dict[str, Any]) -> Next:

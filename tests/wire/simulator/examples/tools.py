@@ -16,7 +16,8 @@ FORCEABLE = (
 )
 
 
-def tools(**fields: Any) -> Body:  # noqa: ANN401 - fields of the tool
+def tools(**fields: Any) -> Body:
+    """Return a conversation with one tool that has these fields."""
     return chat(tools=[{**SEARCH, **fields}])
 
 

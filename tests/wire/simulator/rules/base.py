@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..memory import Memory
-from ..models import MODELS, Model, find_model
-from ..prompt import Block, Segment, as_blocks, segments
+from tests.wire.simulator.memory import Memory
+from tests.wire.simulator.models import MODELS, Model, find_model
+from tests.wire.simulator.prompt import Block, Segment, as_blocks, segments
 
 
 @dataclass

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..prompt import as_blocks
+from tests.wire.simulator.prompt import as_blocks
+
 from .base import Call, rule
 from .tools import NAME
 
@@ -44,9 +45,7 @@ def kind(call: Call) -> Iterator[str]:
     """Require an object of a known type."""
     for where, block in _raw_blocks(call):
         tag = block.get("type") if isinstance(block, dict) else None
-        if not isinstance(tag, str) or (
-            tag not in FIELDS and tag not in OPAQUE and not SERVER_RESULT.fullmatch(tag)
-        ):
+        if not isinstance(tag, str) or (tag not in FIELDS and tag not in OPAQUE and not SERVER_RESULT.fullmatch(tag)):
             yield f"{where}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
 
 
@@ -110,7 +109,8 @@ def result_shape(call: Call) -> Iterator[str]:
         if not isinstance(inner, str | list):
             yield f"{where}.tool_result.content: Input should be a valid string or list"
             continue
-        for at, part in enumerate(as_blocks(inner)):
+        parts: list[Any] = as_blocks(inner)
+        for at, part in enumerate(parts):
             good = isinstance(part, dict) and part.get("type") in IN_RESULTS
             if not good or (part["type"] == "text" and not isinstance(part.get("text"), str)):
                 yield f"{where}.tool_result.content.{at}: Input should be a block that a result can hold"

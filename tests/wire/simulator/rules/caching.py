@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..cache import LIFETIMES, MARKERS, count_tokens, markers
-from ..prompt import THINKING, as_blocks
+from tests.wire.simulator.cache import LIFETIMES, MARKERS, count_tokens, markers
+from tests.wire.simulator.prompt import THINKING, as_blocks
+
 from .base import Call, rule
 
 
@@ -12,9 +13,7 @@ from .base import Call, rule
 def shape(call: Call) -> Iterator[str]:
     """Require markers that are `ephemeral`, for five minutes or an hour."""
     for where, _, marker in _markers(call):
-        good = (
-            isinstance(marker, dict) and marker.get("type") == "ephemeral" and set(marker) <= {"type", "ttl"}
-        )
+        good = isinstance(marker, dict) and marker.get("type") == "ephemeral" and set(marker) <= {"type", "ttl"}
         if not good or marker.get("ttl", "5m") not in LIFETIMES:
             yield f"{where}cache_control: Input should be of type 'ephemeral' with a ttl of '5m' or '1h'"
 

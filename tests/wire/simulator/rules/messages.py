@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from ..prompt import as_blocks
+from tests.wire.simulator.prompt import as_blocks
+
 from .base import Call, rule
 
 
@@ -35,7 +36,10 @@ def role(call: Call) -> Iterator[str]:
     """Refuse roles other than user and assistant."""
     for index, message in enumerate(call.body["messages"]):
         if message["role"] not in ("user", "assistant"):
-            yield f'messages.{index}.role: Unexpected role "{message["role"]}". The Messages API accepts a top-level `system` parameter.'
+            yield (
+                f'messages.{index}.role: Unexpected role "{message["role"]}". The Messages API accepts a '
+                "top-level `system` parameter, not `system` as an input message role."
+            )
 
 
 @rule("messages.first")
@@ -75,9 +79,7 @@ def unknown_results(call: Call) -> Iterator[str]:
                     f"{block['tool_use_id']}. Each `tool_result` block must have a corresponding `tool_use` "
                     "block in the previous message."
                 )
-        before = (
-            {block["id"] for block in blocks if block["type"] == "tool_use"} if who == "assistant" else set()
-        )
+        before = {block["id"] for block in blocks if block["type"] == "tool_use"} if who == "assistant" else set()
 
 
 @rule("tool_result.duplicate")
@@ -128,9 +130,7 @@ def prefill(call: Call) -> Iterator[str]:
     """Give the user the last word, unless a paused turn goes back as it came."""
     _, who, blocks = call.turns[-1]
     if who == "assistant" and not call.memory.is_paused(blocks):
-        yield (
-            "This model does not support assistant message prefill. The conversation must end with a user message."
-        )
+        yield ("This model does not support assistant message prefill. The conversation must end with a user message.")
 
 
 def oddities(call: Call) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..models import find_model
+from tests.wire.simulator.models import find_model
+
 from .base import Call, rule
 
 REQUIRED = ("model", "max_tokens", "messages")

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from ..memory import sealed_prefix, thinking_mode
-from ..prompt import THINKING, canonical, prefixes
+from tests.wire.simulator.memory import sealed_prefix, thinking_mode
+from tests.wire.simulator.prompt import THINKING, canonical, prefixes
+
 from .base import Call, rule
 from .options import is_int
 

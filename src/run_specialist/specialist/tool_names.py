@@ -83,7 +83,7 @@ def split_names(text: str, remark: Callable[[str], None]) -> list[str]:
 
     Lines count as separators, and blanks where there is no comma at all.
     """
-    text = text.strip()
+    text = _ITEM.sub("", text.strip())
     if text.startswith("["):
         remark("a list that is not closed or not valid; its names are taken")
         text = text[1:].removesuffix("]")

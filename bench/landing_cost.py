@@ -1,0 +1,167 @@
+"""Measure what each way of landing costs, with the real loop and SDK against the simulated Messages API.
+
+Run it from the top of the repository, in an environment with the `test` group:
+
+    python -m bench.landing_cost
+
+Every figure is the input of requests in plain input tokens: 1.25 for a token written to the cache, 0.1 for one read
+(0.05 on the newest Opus and Sonnet). The simulator counts 4 bytes as a token and follows the documented rules of the
+cache; no model is asked and no network is used. Only relations are worth quoting.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import anthropic
+import httpx2
+
+from run_specialist import prompts
+from run_specialist.landing import Style
+from run_specialist.outcome import Outcome
+from run_specialist.providers.anthropic import AnthropicProvider
+from run_specialist.providers.base import Opening
+from run_specialist.specialist.loader import load
+from run_specialist.tools.base import Tool
+from run_specialist.tools.files import file_tools
+from tests.jobs import job, outcome_of
+from tests.wire.simulator import MessagesSimulator, billed, find_model, policies
+
+ROOT = Path(__file__).resolve().parent.parent
+FORCED = {"type": "tool", "name": "respond"}
+RESULT = 9_600
+"""Length of one tool result, so that a run of 30 calls lands with about 74,000 tokens [characters]."""
+
+Body = dict[str, Any]
+Alter = Callable[[Body], Body]
+
+
+def as_it_is(body: Body) -> Body:
+    """Send the landing request as the program makes it."""
+    return body
+
+
+def with_tail_marker(body: Body) -> Body:
+    """Leave the automatic cache marker on the forced request."""
+    return {**body, "cache_control": {"type": "ephemeral"}}
+
+
+def without_other_tools(body: Body) -> Body:
+    """Land by taking the other tools away, the marker left on."""
+    return with_tail_marker({**body, "tools": [tool for tool in body["tools"] if tool["name"] == "respond"]})
+
+
+def without_system_marker(body: Body) -> Body:
+    """Have no breakpoint on the system prompt in any request, only the automatic one."""
+    system = [{key: value for key, value in block.items() if key != "cache_control"} for block in body["system"]]
+    return {**body, "system": system}
+
+
+class Altering(httpx2.AsyncHTTPTransport):
+    """Changes request bodies on their way, to try what the program does not do."""
+
+    def __init__(self, alter: Alter, *, every: bool) -> None:
+        super().__init__()
+        self._alter, self._every = alter, every
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send the request, altered if it lands or if all are to be."""
+        body = json.loads(await request.aread())
+        if self._every or body.get("tool_choice"):
+            raw = json.dumps(self._alter(body), ensure_ascii=False).encode()
+            headers = [pair for pair in request.headers.multi_items() if pair[0].lower() != "content-length"]
+            request = httpx2.Request(request.method, request.url, headers=headers, content=raw)
+        return await super().handle_async_request(request)
+
+
+def look(query: str = "") -> str:
+    """Return a result of a fixed length that differs from call to call."""
+    return (f"{query}: " + "what the notes say about it, line by line. " * (RESULT // 40))[:RESULT]
+
+
+async def land(  # noqa: PLR0913 - one measurement has many knobs
+    model: str,
+    style: Style,
+    *,
+    alter: Alter = as_it_is,
+    every: bool = False,
+    hears: bool = True,
+    parallel: int = 1,
+    limit: int = 30,
+) -> tuple[Outcome, list[Any]]:
+    """Run a model that never stops by itself into its limit; return the outcome and the requests."""
+    policy = policies.always_tool(
+        "look",
+        calls_per_turn=parallel,
+        **({} if hears else {"obeys": lambda request: False}),  # noqa: ARG005 - the policy's signature
+    )
+    with MessagesSimulator(policy, may_refuse=["tool_choice.forced"]) as api:
+        http = anthropic.DefaultAsyncHttpxClient(transport=Altering(alter, every=every))
+        client = anthropic.AsyncAnthropic(base_url=api.base_url, api_key="none", max_retries=0, http_client=http)
+        provider = AnthropicProvider(model, client)
+        if style == "force":
+            # The table of models would never force these; the flag of the user does.
+            provider.capabilities = replace(provider.capabilities, forced_choice=True)
+        made = job(provider, limit, tools=[Tool("look", "Look something up.", look), *file_tools(ROOT)], landing=style)
+        prompt = load(ROOT / "specialists" / "thoughts-analyzer.md").specialist.prompt
+        system = prompts.system(prompt, tool_calls_limit=limit, budget_notice=True)
+        made = replace(made, opening=Opening(system, made.opening.tools))
+        outcome = await outcome_of(made)
+        await provider.aclose()
+        return outcome, list(api.requests)
+
+
+def row(name: str, model: str, outcome: Outcome, requests: list[Any]) -> str:
+    """Return one line of a table."""
+    price = find_model(requests[0].body["model"]).cache_read_price
+    accepted = [request for request in requests if request.status == 200]  # noqa: PLR2004 - HTTP
+    landing = accepted[-(outcome.landing.requests if outcome.landing else 1) :]
+    size = sum(landing[0].usage[key] for key in landing[0].usage if key.endswith("_tokens") and key != "output_tokens")
+    cost = sum(billed(request.usage, price) for request in landing)
+    whole = sum(billed(request.usage, price) for request in accepted)
+    refused = len(requests) - len(accepted)
+    how = outcome.landing.how if outcome.landing else "-"
+    return (
+        f"| {name} | {model} | {how} | {len(accepted)}{f' + {refused} refused' if refused else ''} "
+        f"| {size:,} | {cost:,.0f} | {whole:,.0f} |"
+    )
+
+
+async def main() -> None:
+    """Print the tables."""
+    print("| landing | model | answered by | requests | tokens in landing | landing billed | whole run billed |")
+    print("|---|---|---|---|---|---|---|")
+    for name, model, style, options in (
+        ("order: nothing changes but the last result", "haiku", "order", {}),
+        ("force: tool choice names `respond`, no tail marker", "haiku", "force", {}),
+        ("none: tool choice forbids tools, no tail marker", "haiku", "none", {}),
+        ("force with the tail marker left on", "haiku", "force", {"alter": with_tail_marker}),
+        ("force without a breakpoint on the system prompt", "haiku", "force", {"alter": without_system_marker, "every": True}),
+        ("force with all other tools removed", "haiku", "force", {"alter": without_other_tools}),
+        ("order, and the model is deaf to it", "haiku", "order", {"hears": False}),
+        ("order", "sonnet", "order", {}),
+        ("force, which this model refuses", "sonnet", "force", {}),
+        ("none", "sonnet", "none", {}),
+    ):
+        outcome, requests = await land(model, style, **options)
+        print(row(name, model, outcome, requests))
+
+    print("\n| parallel calls a turn | previous tail marked | requests | whole run billed | read from the cache |")
+    print("|---|---|---|---|---|")
+    for parallel in (1, 4, 8, 10, 15):
+        for marked in (True, False):
+            with patch("run_specialist.providers.anthropic.LOOKBACK_BLOCKS", 18 if marked else 10_000):
+                outcome, requests = await land("haiku", "order", parallel=parallel, limit=60)
+            whole = sum(billed(request.usage) for request in requests)
+            print(
+                f"| {parallel} | {'yes, after more than 18 blocks' if marked else 'never'} | {len(requests)} "
+                f"| {whole:,.0f} | {outcome.usage.cache_read_input_tokens:,} |"
+            )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,194 @@
+"""Tool calls in the loop: batches, failures, repeats, augmenters."""
+
+import asyncio
+import threading
+
+import pytest
+
+from run_specialist.dispatch import DispatchSettings
+from run_specialist.errors import ToolError
+from run_specialist.events import Called, Warned
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.tools.base import Tool
+from tests.jobs import LOOK, count_down, job, outcome_of, results
+
+pytestmark = pytest.mark.anyio
+DONE = says("done")
+ANSWER = calls(("respond", {"answer": "the answer"}), first_id=999)
+
+
+def batch(*queries, first=1):
+    """Script one turn of several calls."""
+    return calls(*(("look", {"query": query}) for query in queries), first_id=first)
+
+
+async def test_s2_2_a_batch_that_straddles_the_limit_runs_the_first_and_skips_the_rest():
+    """3 calls, N = 2: two run in order, the third is answered without running, all in one message."""
+    provider, events = ScriptedProvider([batch("a", "b", "c"), ANSWER]), []
+    outcome = await outcome_of(job(provider, 2), events)
+    message = provider.asked[1].messages[-1]
+    assert [block["tool_use_id"] for block in message.content] == ["call_1", "call_2", "call_3"]
+    assert results(message) == [
+        "note on 'a', part 0\n1 tool call remaining",
+        "note on 'b', part 0\n0 tool calls remaining",
+        "Not run: the limit of 2 tool calls is reached, so look was skipped.",
+    ]
+    skipped = [event for event in events if isinstance(event, Called) and event.phase == "skipped"]
+    assert [(event.id, event.name) for event in skipped] == [("call_3", "look")]
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (2, 1)
+
+
+async def test_x_2_countdown_lines_stand_in_call_order_whatever_finishes_first():
+    """The first call finishes last and still carries the larger figure."""
+    order, first_may_end = [], asyncio.Event()
+
+    async def race(query: str) -> str:
+        if query == "slow":
+            await first_may_end.wait()
+        order.append(query)
+        first_may_end.set()
+        return query
+
+    provider = ScriptedProvider([batch("slow", "fast"), DONE])
+    await outcome_of(job(provider, 4, tools=[Tool("look", "Race.", race)]))
+    assert order == ["fast", "slow"]
+    assert results(provider.asked[1].messages[-1]) == ["slow", "fast\n2 tool calls remaining"]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
+    """Never more tools at once than allowed, and really that many."""
+    running, peak, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(most, timeout=10)
+
+    def work(query: str) -> str:
+        nonlocal running, peak
+        with lock:
+            running += 1
+            peak = max(peak, running)
+        together.wait()
+        with lock:
+            running -= 1
+        return query
+
+    provider = ScriptedProvider([batch(*"abcdef"), DONE])
+    settings = DispatchSettings(parallel_tools_limit=most)
+    await outcome_of(job(provider, None, tools=[Tool("look", "Work.", work)], dispatch=settings))
+    assert peak == most
+    assert results(provider.asked[1].messages[-1]) == list("abcdef")
+
+
+def broken(query: str) -> str:
+    """Fail in the way that the query says."""
+    if query == "own":
+        raise ToolError("no such place; try another")
+    raise RuntimeError(query)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("look", {"query": "own"}, "look failed: no such place; try another"),
+        ("look", {"query": "boom"}, "look failed: RuntimeError: boom"),
+        ("look", {"question": "x"}, "look failed: invalid arguments: query: Missing required argument"),
+        ("fly", {}, "fly failed: there is no such tool; there are look, respond"),
+    ],
+)
+async def test_s1_7_x_3_failures_go_to_the_model_and_spend_budget(name, arguments, said):
+    """A failed, unknown or invalid call is an error result that names the tool and says why; it counts."""
+    provider = ScriptedProvider([calls((name, arguments)), ANSWER])
+    outcome = await outcome_of(job(provider, 1, tools=[Tool("look", "Breaks.", broken)]))
+    (block,) = provider.asked[1].messages[-1].content
+    assert block["is_error"] is True
+    assert block["content"].startswith(said)
+    assert block["content"].splitlines()[-1] == "0 tool calls remaining"
+    assert (outcome.tool_calls.used, outcome.tool_calls.failed) == (1, 1)
+
+
+async def test_x_3_arguments_that_are_no_object_are_an_error_and_mended_in_history():
+    """The API takes only objects back, so the broken arguments become `{}` in the transcript."""
+    reply = calls(("look", {}))
+    reply = type(reply)(reply.stop, ({**reply.content[0], "input": "oops"},), reply.usage)
+    provider = ScriptedProvider([reply, DONE])
+    await outcome_of(job(provider, 5))
+    assistant, user = provider.asked[1].messages[-2:]
+    assert assistant.content[0]["input"] == {}
+    assert results(user) == ["look failed: the arguments are no JSON object"]
+
+
+async def test_s1_7_a_tool_that_hangs_is_given_up():
+    """After `tool_timeout` the model is told, and the run goes on."""
+    never = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        await never.wait()
+        return query
+
+    provider = ScriptedProvider([batch("a"), DONE])
+    settings = DispatchSettings(tool_timeout=0.01)
+    outcome = await outcome_of(job(provider, 9, tools=[Tool("look", "Hangs.", hang)], dispatch=settings))
+    assert results(provider.asked[1].messages[-1]) == ["look failed: no result within 0.01 seconds"]
+    assert outcome.answer == "done"
+
+
+async def test_s3_3_augmenters_are_the_last_stage_and_never_harm_a_result():
+    """One's own line stands before the countdown, on failures too; one that raises is only warned about."""
+
+    def tag(executed):
+        return f"[{executed.call.name} {'failed' if executed.is_error else 'ok'}]"
+
+    def bad(executed):
+        raise KeyError("oops")
+
+    provider, events = ScriptedProvider([batch("a"), calls(("fly", {}), first_id=2), ANSWER]), []
+    await outcome_of(job(provider, 2, augmenters=[tag, bad, count_down]), events)
+    assert results(provider.asked[1].messages[-1]) == ["note on 'a', part 0\n[look ok]\n1 tool call remaining"]
+    last = results(provider.asked[2].messages[-1])[0]
+    assert last.splitlines()[-2:] == ["[fly failed]", "0 tool calls remaining"]
+    assert len([event for event in events if isinstance(event, Warned)]) == 2
+
+
+async def test_x_13_a_repeated_call_is_answered_from_the_record_and_spends():
+    """The second call runs nothing, carries a hint, and counts; one inside the same batch does too."""
+    ran = []
+
+    def note(query: str) -> str:
+        ran.append(query)
+        return f"note {query}"
+
+    tool = Tool("look", "Looks.", note, repeatable=True)
+    provider = ScriptedProvider([batch("a", "a"), batch("a", first=3), DONE])
+    outcome = await outcome_of(job(provider, 9, tools=[tool]))
+    assert ran == ["a"]
+    first, second = results(provider.asked[1].messages[-1])
+    (third,) = results(provider.asked[2].messages[-1])
+    assert first == "note a"
+    assert second == third
+    assert second.startswith("note a\n[You made this very call before")
+    assert outcome.tool_calls.used == 3
+
+
+async def test_x_13_tools_of_your_own_are_run_each_time():
+    """Only read-only file tools are answered from the record."""
+    provider = ScriptedProvider([batch("a"), batch("a", first=2), DONE])
+    await outcome_of(job(provider, 9, tools=[LOOK]))
+    assert results(provider.asked[1].messages[-1]) == results(provider.asked[2].messages[-1])
+
+
+async def test_long_results_are_cut_before_anything_is_added():
+    """Raw output, `[truncated]`, then the countdown."""
+    provider = ScriptedProvider([calls(("look", {"query": "x" * 100})), ANSWER])
+    outcome = await outcome_of(job(provider, 1, dispatch=DispatchSettings(tool_result_limit=12)))
+    (text,) = results(provider.asked[1].messages[-1])
+    assert text == "note on 'xxx\n[truncated]\n0 tool calls remaining"
+    assert outcome.limits["characters"].used == len("note on 'xxx\n[truncated]")
+
+
+async def test_secrets_are_masked_before_the_model_sees_them():
+    """Keys and tokens never enter the transcript, and not the outcome either."""
+    secret = "sk-ant-api03-" + "A1b2" * 10
+    provider = ScriptedProvider([calls(("look", {"query": secret})), says("")] + [says("")])
+    outcome = await outcome_of(job(provider, 9))
+    assert results(provider.asked[1].messages[-1]) == ["note on '[redacted]', part 0"]
+    assert "note on '[redacted]'" in outcome.answer
+    assert all(secret not in one.quote for one in outcome.evidence)

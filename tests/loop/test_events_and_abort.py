@@ -1,0 +1,100 @@
+"""What a watcher is told, and what is left when somebody stops a run."""
+
+import asyncio
+import json
+
+import pytest
+
+from run_specialist.errors import ProviderError
+from run_specialist.outcome import Exit
+from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls, says
+from run_specialist.runner import Run
+from run_specialist.tools.base import Tool
+from tests.jobs import LOOK, job, outcome_of
+
+pytestmark = pytest.mark.anyio
+LOOKS = calls(("look", {"query": "a"}))
+
+
+async def test_s3_7_events_begin_with_started_tell_each_result_and_end_with_the_outcome():
+    """One finished event a result; every event is plain JSON; the last carries usage."""
+    events = []
+    provider = ScriptedProvider([calls(("look", {"query": "a"}), ("look", {"query": "b"})), says("done")])
+    outcome = await outcome_of(job(provider, 4), events)
+    names = [event.event for event in events]
+    assert (names[0], names[-1]) == ("started", "finished")
+    phases = [event.phase for event in events if event.event == "tool_call"]
+    assert sorted(phases) == ["finished", "finished", "started", "started"]
+    assert names.count("request") == names.count("reply") == 2
+    last = json.loads(json.dumps(events[-1].as_json()))
+    assert last["outcome"]["usage"] == {
+        "input_tokens": 20,
+        "cache_read_input_tokens": 0,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": 10,
+    }
+    assert last["outcome"] == json.loads(json.dumps(outcome.as_json()))
+    assert all(json.dumps(event.as_json()) for event in events)
+
+
+async def test_s3_7_events_end_with_the_outcome_on_an_error_too():
+    """A provider that fails still yields a last event with what there is."""
+    events = []
+    await outcome_of(job(ScriptedProvider([LOOKS, ProviderError("down")]), 4), events)
+    assert events[-1].event == "finished"
+    assert events[-1].outcome.status == "failed"
+
+
+async def test_s3_6_an_abort_before_the_start_makes_no_request():
+    """Nothing is asked, the outcome says aborted."""
+    provider = ScriptedProvider([])
+    run = Run(job(provider, 4))
+    run.abort()
+    outcome = await run.outcome()
+    assert (outcome.status, outcome.exit_code, provider.asked) == ("aborted", Exit.INTERRUPTED, [])
+
+
+async def test_s3_6_an_abort_midway_keeps_what_was_gathered():
+    """Finished calls are kept, the one that was running counts as an attempt, and the task goes on."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    both = calls(("look", {"query": "b"}), ("hang", {"query": "c"}), first_id=2)
+    run = Run(job(ScriptedProvider([LOOKS, both]), 9, tools=[LOOK, Tool("hang", "Hangs.", hang)]))
+    task = asyncio.create_task(run.outcome())
+    await reached.wait()
+    run.abort()
+    outcome = await task
+    assert outcome.status == "aborted"
+    assert "note on 'a'" in outcome.answer
+    assert outcome.tool_calls.used == 3
+
+
+async def test_s3_6_a_cancelled_parent_stays_cancelled():
+    """A cancellation from outside goes on its way, after the last event."""
+    events, reached = [], asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    child = job(ScriptedProvider([calls(("look", {"query": "a"}))]), 9, tools=[Tool("look", "Hangs.", hang)])
+    task = asyncio.create_task(outcome_of(child, events))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert events[-1].outcome.status == "aborted"
+
+
+async def test_the_scripted_provider_fails_on_what_the_script_does_not_know():
+    """An unexpected request and an unused reply both break the test."""
+    with pytest.raises(OffScript):
+        await outcome_of(job(ScriptedProvider([LOOKS]), 9))
+    with pytest.raises(OffScript):
+        ScriptedProvider([LOOKS]).assert_used_up()

@@ -1,0 +1,160 @@
+"""What read, ls and glob show, and how they say that there is more."""
+
+import pytest
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.files import file_tools
+
+
+def test_the_five_tools_are_repeatable_and_described(root):
+    """Names, and every argument described; an identical call may be answered from the record."""
+    tools = file_tools(root)
+    assert sorted(tool.name for tool in tools) == ["glob", "grep", "ls", "read", "search"]
+    for tool in tools:
+        assert tool.repeatable
+        assert all("description" in item for item in tool.input_schema["properties"].values())
+
+
+def test_read_numbers_lines_and_says_how_to_read_on(call, write):
+    """Each line has its number; the note names the lines shown, how many there are and the next offset."""
+    write({"a.md": "".join(f"line {number}\n" for number in range(1, 913))})
+    result = call("read", path="a.md").split("\n")
+    assert result[0] == "     1\tline 1"
+    assert result[199] == "   200\tline 200"
+    assert result[200:] == ["[lines 1-200 of 912; read on with offset=201]"]
+    assert call("read", path="a.md", offset=911, limit=5).split("\n") == [
+        "   911\tline 911",
+        "   912\tline 912",
+        "[lines 911-912 of 912]",
+    ]
+
+
+def test_read_takes_numbers_written_as_text(call, write):
+    """Models send numbers as strings now and then."""
+    write({"a.md": "one\ntwo\nthree\n"})
+    assert call("read", path="a.md", offset="2", limit="1") == "     2\ttwo\n[lines 2-2 of 3; read on with offset=3]"
+
+
+def test_read_stays_below_the_result_limit(call, write):
+    """A result that would be too long stops at a whole line and says where to go on."""
+    write({"a.md": "".join(f"{'x' * 90}{number}\n" for number in range(200))})
+    result = call("read", path="a.md", result_limit=2000)
+    assert len(result) <= 2000
+    assert result.endswith("[lines 1-16 of 200; read on with offset=17]")
+
+
+def test_read_past_the_end_and_empty_files(call, write):
+    """An offset past the end is an error that tells the length; an empty file is said to be empty."""
+    write({"a.md": "one\ntwo\n", "empty.md": ""})
+    with pytest.raises(ToolError, match="ends before line 9; it has 2 lines"):
+        call("read", path="a.md", offset=9)
+    assert call("read", path="empty.md") == "[the file is empty]"
+
+
+def test_read_names_what_was_perhaps_meant(call, write):
+    """A path that does not exist is answered with those that resemble it."""
+    write({"docs/release-plan.md": "x", "notes.md": "x"})
+    with pytest.raises(ToolError, match=r"did you mean docs/release-plan\.md\?"):
+        call("read", path="release-plan.md")
+    with pytest.raises(ToolError, match=r"did you mean notes\.md\?"):
+        call("read", path="note.md")
+    with pytest.raises(ToolError, match=r"does not exist$"):
+        call("read", path="zzzzzz")
+
+
+def test_read_of_a_folder_and_of_a_binary(call, write):
+    """A folder points to ls; a binary file is named as such and not dumped."""
+    write({"docs/a.md": "x", "image.png": b"\x89PNG\0\0\0"})
+    with pytest.raises(ToolError, match="is a folder; use ls"):
+        call("read", path="docs")
+    with pytest.raises(ToolError, match="is a binary file"):
+        call("read", path="image.png")
+    assert "image.png  7 B  binary" in call("ls")
+
+
+def test_a_very_long_line_is_clipped_unless_read_alone(call, write):
+    """Among others a long line is clipped with a mark; alone it fills the result."""
+    write({"a.md": "short\n" + "y" * 1_000_000 + "\nend\n"})
+    result = call("read", path="a.md").split("\n")
+    assert result[1] == "     2\t" + "y" * 500 + " … [clipped: 1000000 characters; read it alone with limit=1]"
+    assert result[2] == "     3\tend"
+    alone = call("read", path="a.md", offset=2, limit=1)
+    assert 19_000 < len(alone) <= 20_000
+
+
+def test_a_huge_file_is_not_read_to_its_end(call, root):
+    """The lines of a file of many megabytes are not counted, and its first lines come at once."""
+    with (root / "huge.log").open("wb") as file:
+        file.write(b"first\n" * 1000)
+        file.truncate(500_000_000)
+    assert call("read", path="huge.log", limit=2).endswith("[lines 1-2 of many; read on with offset=3]")
+    assert "476.8 MB  many lines" in call("ls")
+    assert "[1 large files are not searched, such as huge.log; use grep]" in call("search", query="first")
+
+
+def test_line_ends_and_encodings(call, write):
+    """CRLF leaves no trace, UTF-16 with a mark is read, bytes that are no UTF-8 are replaced."""
+    write({"a.txt": "one\r\ntwo\r\n", "b.txt": "sechzehn ü\n".encode("utf-16"), "c.txt": b"caf\xe9\n"})
+    assert call("read", path="a.txt") == "     1\tone\n     2\ttwo\n[lines 1-2 of 2]"
+    assert "sechzehn ü" in call("read", path="b.txt")
+    assert "caf\ufffd" in call("read", path="c.txt")
+
+
+def test_ls_puts_folders_first_and_counts(call, write):
+    """Folders come with their number of entries, files with size and lines."""
+    write({"a.md": "x\n" * 3, "z/one.md": "", "z/two.md": "", "big.txt": "x" * 2048})
+    assert call("ls").split("\n") == ["z/  2 entries", "a.md  6 B  3 lines", "big.txt  2.0 KB  1 line"]
+    assert call("ls", path="z") == "one.md  0 B  0 lines\ntwo.md  0 B  0 lines"
+    with pytest.raises(ToolError, match="is no folder; use read"):
+        call("ls", path="a.md")
+
+
+def test_ls_cut_and_empty(call, write, root):
+    """A long listing says how many entries there are; an empty folder says so."""
+    (root / "empty").mkdir()
+    assert call("ls", path="empty") == "[the folder is empty, or all in it is hidden]"
+    write({f"{number:03}.md": "" for number in range(300)})
+    assert call("ls", result_limit=1000).endswith("of 301 entries; use glob to see others]")
+
+
+def test_glob_spans_folders(call, write):
+    """`**` spans folders, a bare name matches at any depth, braces give alternatives; order is alphabetical."""
+    write(dict.fromkeys(["b/c/x.md", "b/y.md", "a.md", "b/z.txt", "#odd.md"], ""))
+    assert call("glob", pattern="*.md").split("\n") == ["#odd.md", "a.md", "b/c/x.md", "b/y.md"]
+    assert call("glob", pattern="b/**/*.md").split("\n") == ["b/c/x.md", "b/y.md"]
+    assert call("glob", pattern="b/*.{md,txt}").split("\n") == ["b/y.md", "b/z.txt"]
+    assert call("glob", pattern="#odd.md") == "#odd.md"
+    assert call("glob", pattern="b") == "b/c/x.md\nb/y.md\nb/z.txt"
+
+
+def test_glob_limits_and_refusals(call, write):
+    """A cut list says so; climbing and runaway patterns are refused; no match is a plain result."""
+    write({f"{number}.md": "" for number in range(9)})
+    assert call("glob", pattern="*", limit=2) == "0.md\n1.md\n[the first 2; narrow the pattern to see others]"
+    assert call("glob", pattern="*.rs").startswith("[no file matches")
+    with pytest.raises(ToolError, match="outside the root|leads out"):
+        call("glob", pattern="../*")
+    with pytest.raises(ToolError, match="too many wildcards"):
+        call("glob", pattern="*a" * 20)
+
+
+def test_wrong_arguments_are_named(call):
+    """What does not fit the schema is a ToolError that names the argument."""
+    with pytest.raises(ToolError, match="offset: Input should be greater than or equal to 1"):
+        call("read", path="x", offset=0)
+    with pytest.raises(ToolError, match="pattern: Missing required argument"):
+        call("grep")
+
+
+@pytest.mark.parametrize("result_limit", [1, 50, 200, 1000])
+def test_every_result_stays_below_its_limit(call, write, result_limit):
+    """However small the limit, no tool exceeds it."""
+    write({f"folder/note {number}.md": f"needle {'word ' * 300}\n" * 20 for number in range(30)})
+    for name, arguments in [
+        ("search", {"query": "needle nowhere"}),
+        ("grep", {"pattern": "needle", "context": 2}),
+        ("glob", {"pattern": "**"}),
+        ("read", {"path": "folder/note 1.md"}),
+        ("ls", {"path": "folder"}),
+    ]:
+        assert len(call(name, result_limit=result_limit, **arguments)) <= result_limit

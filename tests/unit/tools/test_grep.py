@@ -1,0 +1,203 @@
+"""Both engines find the same lines, and no pattern can hold the program up."""
+
+import os
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from run_specialist.errors import ToolError
+from run_specialist.tools import grep as by_pattern
+
+needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+
+
+@pytest.fixture(params=["rg", "python"])
+def engine(request, monkeypatch):
+    """Run a test once with ripgrep and once without it on PATH."""
+    if request.param == "python":
+        monkeypatch.setenv("PATH", "")
+    elif shutil.which("rg") is None:
+        pytest.skip("ripgrep is not installed")
+
+
+@pytest.fixture
+def some_files(write):
+    """Files of all kinds of ends of lines, encodings and contents."""
+    write(
+        {
+            "a.md": "alpha one\nbeta two\n\nAlpha three\nlast alpha without end",
+            "crlf.txt": "alpha\r\nbeta\r\n",
+            "bom.txt": b"\xef\xbb\xbfalpha first\n",
+            "utf16.txt": "alpha sixteen\nünder\n".encode("utf-16"),
+            "latin.txt": b"alpha caf\xe9\n",
+            "breaks.txt": "alpha\x0bvertical\x85next\u2028sep\nalpha\rreturn\n",
+            "bin.dat": b"alpha\0binary\n",
+            "empty.md": "",
+            "sub/.hidden.md": "alpha hidden\n",
+            "sub/long.md": "x" * 3000 + " alpha " + "y" * 3000 + "\n",
+        }
+    )
+
+
+@pytest.mark.usefixtures("engine", "some_files")
+def test_output_is_path_line_text(call):
+    """Each match is one line, in order of path; context lines are told apart."""
+    assert call("grep", pattern="^alpha", path="a.md") == "a.md:1: alpha one"
+    assert call("grep", pattern="alpha", path="a.md", ignore_case=True, context=1).splitlines() == [
+        "a.md:1: alpha one",
+        "a.md-2- beta two",
+        "a.md-3- ",
+        "a.md:4: Alpha three",
+        "a.md:5: last alpha without end",
+    ]
+    assert call("grep", pattern="one|last", path="a.md", context=0) == (
+        "a.md:1: alpha one\na.md:5: last alpha without end"
+    )
+
+
+@pytest.mark.usefixtures("engine", "some_files")
+def test_separate_groups_of_context_are_marked(call):
+    """Where lines were left out between two groups stands `--`."""
+    assert call("grep", pattern="alpha", path="a.md", context=1).splitlines() == [
+        "a.md:1: alpha one",
+        "a.md-2- beta two",
+        "--",
+        "a.md-4- Alpha three",
+        "a.md:5: last alpha without end",
+    ]
+
+
+@pytest.mark.usefixtures("engine", "some_files")
+def test_encodings_binaries_and_long_lines(call):
+    """UTF-16 and bad UTF-8 are read, binaries are not, a long line is clipped around its match."""
+    result = call("grep", pattern="alpha").split("\n")
+    by_path = {line.split(":")[0]: line for line in result}
+    assert list(by_path) == ["a.md", "bom.txt", "breaks.txt", "crlf.txt", "latin.txt", "sub/.hidden.md", "sub/long.md", "utf16.txt"]
+    assert by_path["utf16.txt"] == "utf16.txt:1: alpha sixteen"
+    assert by_path["latin.txt"] == "latin.txt:1: alpha caf\ufffd"
+    assert by_path["crlf.txt"] == "crlf.txt:1: alpha"
+    assert " alpha " in by_path["sub/long.md"]
+    assert by_path["sub/long.md"].endswith("… [clipped: 6007 characters; read it alone with limit=1]")
+    assert all(len(line) < 650 for line in result)
+
+
+@pytest.mark.usefixtures("engine", "some_files")
+def test_glob_and_path_narrow(call):
+    """`glob` chooses by name, `path` by place."""
+    assert call("grep", pattern="alpha", glob="*.{txt,none}", path="crlf.txt") == "crlf.txt:1: alpha"
+    assert call("grep", pattern="alpha h", path="sub") == "sub/.hidden.md:1: alpha hidden"
+
+
+@pytest.mark.usefixtures("engine", "some_files")
+def test_limit_says_that_there_is_more(call):
+    """A cut result ends with how to go on."""
+    first, note = call("grep", pattern="alpha", limit=1).splitlines()
+    assert first == "a.md:1: alpha one"
+    assert note.startswith("[there are more; narrow it")
+
+
+@pytest.mark.usefixtures("engine", "some_files")
+def test_nothing_found_is_said_with_what_to_try(call):
+    """No match is a result, not an error, and helps on."""
+    assert call("grep", pattern="omega").startswith("[no line matches in 9 text files; try ignore_case")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [("a(b", "position 1"), ("[a", "position 0"), ("*", "position 0"), ("a{2,1}", "position 2"), ("(?<n>x)", "position")],
+)
+@pytest.mark.usefixtures("engine")
+def test_invalid_patterns_are_named_with_their_position(call, pattern, reason):
+    """A pattern that is no regular expression is refused by both engines alike."""
+    with pytest.raises(ToolError, match=f"no regular expression.*{reason}"):
+        call("grep", pattern=pattern)
+
+
+@pytest.mark.usefixtures("engine", "some_files")
+def test_patterns_that_no_program_can_be_given(call):
+    """A NUL in a pattern is an error that the model can read."""
+    with pytest.raises(ToolError, match="could not be run"):
+        call("grep", pattern="\0")
+
+
+def test_patterns_that_ripgrep_does_not_know_are_python_s(call, write):
+    """Looking ahead and back references work with either engine."""
+    write({"a.md": "foobar\nfoobaz\nabab\n"})
+    assert call("grep", pattern="foo(?!bar)") == "a.md:2: foobaz"
+    assert call("grep", pattern=r"(ab)\1") == "a.md:3: abab"
+
+
+def test_a_pattern_that_backtracks_for_ever_is_ended(call, write, monkeypatch):
+    """The search is given up when its time is over, and says so; the program goes on."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(by_pattern, "SECONDS", 0.3)
+    write({"a.md": "aaa\n", "b.md": "a" * 60 + "!\n"})
+    result = call("grep", pattern="^(a+)+$")
+    assert result == "a.md:1: aaa\n[stopped after 0.3 s; use a simpler pattern, or narrow it with path or glob]"
+
+
+def test_many_files_need_several_command_lines(call, write):
+    """More files than fit on one command line are all searched, in order."""
+    write({f"{number:04}-{'long' * 10}.md": "needle" for number in range(1000)})
+    found = call("grep", pattern="needle", limit=1000, result_limit=100_000).splitlines()
+    assert len(found) == 1000
+    assert found == sorted(found)
+
+
+def test_unreadable_files_are_skipped(call, write, monkeypatch):
+    """A file that may not be opened does not stop the others from being found."""
+    write({"a.md": "needle", "b.md": "needle"})
+    really_open = os.open
+
+    def refuse(path, *args, **kwargs):
+        if str(path).endswith("a.md"):
+            raise PermissionError(13, "Permission denied")
+        return really_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert call("grep", pattern="needle") == "b.md:1: needle"
+    assert "b.md:1: needle" in call("search", query="needle")
+    assert "a.md  6 B  unreadable" in call("ls")
+    with pytest.raises(ToolError, match="Permission denied"):
+        call("read", path="a.md")
+
+
+PATTERNS = st.lists(
+    st.sampled_from(["a", "b", "é", ".", "\\w", "\\d", "\\s", "^", "$", "[ab]", "(?:a|b)", "a*", "b+", "\\b", "x{2}", " "]),
+    min_size=1,
+    max_size=5,
+).map("".join)
+LINES = st.lists(st.text("abé x1.\t\u4e00", max_size=12), max_size=8)
+
+
+@needs_ripgrep
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(PATTERNS, LINES, st.booleans(), st.sampled_from(["\n", "\r\n"]))
+def test_both_engines_agree(call, write, pattern, lines, ignore_case, end):
+    """With ripgrep and without it the result is the same, byte for byte."""
+    write({"a.md": end.join(lines), "b.md": "\ufeff" + end.join(lines)})
+    with_ripgrep = call("grep", pattern=pattern, ignore_case=ignore_case)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert call("grep", pattern=pattern, ignore_case=ignore_case) == with_ripgrep
+
+
+@needs_ripgrep
+@pytest.mark.usefixtures("some_files")
+@pytest.mark.parametrize("pattern", ["alpha", "^alpha", "alpha$", "a.*a", "\\bone\\b", "ü", "."])
+def test_both_engines_agree_on_all_kinds_of_files(call, pattern, monkeypatch):
+    """Encodings, binaries, long lines and odd breaks make no difference between the engines."""
+    with_ripgrep = call("grep", pattern=pattern)
+    monkeypatch.setenv("PATH", "")
+    assert call("grep", pattern=pattern) == with_ripgrep
+
+
+@needs_ripgrep
+def test_ripgrep_s_own_configuration_changes_nothing(call, write, monkeypatch, tmp_path):
+    """A configuration file or .ignore files of ripgrep have no say."""
+    write({".ignore": "*.md\n", ".rgignore": "*.md\n", "a.md": "needle"})
+    (tmp_path / "rc").write_text("--invert-match\n")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "rc"))
+    assert call("grep", pattern="needle") == "a.md:1: needle"

@@ -1,0 +1,204 @@
+"""Ranked search finds passages, whatever the words of the question look like."""
+
+import asyncio
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.tools import index as index_module
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.passages import passages
+from run_specialist.tools.terms import content_terms, stem
+
+
+def paths_of(result: str) -> list[str]:
+    """Return the paths of the hits in order, each once."""
+    lines = [line for line in result.split("\n") if line and not line.startswith("[")]
+    return list(dict.fromkeys(line.split(":")[0] for line in lines))
+
+
+@pytest.fixture
+def notes(write):
+    """A few notes with different subjects."""
+    write(
+        {
+            "cache.md": "# Cache\n\nThe cache was removed because it grew without bound.\n\n## Size\n\nIt held 40 GB.\n",
+            "release.md": "# Release\n\nWe shipped v0.3 on Monday. The parser lives in tree.rs:1539.\n",
+            "api.md": "# API\n\nSet `tool_choice` to force a tool. See KMeansClassifier and the round-trip tests.\n",
+            "lunch.md": "# Lunch\n\nOn Monday there is soup.\n",
+        }
+    )
+
+
+@pytest.mark.usefixtures("notes")
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("Why did we remove the cache?", "cache.md"),
+        ("how large was it, in gigabytes? caches sizes", "cache.md"),
+        ("tool_choice", "api.md"),
+        ("tool choice forcing", "api.md"),
+        ("v0.3", "release.md"),
+        ("tree.rs:1539", "release.md"),
+        ("k means classifier", "api.md"),
+        ("kmeansclassifier", "api.md"),
+        ("roundtrip", "api.md"),
+        ("classif", "api.md"),
+        ("LUNCH", "lunch.md"),
+    ],
+)
+def test_questions_and_identifiers_find_their_note(call, query, path):
+    """Stop words, word endings, identifiers, versions and other spellings are handled."""
+    assert paths_of(call("search", query=query))[0] == path
+
+
+@pytest.mark.usefixtures("notes")
+def test_hits_are_lines_with_their_heading(call):
+    """A hit shows its heading and its lines, each with path and number, and ends with how to go on."""
+    assert call("search", query="gigabytes GB", limit=1).split("\n") == [
+        "cache.md:5: ## Size",
+        "cache.md:7: It held 40 GB.",
+        "[in no file: gigabytes]",
+        "[1 best of 1 passages; read(path, offset=line-10, limit=40) shows more]",
+    ]
+
+
+@pytest.mark.usefixtures("notes")
+def test_nothing_found_is_said_plainly(call):
+    """Words that stand nowhere are named, and what to try."""
+    assert call("search", query="What about Kubernetes?").split("\n") == [
+        "[in no file: Kubernetes]",
+        "[nothing found in 4 files; use other words, or grep for a part of one]",
+    ]
+
+
+@pytest.mark.usefixtures("notes")
+@pytest.mark.parametrize("query", ["", "?", "the of and", '"', "NEAR(", "a AND", "*", "col:x", "-", "'", "x" * 5000, "😀"])
+def test_no_query_breaks_the_search(call, query):
+    """Signs that the search engine would read as its own language are ordinary text."""
+    assert call("search", query=query).endswith("]")
+
+
+@pytest.mark.usefixtures("notes")
+def test_names_of_files_weigh_in(call, write):
+    """A word that stands only in the name of a file finds it."""
+    write({"2026-01-02_postmortem.md": "All was fine."})
+    assert paths_of(call("search", query="postmortem")) == ["2026-01-02_postmortem.md"]
+
+
+def test_one_file_does_not_crowd_out_the_others(call, write):
+    """At most three passages of a file are shown."""
+    write({"a.md": "\n".join(f"# Part {number}\nneedle needle\n" for number in range(20)), "b.md": "one needle in hay"})
+    result = call("search", query="needle")
+    assert paths_of(result) == ["a.md", "b.md"]
+    assert result.count("needle needle") == 3
+
+
+def test_accents_and_ideographs(call, write):
+    """Accents do not matter, and a word inside a run of ideographs is found."""
+    write({"a.md": "Der Überlauf im Café", "b.md": "今天讨论了机器学习的结果"})
+    assert paths_of(call("search", query="uberlauf cafe")) == ["a.md"]
+    assert paths_of(call("search", query="机器学习")) == ["b.md"]
+
+
+def test_long_lines_are_cut_into_passages(call, write):
+    """In a paragraph of many thousand characters the part that fits is shown, between marks."""
+    write({"a.md": "Nothing here. " * 300 + "The needle is here. " + "Nothing there. " * 300})
+    result = call("search", query="needle", limit=1)
+    assert result.startswith("a.md:1: … ")
+    assert "The needle is here." in result
+    assert len(result) < 1000
+
+
+def test_threads_share_one_index(root, write, monkeypatch):
+    """Searches in parallel build the index once and get equal results."""
+    write({f"{number}.md": f"needle {number}\n" for number in range(50)})
+    built = []
+    really_build = index_module.Index._build
+    monkeypatch.setattr(index_module.Index, "_build", lambda self: built.append(1) or really_build(self))
+    search = {tool.name: tool for tool in file_tools(root)}["search"].function
+    barrier = threading.Barrier(4)
+
+    def together(_: int) -> str:
+        barrier.wait()
+        return search("needle")
+
+    with ThreadPoolExecutor(4) as pool:
+        results = set(pool.map(together, range(4)))
+    assert len(results) == 1
+    assert built == [1]
+
+
+def test_the_index_closes_its_connection(root, write):
+    """When the tools are let go, so is the database; a warning would fail this test."""
+    write({"a.md": "needle"})
+    tools = {tool.name: tool for tool in file_tools(root)}
+    asyncio.run(tools["search"].call({"query": "needle"}))
+    del tools
+    gc.collect()
+
+
+def test_a_full_index_says_what_it_left_out(call, write, monkeypatch):
+    """Files that do not fit any more are counted and named."""
+    monkeypatch.setattr(index_module, "LARGEST_INDEX", 10)
+    write({"a.md": "needle", "b.md": "needle again"})
+    assert "[1 large files are not searched, such as b.md; use grep]" in call("search", query="needle")
+
+
+def cut(text: str, *, prose: bool = True) -> list[tuple[list[str], list[str]]]:
+    """Return the headings and the lines of each passage."""
+    found = passages(text.split("\n"), prose=prose)
+    return [([heading for _, heading in item.headings], [line for _, line in item.lines]) for item in found]
+
+
+def test_headings_of_both_kinds_structure_a_text():
+    """Headings with # and underlined ones; what is in code or front matter is none."""
+    text = "---\ntitle: x\n---\n# A\na\n## B\n```\n# no\n```\n# C\nc\nUnder\n-----\nu"
+    assert cut(text) == [
+        ([], ["---", "title: x", "---"]),
+        (["# A"], ["a"]),
+        (["# A", "## B"], ["```", "# no", "```"]),
+        (["# C"], ["c"]),
+        (["# C", "Under"], ["u"]),
+    ]
+    assert cut("# comment\nx = 1", prose=False) == [([], ["# comment", "x = 1"])]
+
+
+def test_a_heading_with_nothing_below_is_a_passage_itself():
+    """No line of a text is lost."""
+    assert cut("# A\n## B\n## C\ntext\n## D") == [(["# A"], ["## B"]), (["# A", "## C"], ["text"]), (["# A", "## D"], ["## D"])]
+
+
+@given(st.text("# ab\n-=`~\t.", max_size=200))
+def test_passages_keep_every_line_and_its_number(text):
+    """Whatever the text, each line that is not blank is in a passage or a heading, at its number."""
+    lines = text.split("\n")
+    held = {}
+    for passage in passages(lines, prose=True):
+        held.update([*passage.headings, *passage.lines])
+    assert all(lines[number - 1] == line for number, line in held.items())
+
+
+def test_content_terms_drop_stop_words_only_when_others_are_left():
+    """A question's own words remain, identifiers in one piece; a query of stop words stays searchable."""
+    assert content_terms("Why was the KMeans norm trick in tree.rs:1539 (v0.3) taken out?") == [
+        "KMeans",
+        "norm",
+        "trick",
+        "tree.rs:1539",
+        "v0.3",
+    ]
+    assert content_terms("What is it?") == ["What", "is", "it"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("caches", "cache"), ("planned", "plan"), ("running", "run"), ("stories", "story"), ("used", "use"), ("tests", "test")],
+)
+def test_stems_make_inflections_equal(one, other):
+    """Plural, past and -ing forms compare equal to the plain word."""
+    assert stem(one) == stem(other)
