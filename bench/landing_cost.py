@@ -19,6 +19,8 @@ from unittest.mock import patch
 
 import anthropic
 import httpx2
+from tests.jobs import job, outcome_of
+from tests.wire.simulator import MessagesSimulator, billed, find_model, policies
 
 from run_specialist import prompts
 from run_specialist.landing import Style
@@ -28,8 +30,6 @@ from run_specialist.providers.base import Opening
 from run_specialist.specialist.loader import load
 from run_specialist.tools.base import Tool
 from run_specialist.tools.files import file_tools
-from tests.jobs import job, outcome_of
-from tests.wire.simulator import MessagesSimulator, billed, find_model, policies
 
 ROOT = Path(__file__).resolve().parent.parent
 FORCED = {"type": "tool", "name": "respond"}

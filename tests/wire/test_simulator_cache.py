@@ -228,6 +228,11 @@ def test_long_lifetime_is_billed_apart(ask: Ask) -> None:
     usage = ask(body)
     assert usage["cache_creation"] == {"ephemeral_1h_input_tokens": 1600, "ephemeral_5m_input_tokens": 400}
     assert billed(usage) == 2 * 1600 + 1.25 * 400
+    body["messages"][0]["content"] += paragraphs(2)["messages"][0]["content"]
+    usage = ask(body)
+    assert usage["cache_creation"] == {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 400}
+    assert billed(usage) == 1.25 * 400 + 0.1 * 2000
+    assert billed(usage, read_price=0.05) == 1.25 * 400 + 0.05 * 2000
 
 
 def test_refused_and_failed_requests_write_nothing(messages_api: Callable[..., MessagesSimulator]) -> None:

@@ -3,10 +3,17 @@
 import pytest
 from tests.wire.simulator import ALL_RULES, RULES, MessagesSimulator, Recorded, Reply, replies
 from tests.wire.simulator.client import post
-from tests.wire.simulator.examples.base import Example
+from tests.wire.simulator.examples.base import OLDER, OPUS, Example, chat
 from tests.wire.simulator.examples.table import EXAMPLES
+from tests.wire.simulator.examples.thinking import later, replayed
+from tests.wire.simulator.prompt import THINKING, Block
 
 BY_ID = {rule.id: rule for rule in RULES}
+
+
+def without_thoughts(content: list[Block]) -> list[Block]:
+    """Return the content without its thoughts."""
+    return [block for block in content if block["type"] not in THINKING]
 
 
 def one_thought(_: Recorded) -> Reply:
@@ -45,3 +52,32 @@ def test_wrong_is_refused_and_right_is_taken(example: Example) -> None:
     assert error["type"] == "error"
     assert error["request_id"] == response.headers["request-id"]
     assert (taken.rule, good.status) == (None, 200), taken.error
+
+
+@pytest.mark.parametrize("model", [OPUS, OLDER])
+def test_after_a_tool_loop_thoughts_may_go(model: str) -> None:
+    """Once the user speaks again, thoughts may be left out and thinking may change: a fresh start is legal."""
+    with MessagesSimulator(one_thought) as api:
+        opening = chat(model=model, thinking={"type": "adaptive"}, system="Be brief.")
+        content = post(api.base_url, opening).json["content"]
+        body = later(without_thoughts, model=model, system="Be long.")(content)
+        body["thinking"] = {"type": "between_tools" if model == OPUS else "disabled"}
+        assert post(api.base_url, body).status == 200
+
+
+@pytest.mark.parametrize("model", [OPUS, OLDER])
+def test_one_transcript_carries_over_to_another_simulator(model: str) -> None:
+    """A run that is resumed elsewhere keeps its thoughts: a signature needs no memory."""
+    fields = {"model": model, "thinking": {"type": "adaptive"}}
+    with MessagesSimulator(one_thought) as api:
+        content = post(api.base_url, chat(**fields)).json["content"]
+    with MessagesSimulator(one_thought) as api:
+        assert post(api.base_url, later(**fields)(content)).status == 200
+
+
+def test_older_models_take_an_edited_history() -> None:
+    """Only the newest models bind a thought to what stands in front of it."""
+    with MessagesSimulator(one_thought) as api:
+        fields = {"model": OLDER, "thinking": {"type": "adaptive"}}
+        content = post(api.base_url, chat(**fields)).json["content"]
+        assert post(api.base_url, replayed(system="Be brief.", **fields)(content)).status == 200

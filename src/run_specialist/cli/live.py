@@ -34,8 +34,6 @@ class LiveView:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
-        # Refreshed by events and by a timer, so that a silent wait is seen to be one.
-        self._live = Live(get_renderable=self._render, console=self._console, transient=True, refresh_per_second=8)
         self._spinner = Spinner("dots")
         self._title = ""
         self._doing = "starting"
@@ -47,6 +45,8 @@ class LiveView:
         self._calls = 0
         self._arguments = ""
         self._text = ""
+        # Refreshed by a timer, so that a long wait is seen to be one.
+        self._live = Live(get_renderable=self._render, console=self._console, transient=True, refresh_per_second=8)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -74,11 +74,13 @@ class LiveView:
                 if self._budget is None or event.used >= self._budget.used:
                     self._budget = event
             case Landed():
-                self._print(Text(f"  limit of {event.reason.replace('_', ' ')}: {LANDINGS[event.how]}", "bold red"))
+                reached = f"limit of {event.reason.replace('_', ' ')} reached"
+                self._print(Text(f"  {reached}: {LANDINGS[event.how]}", "bold red"))
             case Warned():
                 self._print(Text(f"  {event.text}", "yellow"))
             case Finished():
                 self._print(_summary(event.outcome))
+                self._print("")
             case _:
                 pass
 
@@ -154,8 +156,8 @@ class LiveView:
 def _short(arguments: object) -> str:
     if not isinstance(arguments, dict):
         return ""
-    first, *rest = [str(value) if not i else f"{key}={value}" for i, (key, value) in enumerate(arguments.items())] or [""]
-    return " ".join([" ".join(first.split()), *rest])
+    words = [str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(arguments.items())]
+    return " ".join(" ".join(words).split())
 
 
 def _summary(outcome: Outcome) -> Text:

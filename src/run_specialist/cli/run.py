@@ -42,9 +42,11 @@ def _limit(text: str) -> str:
 def run(
     name: Annotated[
         str,
-        typer.Argument(help="A specialist's name, or the path of its file.", autocompletion=complete_names),
+        typer.Argument(
+            metavar="NAME", help="A specialist's name, or the path of its file.", autocompletion=complete_names
+        ),
     ],
-    query: Annotated[str, typer.Argument(help="The question; `-` reads it from standard input.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The question; `-` reads it from standard input.")],
     dir_: Annotated[
         Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")
     ] = None,

@@ -72,11 +72,13 @@ def one_line(error: Exception, base_url: object) -> str:
         case anthropic.APIConnectionError() | httpx2.ConnectError():
             why = f" ({error.__cause__})" if error.__cause__ else ""
             return f"cannot reach {base_url}{why}; check the network, or ANTHROPIC_BASE_URL"
+        case httpx2.LocalProtocolError():
+            return f"the request cannot be sent ({error}); check ANTHROPIC_API_KEY for stray characters"
         case httpx2.HTTPError():
             return f"the connection to {base_url} broke off in the middle of a reply; try again"
         case _:
-            said = str(error) or type(error).__name__
-            return f"the answer of {base_url} cannot be read ({said.splitlines()[0][:200]}); is it a Messages-compatible server?"
+            said = (str(error) or type(error).__name__).splitlines()[0][:200]
+            return f"the answer of {base_url} cannot be read ({said}); is it a Messages-compatible server?"
 
 
 def _status_line(status: int, body: str, error: Exception) -> str:

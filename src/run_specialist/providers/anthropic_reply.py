@@ -28,7 +28,8 @@ def read_message(content_type: str, body: bytes) -> Block:
     Raises ProviderError for anything that is no JSON object.
     """
     if "json" not in content_type:
-        raise ProviderError(f"the server answered with {content_type or 'no content type'}, not JSON; {LOOK_AT_THE_URL}")
+        kind = content_type or "no content type"
+        raise ProviderError(f"the server answered with {kind}, not JSON; {LOOK_AT_THE_URL}")
     try:
         message = json.loads(body)
     except ValueError as error:
@@ -87,11 +88,12 @@ def _usage(usage: object) -> Usage:
     )
 
 
+GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+"""Kinds of delta that lengthen a string of a block, and which."""
+
+
 class StreamedMessage:
     """Puts a message together from the events of a stream, and shows its pieces to a watcher."""
-
-    GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-    """Kinds of delta that lengthen a string of the block, and which."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -124,8 +126,8 @@ class StreamedMessage:
             self._watch(Delta(fragment, tool=str(block.get("name", ""))))
         elif kind == "citations_delta":
             block.setdefault("citations", []).append(delta.get("citation"))
-        elif kind in self.GROWING:
-            key = self.GROWING[kind]
+        elif kind in GROWING:
+            key = GROWING[kind]
             block[key] = str(block.get(key) or "") + str(delta.get(key, ""))
             if kind == "text_delta":
                 self._watch(Delta(str(delta.get("text", ""))))

@@ -13,6 +13,7 @@ _OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
 _PROSE_KEYS = frozenset({"description", "landing_prompt"})
 _BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:\n|$)")
 _ESCAPE = re.compile(r'\\(["\\/nt])')
+_QUOTES = frozenset("\"'")
 _ESCAPED = {"n": "\n", "t": "\t"}
 
 
@@ -108,9 +109,9 @@ def _raw(stretch: Stretch, start: int, chunk: Chunk, problems: Problems) -> Scal
     first, _, rest = ("", "", whole[block.end() :]) if block else whole.partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
     unquoted = _unquote(text)
-    if unquoted is None and text[:1] in ('"', "'") and text.count(text[0]) == 1:
+    if unquoted is None and text[:1] in _QUOTES and not _closing(text[0]).search(text, 1):
         problems.warn(chunk.place(start), "a quote is opened and never closed", stretch.key)
-        unquoted = text[1:].strip()
+        unquoted = text[1:].strip().replace("\\n", "\n")
     if unquoted is not None:
         return Scalar(start, end, unquoted, plain=False)
     if canonical(stretch.key) in _TEXT_KEYS:
@@ -124,14 +125,18 @@ _TEXT_KEYS = _PROSE_KEYS | {"name", "model"}
 def _unquote(text: str) -> str | None:
     """Return what stands between the quotes around a text, None where they are not a pair around all of it."""
     quote = text[:1]
-    if quote not in ('"', "'") or len(text) < 2 or text[-1] != quote:  # noqa: PLR2004, an opening and a closing one
+    if quote not in _QUOTES or len(text) < 2 or text[-1] != quote:  # noqa: PLR2004, an opening and a closing one
         return None
     inner = text[1:-1]
     # A quote that closes a word before any opens one ended the first; apostrophes do neither.
-    closes = re.search(rf"(?<=[^\s(\\{quote}]){quote}(?!\w)", inner)
+    closes = _closing(quote).search(inner)
     opens = re.search(rf"(?<![^\s(]){quote}(?=\w)", inner)
     if closes and not (opens and opens.start() < closes.start()):
         return None
     if quote == "'":
         return inner.replace("''", "'")
     return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), inner)
+
+
+def _closing(quote: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<=[^\s(\\{quote}]){quote}(?!\w)")

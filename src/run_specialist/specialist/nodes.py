@@ -19,7 +19,7 @@ LONGEST = 256 * 1024
 MOST_VALUES = 10_000
 
 _STR_TAG = "tag:yaml.org,2002:str"
-_CORE_TAG = "tag:yaml.org,2002:"
+CORE_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null"))
 _INT = re.compile(r"[-+]?[0-9]+")
 _INT_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -156,7 +156,7 @@ def _collection(opened: yaml.CollectionStartEvent, children: list[Node], end: in
 
 def scalar_value(node: Scalar) -> str | int | float | bool | None:
     """Return what YAML 1.2 makes of a scalar: no yes/no booleans, no dates, no base 60."""
-    if not node.plain or node.tag == _STR_TAG or (node.tag and not node.tag.startswith(_CORE_TAG)):
+    if not node.plain or node.tag == _STR_TAG or (node.tag and node.tag not in CORE_TAGS):
         return node.text
     return plain_value(node.text)
 

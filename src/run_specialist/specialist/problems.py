@@ -36,7 +36,7 @@ class Problem:
 
     def __str__(self) -> str:
         """Return `file:line:column: key: text`, the key left out where there is none."""
-        about = f"{self.key}: " if self.key else ""
+        about = f"{shown(self.key)}: " if self.key else ""
         return f"{shown(str(self.path), None)}:{self.line}:{self.column}: {about}{self.text}"
 
     def as_json(self) -> dict[str, str | int | None]:
@@ -97,14 +97,13 @@ class Problems:
             self.found.append(problem)
 
 
-def shown(value: str, length: int | None = SHOWN_LENGTH) -> str:
-    """Return `value` fit for one line of a terminal: cut, with control characters spelled out.
+def shown(value: str, length: int | None = SHOWN_LENGTH, *, keep: str = "") -> str:
+    """Return `value` fit for a terminal: cut, with control characters spelled out.
 
     length: characters kept; None = all.
+    keep: characters that are left as they are, such as line ends.
     """
     cut = value if length is None or len(value) <= length else value[: length - 3] + "..."
-    return cut if cut.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in cut)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in cut)

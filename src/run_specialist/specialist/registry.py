@@ -10,7 +10,7 @@ from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.specialist.loader import SpecialistFile, load, load_unreadable, stem
 from run_specialist.specialist.problems import Problem, shown
 
-__all__ = ["Registry", "SpecialistFile", "packaged", "places", "project_root"]
+__all__ = ["Registry", "SpecialistFile", "packaged", "places", "project_places", "project_root"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _NAME = re.compile(r"""^[ \t]*["']?name["']?[ \t]*:[ \t]*["']?([^\n"'#]+)""", re.MULTILINE)
@@ -23,18 +23,25 @@ def project_root(start: Path) -> Path:
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
-def places(project_root: Path, dir: Path | None = None) -> tuple[Path, ...]:  # noqa: A002, the flag's name
-    """Return the folders that are searched, near ones first; they need not exist.
+def project_places(project_root: Path, dir: Path | None = None) -> tuple[Path, ...]:  # noqa: A002, the flag's name
+    """Return the folders of a project, near ones first; they need not exist.
 
     Raises UsageError when `dir` is given and is no folder.
     """
     if dir is not None and not dir.is_dir():
         raise UsageError(f"{shown(str(dir), None)} is no folder")
-    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     near = [dir] if dir is not None else []
-    near += [project_root / "specialists", project_root / ".claude" / "agents"]
+    return _unique([*near, project_root / "specialists", project_root / ".claude" / "agents"])
+
+
+def places(project_root: Path, dir: Path | None = None) -> tuple[Path, ...]:  # noqa: A002, the flag's name
+    """Return the folders that are searched: those of the project, the user's, those that come along.
+
+    Raises UsageError when `dir` is given and is no folder.
+    """
+    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     far = [_home(config) / "run-specialist" / "specialists", _home("~/.claude/agents"), packaged()]
-    return tuple({os.path.realpath(place): place for place in reversed(near + far)}.values())[::-1]
+    return _unique([*project_places(project_root, dir), *far])
 
 
 def packaged() -> Path:
@@ -67,16 +74,20 @@ class Registry:
         if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
             return load(path)
         files = self.files()
-        for known in (lambda file: file.name, lambda file: stem(file.path), lambda file: file.name.lower()):
-            if found := next((file for file in files if known(file) == name), None):
-                return found
+        found = (
+            next((file for file in files if file.name == name), None)
+            or next((file for file in files if stem(file.path) == name), None)
+            or next((file for file in files if file.name.lower() == name.lower()), None)
+        )
+        if found:
+            return found
         raise SpecialistNotFound(self._not_found(name, sorted({file.name for file in files})))
 
     def names(self) -> list[str]:
         """Return the names, read from the head of each file alone: near enough for completion."""
         names: dict[str, None] = {}
         for path in self._paths():
-            if isinstance(path, OSError):
+            if isinstance(path, OSError) or not path.is_file():
                 continue
             try:
                 with path.open("rb") as file:
@@ -124,14 +135,24 @@ def _shadowed(file: SpecialistFile, winner: SpecialistFile) -> SpecialistFile:
 
 
 def _markdown_below(place: Path) -> Iterator[Path | OSError]:
+    if os.path.lexists(place) and not place.is_dir():
+        yield place  # named on purpose, whatever its name
+        return
     errors: list[OSError] = []
     for folder, folders, names in os.walk(place, onerror=errors.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(folder, name) for name in sorted(names) if name.lower().endswith(".md"))
     # A place need not exist.
-    yield from (error for error in errors if not isinstance(error, FileNotFoundError | NotADirectoryError))
+    yield from (error for error in errors if not isinstance(error, FileNotFoundError))
 
 
 def _home(path: str) -> Path:
     # Path.expanduser raises where there is no home; a place that cannot exist is enough.
     return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
+def _unique(places: Sequence[Path]) -> tuple[Path, ...]:
+    unique: dict[str, Path] = {}
+    for place in places:
+        unique.setdefault(os.path.realpath(place), place)
+    return tuple(unique.values())

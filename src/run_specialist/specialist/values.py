@@ -6,6 +6,7 @@ from run_specialist.specialist.fields import Countdown, Specialist, Wanted
 from run_specialist.specialist.frontmatter import Field
 from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.nodes import (
+    CORE_TAGS,
     Items,
     Node,
     Pairs,
@@ -52,7 +53,7 @@ def text_value(key: str, field: Field, problems: Problems) -> str | None:
 
 def _as_written(field: Field, node: Scalar, problems: Problems, key: str) -> str:
     text = field.chunk.text
-    marked = text[node.start : node.start + 1] in ("!", "&") and not (node.tag or "").startswith("tag:yaml.org")
+    marked = text[node.start : node.start + 1] in ("!", "&") and node.tag not in CORE_TAGS
     if not node.plain:
         return node.text
     stop = text.find("\n", node.end)

@@ -13,7 +13,7 @@ from run_specialist.tools import grep as by_pattern
 from run_specialist.tools.base import Tool
 from run_specialist.tools.index import Index
 from run_specialist.tools.listing import entries, files, near, pattern_spec
-from run_specialist.tools.present import describe, hit_lines, numbered
+from run_specialist.tools.present import describe, hit_lines, listed, numbered
 from run_specialist.tools.sandbox import Sandbox, shown
 from run_specialist.tools.text import count_on, fit, is_text, text_lines
 
@@ -76,10 +76,12 @@ class _FileTools:
         hits = self._index.search(query, limit)
         lines = list(hit_lines(hits.best, query))
         notes = []
-        if hits.missing:
-            notes.append(f"[in no file: {', '.join(hits.missing)[:100]}]")
+        if held := listed(f"{word} {count}" for word, count in hits.counts.items() if count):
+            notes.append(f"[passages per word: {held}]")
+        if absent := listed(word for word, count in hits.counts.items() if not count):
+            notes.append(f"[in no file: {absent}]")
         if skipped := self._index.skipped:
-            notes.append(f"[{len(skipped)} large files are not searched, such as {shown(skipped[0])[-40:]}; use grep]")
+            notes.append(f"[large files not searched: {len(skipped)}, such as {shown(skipped[0])[-40:]}; use grep]")
         if not hits.best:
             notes.append(f"[nothing found in {self._index.files} files; use other words, or grep for a part of one]")
 

@@ -45,8 +45,8 @@ class Hits:
     best: tuple[Hit, ...]
     total: int
     """Passages that hold any of the words."""
-    missing: tuple[str, ...]
-    """Words of the query that no passage holds."""
+    counts: Mapping[str, int]
+    """For each word of the query, how many passages hold it."""
 
 
 class Index:
@@ -68,9 +68,9 @@ class Index:
         """Rank the passages that hold any word of the query, best first, at most a few of each file."""
         with self._lock:
             connection = self._connection or self._build()
-            found, missing = _rows_by_term(connection, content_terms(query))
+            found, counts = _rows_by_term(connection, content_terms(query))
             if not found:
-                return Hits((), 0, missing)
+                return Hits((), 0, counts)
             expression = " OR ".join(found)
             ranked = connection.execute(
                 "SELECT rowid, -bm25(passage, 2.0, 3.0, 1.0, 0.8) FROM passage WHERE passage MATCH ?"
@@ -84,7 +84,7 @@ class Index:
             per_file[self._file_of[row]] += 1
             if per_file[self._file_of[row]] <= _PER_FILE and len(best) < limit:
                 best.append(self._hits[row])
-        return Hits(tuple(best), len(set().union(*found.values())), missing)
+        return Hits(tuple(best), len(set().union(*found.values())), counts)
 
     def _rerank(self, scores: Mapping[int, float], found: Mapping[str, set[int]]) -> list[int]:
         """Order rows by score, and by how much of the query the passage and its file hold."""
@@ -143,19 +143,19 @@ class Index:
             return
 
 
-def _rows_by_term(connection: sqlite3.Connection, terms: list[str]) -> tuple[dict[str, set[int]], tuple[str, ...]]:
-    """Look each term up: the rows that hold it by its FTS5 expression, and the terms that nothing holds."""
+def _rows_by_term(connection: sqlite3.Connection, terms: list[str]) -> tuple[dict[str, set[int]], dict[str, int]]:
+    """Look each term up: the rows that each of its FTS5 expressions finds, and how many find the term."""
     found: dict[str, set[int]] = {}
-    missing: list[str] = []
+    counts: dict[str, int] = {}
     for term in terms:
         hits = {expression: _rows(connection, expression) for expression in expressions(term)}
         if not any(hits.values()) and len(term) >= _SHORTEST_PREFIX:
             prefix = f'"{" ".join(parts(term))}" *'
             hits = {prefix: _rows(connection, prefix)}
-        if not any(hits.values()):
-            missing.append(term)
+        # The first expression is the term as it stands; the others are looser.
+        counts[term] = next((len(rows) for rows in hits.values() if rows), 0)
         found |= {expression: rows for expression, rows in hits.items() if rows}
-    return found, tuple(missing)
+    return found, counts
 
 
 def _rows(connection: sqlite3.Connection, expression: str) -> set[int]:

@@ -46,7 +46,7 @@ def passages(lines: Iterable[str], *, prose: bool) -> Iterator[Passage]:
                 yield passage
                 passage = Passage(headings)
             for part in [line] if len(line) <= _FULL else _parts(line):
-                if passage.size > _FULL and part is not line:
+                if passage.size > _FULL // 2 and part is not line:
                     yield passage
                     passage = Passage(headings)
                 if part:

@@ -14,6 +14,7 @@ from run_specialist.tools.text import clip, count_on, text_lines
 
 _KILO = 1024
 _SHOWN = 8
+_LISTED = 150
 
 
 def hit_lines(hits: Sequence[Hit], query: str) -> Iterator[str]:
@@ -32,6 +33,16 @@ def _best_lines(lines: Sequence[Line], wanted: AbstractSet[str]) -> Sequence[Lin
     starts = range(max(1, len(lines) - _SHOWN + 1))
     start = max(starts, key=lambda first: sum(held[first : first + _SHOWN]))
     return lines[start : start + _SHOWN]
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words by commas, as many as a note has room for."""
+    text = ""
+    for word in words:
+        if len(text) + len(word) > _LISTED:
+            return f"{text}, …" if text else ""
+        text = f"{text}, {word}" if text else word
+    return text
 
 
 def numbered(lines: Iterable[tuple[str, int]], first: int, *, alone: bool) -> Iterator[str]:

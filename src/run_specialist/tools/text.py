@@ -9,7 +9,7 @@ from run_specialist.tools.sandbox import Sandbox, shown
 
 CLIP = 500
 """Lines longer than this are clipped where several are shown [characters]."""
-_NOTE = 300
+_SLACK = 40
 _COUNTED = 10_000_000
 
 
@@ -68,7 +68,7 @@ def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:
     limit: of the whole [characters].
     note: given the number of lines taken, words what was left out; empty for nothing to say.
     """
-    room = max(limit - _NOTE, limit // 2)
+    room = max(limit - len(note(0)) - _SLACK, limit // 2)
     taken: list[str] = []
     for line in lines:
         if len(line) + 1 > room:

@@ -40,7 +40,7 @@ def test_read_stays_below_the_result_limit(call, write):
     write({"a.md": "".join(f"{'x' * 90}{number}\n" for number in range(200))})
     result = call("read", path="a.md", result_limit=2000)
     assert len(result) <= 2000
-    assert result.endswith("[lines 1-16 of 200; read on with offset=17]")
+    assert result.endswith("[lines 1-19 of 200; read on with offset=20]")
 
 
 def test_read_past_the_end_and_empty_files(call, write):
@@ -85,11 +85,11 @@ def test_a_very_long_line_is_clipped_unless_read_alone(call, write):
 def test_a_huge_file_is_not_read_to_its_end(call, root):
     """The lines of a file of many megabytes are not counted, and its first lines come at once."""
     with (root / "huge.log").open("wb") as file:
-        file.write(b"first\n" * 1000)
+        file.write(b"first\n" * 2000)
         file.truncate(500_000_000)
     assert call("read", path="huge.log", limit=2).endswith("[lines 1-2 of many; read on with offset=3]")
     assert "476.8 MB  many lines" in call("ls")
-    assert "[1 large files are not searched, such as huge.log; use grep]" in call("search", query="first")
+    assert "[large files not searched: 1, such as huge.log; use grep]" in call("search", query="first")
 
 
 def test_line_ends_and_encodings(call, write):

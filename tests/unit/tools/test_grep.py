@@ -74,7 +74,16 @@ def test_encodings_binaries_and_long_lines(call):
     """UTF-16 and bad UTF-8 are read, binaries are not, a long line is clipped around its match."""
     result = call("grep", pattern="alpha").split("\n")
     by_path = {line.split(":")[0]: line for line in result}
-    assert list(by_path) == ["a.md", "bom.txt", "breaks.txt", "crlf.txt", "latin.txt", "sub/.hidden.md", "sub/long.md", "utf16.txt"]
+    assert list(by_path) == [
+        "a.md",
+        "bom.txt",
+        "breaks.txt",
+        "crlf.txt",
+        "latin.txt",
+        "sub/.hidden.md",
+        "sub/long.md",
+        "utf16.txt",
+    ]
     assert by_path["utf16.txt"] == "utf16.txt:1: alpha sixteen"
     assert by_path["latin.txt"] == "latin.txt:1: alpha caf\ufffd"
     assert by_path["crlf.txt"] == "crlf.txt:1: alpha"
@@ -106,7 +115,13 @@ def test_nothing_found_is_said_with_what_to_try(call):
 
 @pytest.mark.parametrize(
     ("pattern", "reason"),
-    [("a(b", "position 1"), ("[a", "position 0"), ("*", "position 0"), ("a{2,1}", "position 2"), ("(?<n>x)", "position")],
+    [
+        ("a(b", "position 1"),
+        ("[a", "position 0"),
+        ("*", "position 0"),
+        ("a{2,1}", "position 2"),
+        ("(?<n>x)", "position"),
+    ],
 )
 @pytest.mark.usefixtures("engine")
 def test_invalid_patterns_are_named_with_their_position(call, pattern, reason):
@@ -165,7 +180,9 @@ def test_unreadable_files_are_skipped(call, write, monkeypatch):
 
 
 PATTERNS = st.lists(
-    st.sampled_from(["a", "b", "é", ".", "\\w", "\\d", "\\s", "^", "$", "[ab]", "(?:a|b)", "a*", "b+", "\\b", "x{2}", " "]),
+    st.sampled_from(
+        ["a", "b", "é", ".", "\\w", "\\d", "\\s", "^", "$", "[ab]", "(?:a|b)", "a*", "b+", "\\b", "x{2}", " "]
+    ),
     min_size=1,
     max_size=5,
 ).map("".join)

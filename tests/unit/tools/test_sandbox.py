@@ -29,7 +29,9 @@ def all_output(call, path: str = "") -> str:
     return "\n".join(results)
 
 
-@pytest.mark.parametrize("path", ["..", "../secret.txt", "a/../../secret.txt", "./../root/../secret.txt", "/etc/passwd", "/"])
+@pytest.mark.parametrize(
+    "path", ["..", "../secret.txt", "a/../../secret.txt", "./../root/../secret.txt", "/etc/passwd", "/"]
+)
 def test_paths_cannot_climb_out(call, write, path):
     """A path that leads out of the root is refused by each tool, whatever its spelling."""
     write({"a/x.md": "x"})
@@ -219,7 +221,16 @@ def test_a_root_that_vanished_is_said_plainly(call, root):
             call(name, **arguments)
 
 
-NAMES = ["with space.md", "ünïcödé 漢字.md", "new\nline.md", "tab\t.md", "-dash.md", "[brackets].md", "$(touch x).md", "a:1: b.md"]
+NAMES = [
+    "with space.md",
+    "ünïcödé 漢字.md",
+    "new\nline.md",
+    "tab\t.md",
+    "-dash.md",
+    "[brackets].md",
+    "$(touch x).md",
+    "a:1: b.md",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -253,7 +264,9 @@ def test_shown_paths_are_one_line_of_valid_text(path):
         assert meant(printed) == path.encode("utf-8", "replace").decode()
 
 
-SEGMENTS = st.sampled_from(["..", ".", "a", "link", "up", "x.md", "", "~", "root", "secret.txt", "/", "\0", "..\\..", "%2e%2e"])
+SEGMENTS = st.sampled_from(
+    ["..", ".", "a", "link", "up", "x.md", "", "~", "root", "secret.txt", "/", "\0", "..\\..", "%2e%2e"]
+)
 
 
 @given(st.lists(SEGMENTS, max_size=8), st.booleans())
@@ -268,7 +281,11 @@ def test_no_combination_of_segments_leaves_the_root(segments, absolute):
         (root / "a" / "up").symlink_to("../..")
         path = ("/" if absolute else "") + "/".join(segments)
         tools = {tool.name: tool for tool in file_tools(root)}
-        for name, arguments in [("read", {"path": path}), ("grep", {"pattern": ".", "path": path}), ("ls", {"path": path})]:
+        for name, arguments in [
+            ("read", {"path": path}),
+            ("grep", {"pattern": ".", "path": path}),
+            ("ls", {"path": path}),
+        ]:
             try:
                 result = asyncio.run(tools[name].call(arguments))
             except RunSpecialistError:

@@ -1,0 +1,216 @@
+"""The command `specialists`: look after files."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from run_specialist.cli.console import complete_names, fail, guarded, print_line, say
+from run_specialist.cli.table import print_table
+
+if TYPE_CHECKING:
+    from run_specialist.specialist.loader import SpecialistFile
+    from run_specialist.specialist.problems import Problem
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    help="Look after specialists: Markdown files, each with a prompt and its limits.",
+)
+
+Dir = Annotated[Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")]
+Root = Annotated[
+    Path | None, typer.Option("--root", help="The project whose specialists are meant.  [default: the project root]")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command("list")
+def list_(dir_: Dir = None, root: Root = None, json_: Json = False) -> None:  # noqa: FBT002
+    """List every specialist that can be found, and what is wrong with its file."""
+    with guarded():
+        from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
+
+        registry = Registry(places(_root(root), dir_))
+        files = registry.files()
+        if json_:
+            _print_json({"specialists": [file.as_json() for file in files]})
+            return
+        if not files:
+            fail(f"no specialists in {', '.join(str(_near(place)) for place in registry.places)}", 0)
+        _print_listing(files)
+
+
+@app.command()
+def check(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[PATH]...", help="Files or folders.  [default: those of the project]"),
+    ] = None,
+    dir_: Dir = None,
+    root: Root = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Take every warning for an error.")] = False,  # noqa: FBT002
+    json_: Json = False,  # noqa: FBT002
+) -> None:
+    """Check files and print one line for each problem; exit code 2 when a file has an error."""
+    with guarded():
+        from run_specialist.specialist.registry import Registry, project_places  # noqa: PLC0415 - fast `--help`
+
+        if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
+            fail(f"no such file: {', '.join(missing)}")
+        files = Registry(paths or project_places(_root(root), dir_)).files()
+        if strict:
+            files = [file.strict() for file in files]
+        if json_:
+            _print_json({"files": [file.as_json() for file in files]})
+        else:
+            for file in files:
+                _print_problems(file.problems)
+            print_line(_summary(files))
+    raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
+
+
+@app.command()
+def new(  # noqa: PLR0913, PLR0917 - each argument is a flag
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and hyphens.")],
+    description: Annotated[str | None, typer.Option(help="When a parent should use it.")] = None,
+    tools: Annotated[
+        str | None, typer.Option(help="Tools, separated by commas.  [default: all that only read]")
+    ] = None,
+    paths: Annotated[str | None, typer.Option(help="Folders that it may see, separated by commas.")] = None,
+    model: Annotated[str | None, typer.Option(help="sonnet, opus, haiku, a full id, or inherit.")] = None,
+    tool_calls_limit: Annotated[
+        str | None, typer.Option(metavar="N|none", help="Tool calls in one run.  [default: 30]")
+    ] = None,
+    dir_: Annotated[Path | None, typer.Option("--dir", help="Where to write.  [default: specialists/]")] = None,
+    root: Root = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,  # noqa: FBT002
+) -> None:
+    """Write a new specialist's file with a prompt to start from."""
+    if description is None and not sys.stdin.isatty():
+        fail("--description is needed where nobody can be asked")
+    if description is None:
+        description = typer.prompt("When should it be used?", err=True)
+        tool_calls_limit = tool_calls_limit or typer.prompt("How many tool calls in one run?", "30", err=True)
+    with guarded():
+        from run_specialist.specialist.template import write_new  # noqa: PLC0415 - fast `--help`
+
+        given = {
+            "description": description,
+            "tools": tools,
+            "paths": paths,
+            "model": model,
+            "tool_calls_limit": _number(tool_calls_limit or "30"),
+        }
+        folder = dir_ or _root(root) / "specialists"
+        path = write_new(folder, name, {k: v for k, v in given.items() if v is not None}, overwrite=force)
+    print_line(str(_near(path)))
+    say(f"now make its prompt your own, then: run-specialist {name} QUERY")
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Its name, or the path of its file.", autocompletion=complete_names)
+    ],
+    dir_: Dir = None,
+    root: Root = None,
+    json_: Json = False,  # noqa: FBT002
+) -> None:
+    """Show a specialist: each value and where it comes from, its problems and its prompt."""
+    with guarded():
+        from run_specialist.specialist.problems import shown  # noqa: PLC0415
+        from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.settings import settings_of  # noqa: PLC0415
+
+        file = Registry(places(_root(root), dir_)).find(name)
+        settings = settings_of(file)
+        prompt = file.specialist.prompt if file.specialist else None
+        if json_:
+            values = {s.key: {"value": s.value, "source": s.source, "line": s.line} for s in settings}
+            _print_json(file.as_json() | {"settings": values, "prompt": prompt})
+            return
+        print_line(f"{file.name}  {file.status}  {_near(file.path)}\n{_one_line(file.description)}\n")
+        if settings:
+            rows = [(s.key, f"line {s.line}" if s.line else s.source, s.shown) for s in settings]
+            print_table(("KEY", "FROM", "VALUE"), rows)
+        if file.problems:
+            print_line("")
+            _print_problems(file.problems)
+        if prompt is not None:
+            print_line("\n" + shown(prompt, None, keep="\n\t"))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the front matter, for editors."""
+    from run_specialist.specialist.schema import json_schema  # noqa: PLC0415 - fast `--help`
+
+    _print_json(json_schema())
+
+
+def _root(given: Path | None) -> Path:
+    from run_specialist.specialist.registry import project_root  # noqa: PLC0415 - fast `--help`
+
+    if given is not None and not given.is_dir():
+        fail(f"--root {given} is no folder")
+    return given or project_root(Path.cwd())
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _near(path: Path) -> Path:
+    """Return the path from here, where that is shorter to read."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _print_json(value: object) -> None:
+    print_line(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _print_listing(files: Sequence["SpecialistFile"]) -> None:
+    rows = [
+        (
+            _one_line(file.name),
+            file.status,
+            "" if file.tool_calls_limit is None else str(file.tool_calls_limit),
+            _one_line(file.model or ""),
+            _one_line(file.description),
+        )
+        for file in files
+    ]
+    print_table(("NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"), rows)
+    problems = [problem for file in files for problem in file.problems if problem.level != "notice"]
+    if problems:
+        print_line("")
+        _print_problems(problems)
+
+
+def _print_problems(problems: Sequence["Problem"]) -> None:
+    for problem in problems:
+        print_line(str(replace(problem, path=_near(problem.path))))
+
+
+def _one_line(text: str) -> str:
+    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+
+    return shown(" ".join(text.split()), None)
+
+
+def _summary(files: Sequence["SpecialistFile"]) -> str:
+    counts = {status: sum(file.status == status for file in files) for status in ("ok", "warning", "error")}
+    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    return f"{len(files)} file{'' if len(files) == 1 else 's'}{': ' if told else ''}{told}"
+
+
+def main() -> None:
+    """Run the command."""
+    app()

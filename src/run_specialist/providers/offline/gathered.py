@@ -1,0 +1,152 @@
+"""What a run has seen so far, read back from its transcript."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from run_specialist.messages import Block, Message, ToolCall, text_of
+from run_specialist.providers.offline.question import Term
+from run_specialist.providers.offline.words import literal, roots
+
+_FOUND = re.compile(r"(.+?):(\d+): (.*)")
+_READ = re.compile(r" *(\d+)\t(.*)")
+_CLIPPED = re.compile(r"^… | …(?: \[clipped: .*\])?$")
+_COUNTS = re.compile(r"\[passages per word: (.*)\]")
+_ABSENT = re.compile(r"\[in no file: (.*)\]")
+_OVER = re.compile(
+    r"(?i)\b0 (?:\w+ )*calls? remain|budget: 0 left|\blimit (?:is |was )?reached|only (?:a call of )?`?respond"
+    r"|answer directly now|provide your final response"
+)
+_LAST_LINES = 8
+"""Orders to answer stand among the last lines of the last result."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A call and its result."""
+
+    call: ToolCall
+    result: str
+    failed: bool
+
+
+@dataclass
+class Gathered:
+    """The lines that were seen, and what became known about words and files."""
+
+    question: str
+    exchanges: Sequence[Exchange]
+    over: bool
+    """Somebody said that no more calls will be run."""
+    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    """By path and number: the line, or those parts of a long one that were seen; all verbatim."""
+    read: dict[str, set[int]] = field(default_factory=dict)
+    """Numbers of the lines that were seen together with those around them."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How many passages hold a word, by its lower-case form; 0 where no file does."""
+    fruitless: set[str] = field(default_factory=set)
+    """Patterns that `grep` did not find."""
+    files: list[str] = field(default_factory=list)
+    """What `glob` and `ls` named."""
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> "Gathered":
+        """Read a transcript; whatever it holds, this never fails."""
+        question = next((text_of(message.content) for message in messages if message.role == "user"), "")
+        exchanges = tuple(_exchanges(messages))
+        last = exchanges[-1].result if exchanges else question
+        gathered = cls(_without_orders(question), exchanges, any(map(_is_order, last.split("\n")[-_LAST_LINES:])))
+        for exchange in exchanges:
+            if not exchange.failed:
+                gathered._learn(exchange)
+        return gathered
+
+    @property
+    def called(self) -> frozenset[str]:
+        """The keys of all calls that were made."""
+        return frozenset(exchange.call.key for exchange in self.exchanges)
+
+    def absent(self, term: Term) -> bool:
+        """Tell whether a term was looked for and stands in no file."""
+        if self.counts.get(term.text.casefold()) != 0 and literal(term.text) not in self.fruitless:
+            return False
+        seen = (text for lines in self.lines.values() for texts in lines.values() for text in texts)
+        return not any(term.roots <= roots(text) for text in seen)
+
+    def _learn(self, exchange: Exchange) -> None:
+        arguments = exchange.call.arguments or {}
+        path = str(arguments.get("path", ""))
+        if exchange.call.name == "grep" and not any(map(_FOUND.fullmatch, exchange.result.split("\n"))):
+            self.fruitless.add(str(arguments.get("pattern", "")))
+        for line in exchange.result.split("\n"):
+            match exchange.call.name:
+                case "search" | "grep":
+                    self._learn_found(line)
+                case "read" if found := _READ.fullmatch(line):
+                    self._keep(path, int(found[1]), found[2])
+                    self.read.setdefault(path, set()).add(int(found[1]))
+                case "glob" if line and not line.startswith("["):
+                    self.files.append(line)
+                case "ls" if line and not line.startswith("["):
+                    name = line.split("  ")[0]
+                    self.files.append(name if path in ("", ".") else f"{path.rstrip('/')}/{name}")
+                case _:
+                    pass
+
+    def _learn_found(self, line: str) -> None:
+        if found := _FOUND.fullmatch(line):
+            self._keep(found[1], int(found[2]), found[3])
+        elif counted := _COUNTS.fullmatch(line):
+            for item in counted[1].split(", "):
+                word, _, count = item.rpartition(" ")
+                if count.isdigit():
+                    self.counts[word.casefold()] = int(count)
+        elif absent := _ABSENT.fullmatch(line):
+            self.counts.update((word.casefold(), 0) for word in absent[1].split(", ") if word != "…")
+
+    def _keep(self, path: str, number: int, text: str) -> None:
+        text = _CLIPPED.sub("", text)
+        known = self.lines.setdefault(path, {}).setdefault(number, [])
+        if not any(text in part for part in known):
+            known[:] = [*(part for part in known if part not in text), text]
+
+
+def _exchanges(messages: Sequence[Message]) -> Iterator[Exchange]:
+    calls: dict[str, ToolCall] = {}
+    for message in messages:
+        for block in message.content:
+            if block.get("type") == "tool_use":
+                given = block.get("input")
+                name, id_ = str(block.get("name", "")), str(block.get("id", ""))
+                calls[id_] = ToolCall(id_, name, given if isinstance(given, Mapping) else None)
+            elif block.get("type") == "tool_result":
+                call = calls.get(str(block.get("tool_use_id", "")))
+                if call is not None:
+                    yield Exchange(call, _result_text(block), bool(block.get("is_error")))
+
+
+def _result_text(block: Block) -> str:
+    text = text_of(block.get("content"))
+    # Where the limit stands in fields of the last result, its output is wrapped.
+    if text.startswith("{"):
+        try:
+            fields = json.loads(text)
+        except ValueError:
+            return text
+        if isinstance(fields, dict) and isinstance(fields.get("output"), str):
+            return f"{fields['output']}\n{fields.get('limit_message', '')}"
+    return text
+
+
+def _is_order(line: str) -> bool:
+    # What a note says of limits is no order.
+    return not (_FOUND.fullmatch(line) or _READ.fullmatch(line)) and _OVER.search(line) is not None
+
+
+def _without_orders(question: str) -> str:
+    """Take off the line that orders an answer; with no calls to make it ends the question."""
+    lines = question.split("\n")
+    while len(lines) > 1 and _is_order(lines[-1]):
+        lines.pop()
+    return "\n".join(lines)

@@ -1,0 +1,114 @@
+"""What to look at next."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from run_specialist.messages import ToolCall
+from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.question import Question, Term
+from run_specialist.providers.offline.ranking import Weights, best
+from run_specialist.providers.offline.units import Unit, all_units
+from run_specialist.providers.offline.words import literal
+from run_specialist.tools.base import Toolset
+
+ENOUGH = 8
+"""After this many calls it may stop, when what it holds to be best was read in its context."""
+MOST = 16
+"""It never makes more calls than this."""
+_AT_ONCE = 2
+_BEFORE, _WINDOW = 6, 24
+_LONGEST_QUERY = 400
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A call that would help."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """The key of the call that it would become."""
+        return ToolCall("", self.tool, self.arguments).key
+
+
+def next_wishes(question: Question, gathered: Gathered, tools: Toolset) -> list[Wish]:
+    """Return the calls of the next turn; none when it is time to answer."""
+    made = len(gathered.exchanges)
+    most = 1 if not made else min(_AT_ONCE, MOST - made)
+    new: dict[str, Wish] = {}
+    for wish in _wishes(question, gathered, tools):
+        if len(new) >= most:
+            break
+        if wish.tool in tools and wish.key not in gathered.called:
+            new[wish.key] = wish
+    return list(new.values())
+
+
+def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[Wish]:
+    weights = Weights(gathered.counts)
+    telling = sorted(question.terms, key=weights.of, reverse=True)
+    yield Wish("search", {"query": question.text[:_LONGEST_QUERY]})
+    if "search" not in tools:
+        yield from (_grep(term.text) for term in sorted(question.terms, key=_by_look)[:5])
+    for part in question.parts:
+        if part is not question:
+            yield Wish("search", {"query": _about(part, telling), "limit": 8})
+    if len(telling) > 2:
+        yield Wish("search", {"query": " ".join(term.text for term in telling[:4]), "limit": 8})
+    yield from (_grep(phrase) for phrase in question.phrases[:2])
+    absent = [term for term in telling if gathered.counts.get(term.text.casefold()) == 0]
+    yield from (_grep(_beginning(term.text)) for term in absent[:2])
+    rare = [term for term in telling if term.name and 0 < gathered.counts.get(term.text.casefold(), 0) <= 40]
+    yield from (_grep(term.text) for term in rare[:1])
+    if not gathered.lines:
+        yield from (Wish("glob", {"pattern": f"*{term.text}*"}) for term in telling[:2] if term.text.isalnum())
+        yield from _browse(gathered)
+    yield from _reads(question, gathered, weights)
+
+
+def _about(part: Question, telling: list[Term]) -> str:
+    """Word a part of a question so that it says what the whole is about."""
+    subject = [term.text for term in telling[:3] if term not in part.terms]
+    return " ".join([*(term.text for term in part.terms), *subject])[:_LONGEST_QUERY]
+
+
+def _grep(text: str) -> Wish:
+    return Wish("grep", {"pattern": literal(text), "ignore_case": True, "limit": 30})
+
+
+def _beginning(word: str) -> str:
+    """Shorten a word that was not found, so that its relatives are."""
+    return word[: max(5, len(word) - 3)] if word.isalpha() else word
+
+
+def _by_look(term: Term) -> tuple[bool, int]:
+    return not term.name, -len(term.text)
+
+
+def _browse(gathered: Gathered) -> Iterator[Wish]:
+    """Look around where nothing can be searched."""
+    yield Wish("glob", {"pattern": "*.md"})
+    yield Wish("ls", {"path": "."})
+    yield from (Wish("read", {"path": path, "offset": 1, "limit": 200}) for path in gathered.files[:6])
+
+
+def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[Wish]:
+    """Read around the best lines, as long as that is worth a call."""
+    ranked = best(all_units(gathered.lines), question, weights)[:6]
+    made = len(gathered.exchanges)
+    for _, unit in ranked[: 6 if made < ENOUGH else 3]:
+        if not _was_read(unit, gathered):
+            yield Wish("read", {"path": unit.path, "offset": max(1, unit.line - _BEFORE), "limit": _WINDOW})
+
+
+def _was_read(unit: Unit, gathered: Gathered) -> bool:
+    for exchange in gathered.exchanges:
+        arguments = exchange.call.arguments or {}
+        if exchange.call.name == "read" and arguments.get("path") == unit.path:
+            first = arguments.get("offset", 1)
+            if isinstance(first, int) and first <= unit.line < first + _WINDOW:
+                return True
+    return False

@@ -1,0 +1,68 @@
+"""The provider that needs no model, no key and no network."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from run_specialist.messages import Block, Message, Reply, Stop
+from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Watch
+from run_specialist.providers.offline.answer import answer
+from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.plan import next_wishes
+from run_specialist.providers.offline.question import Question
+from run_specialist.tools.respond import NAME as RESPOND
+
+
+class OfflineProvider:
+    """Answers from what search and read bring to light; the same transcript always gets the same reply."""
+
+    model = "offline"
+    capabilities = Capabilities(forced_choice=True, max_output_tokens=4096)
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> "OfflineConversation":
+        """Start a conversation; with `watch` each piece of a reply is passed on whole."""
+        return OfflineConversation(opening, watch)
+
+    async def aclose(self) -> None:
+        """Let go of nothing; there are no connections."""
+
+
+class OfflineConversation:
+    """One run's exchange; it keeps nothing between the turns."""
+
+    def __init__(self, opening: Opening, watch: Watch | None) -> None:
+        """Take what is frozen for the run."""
+        self._tools = opening.tools
+        self._watch = watch
+
+    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:  # noqa: ARG002 - its replies are short
+        """Return the next turn, a pure function of the transcript."""
+        gathered = Gathered.of(messages)
+        question = Question(gathered.question)
+        wishes = [] if choice is not Choice.AUTO or gathered.over else next_wishes(question, gathered, self._tools)
+        if wishes:
+            calls = [(wish.tool, dict(wish.arguments)) for wish in wishes]
+            return self._calls(calls, messages)
+        response = answer(question, gathered)
+        if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self._tools):
+            return self._text(response.answer)
+        return self._calls([(RESPOND, response.model_dump())], messages)
+
+    def _calls(self, calls: Sequence[tuple[str, dict[str, Any]]], messages: Sequence[Message]) -> Reply:
+        # Ids must not repeat within a transcript; there is nothing else to tell turns apart by.
+        made = sum(block.get("type") == "tool_use" for message in messages for block in message.content)
+        blocks: list[Block] = []
+        for number, (name, arguments) in enumerate(calls, made + 1):
+            self._show(json.dumps(arguments, ensure_ascii=False), name)
+            blocks.append(
+                {"type": "tool_use", "id": f"toolu_offline_{number:04}", "name": name, "input": arguments}
+            )
+        return Reply(Stop.WANTS_TOOLS, tuple(blocks), reason="tool_use")
+
+    def _text(self, text: str) -> Reply:
+        self._show(text)
+        return Reply(Stop.ANSWERED, ({"type": "text", "text": text},), reason="end_turn")
+
+    def _show(self, text: str, tool: str | None = None) -> None:
+        if self._watch is not None:
+            self._watch(Delta(text, tool))

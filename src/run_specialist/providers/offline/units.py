@@ -1,0 +1,94 @@
+"""Lines put together to what can be quoted: a paragraph, a list item, a row, each below its headings."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from run_specialist.providers.offline.words import roots
+
+_HEADING = re.compile(r"#{1,6}\s+\S")
+_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
+_EMPTY = re.compile(r"[\W_]*")
+_MOST_LINES = 8
+_NEAR = 3
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Consecutive lines of a file that belong together."""
+
+    path: str
+    line: int
+    """The number of its first line."""
+    text: str
+    """Verbatim, its lines joined by newlines."""
+    headings: tuple[str, ...]
+    """The headings above it, as far as they were seen."""
+    around: str
+    """The lines just before and after it."""
+    is_heading: bool = False
+
+    @cached_property
+    def roots(self) -> frozenset[str]:
+        """The roots of its words."""
+        return roots(self.text)
+
+    @cached_property
+    def context_roots(self) -> frozenset[str]:
+        """The roots of the words around it, above it and in its path."""
+        return roots(self.around) | self.heading_roots
+
+    @cached_property
+    def heading_roots(self) -> frozenset[str]:
+        """The roots of the words in its headings and its path."""
+        return roots(" ".join([*self.headings, self.path.replace("/", " ")]))
+
+
+def all_units(lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Unit]:
+    """Put the known lines of all files together."""
+    return [unit for path, known in lines.items() for unit in units(path, known)]
+
+
+def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
+    """Put the known lines of a file together."""
+    headings: dict[int, str] = {}
+    for numbers in _groups(lines):
+        text = "\n".join(lines[number][0] for number in numbers)
+        first, last = numbers[0], numbers[-1]
+        is_heading = bool(_HEADING.match(text))
+        if is_heading:
+            level = text.index(" ")
+            headings = {depth: heading for depth, heading in headings.items() if depth < level}
+        near = [*range(first - _NEAR, first), *range(last + 1, last + 1 + _NEAR)]
+        around = "\n".join(part for number in near for part in lines.get(number, ()))
+        # A line of which only parts are known gives one unit for each part.
+        for part in lines[first] if first == last else [text]:
+            yield Unit(path, first, part, tuple(headings.values()), around, is_heading)
+        if is_heading:
+            headings[level] = text
+
+
+def _groups(lines: Mapping[int, Sequence[str]]) -> Iterator[list[int]]:
+    """Yield the numbers of lines that belong together; lines that say nothing belong nowhere."""
+    group: list[int] = []
+    for number in sorted(lines):
+        text = lines[number][0]
+        joins = (
+            group
+            and number == group[-1] + 1
+            and len(group) < _MOST_LINES
+            and len(lines[number]) == 1 == len(lines[group[-1]])
+            and not (_HEADING.match(text) or _ITEM.match(text) or _ALONE.match(text))
+            and not (_HEADING.match(lines[group[-1]][0]) or _ALONE.match(lines[group[-1]][0]))
+        )
+        if _EMPTY.fullmatch(text):
+            joins = False
+        if group and not joins:
+            yield group
+            group = []
+        if not _EMPTY.fullmatch(text):
+            group.append(number)
+    if group:
+        yield group

@@ -1,0 +1,81 @@
+"""When two words mean much the same: inflections, derivations, and a few everyday synonyms."""
+
+import re
+from functools import lru_cache
+
+from run_specialist.tools.terms import parts, spellings, stem
+
+_SUFFIXES = (
+    *("ization", "isation", "ication", "ability", "ation", "ition", "ement", "ments", "ment", "ness", "able", "ible"),
+    *("tion", "sion", "ence", "ance", "ious", "ive", "ity", "ion", "ize", "ise", "ier", "est", "ors", "ers", "or"),
+    *("er", "al", "ic", "ed", "ly", "at", "if"),
+)
+_SHORTEST = 4
+_SYNONYMS = """
+slow slowdown slower regression sluggish latency
+fast faster speedup quick
+big large size huge long length
+remove revert drop delete undo rollback uninstall discard eliminate
+decide choose settle pick select adopt agree decision choice
+bug defect error issue problem failure fault broken crash wrong mistake
+fix repair resolve correct patch solve
+cause reason why because due root
+limit maximum max cap threshold bound ceiling
+make create build write generate produce
+begin start first initial original
+stop end halt terminate kill abort
+use apply employ utilize
+workaround bypass circumvent
+upgrade update bump
+replace swap substitute supersede
+missing absent lack
+check verify validate test
+save store persist serialize
+plan roadmap schedule
+recommend suggest advise propose
+difference differ versus compare comparison
+merge combine join
+person owner author
+fail failure failed break
+skip ignore exclude
+"""
+
+
+@lru_cache(maxsize=65_536)
+def root(word: str) -> str:
+    """Reduce a word to what its inflections and derivations share; `predicting` and `prediction` are one."""
+    reduced = stem(word)
+    for suffix in _SUFFIXES:
+        if reduced.endswith(suffix) and len(reduced) - len(suffix) >= _SHORTEST:
+            return reduced.removesuffix(suffix)
+    return reduced
+
+
+_GROUPS: dict[str, frozenset[str]] = {}
+for _line in _SYNONYMS.split("\n"):
+    _group = frozenset(map(root, _line.split()))
+    for _member in _group:
+        _GROUPS[_member] = _GROUPS.get(_member, frozenset()) | _group
+
+
+def kin(word: str) -> frozenset[str]:
+    """Return the roots of words that may stand for this one, itself left out."""
+    own = root(word)
+    return _GROUPS.get(own, frozenset()) - {own}
+
+
+@lru_cache(maxsize=65_536)
+def roots(text: str) -> frozenset[str]:
+    """Return the roots of all words of a text, identifiers also in their other spellings."""
+    found: set[str] = set()
+    for token in re.findall(r"[^\s()\[\]{}\"`,;]+", text):
+        pieces = parts(token)
+        found.update(map(root, pieces))
+        if len(pieces) > 1 or not token.islower():
+            found.update(root(part) for spelling in spellings(token) for part in parts(spelling))
+    return frozenset(found)
+
+
+def literal(text: str) -> str:
+    """Return the pattern that finds a text as it stands."""
+    return re.escape(text[:80]).replace(r"\ ", " ")

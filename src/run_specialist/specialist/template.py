@@ -1,0 +1,68 @@
+"""A new specialist's file."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import frontmatter
+
+from run_specialist.errors import UsageError
+from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.problems import shown
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_LONGEST_NAME = 64
+
+_PROMPT = """\
+You are `{name}`. {description}
+
+## How you work
+
+- Answer the question that you are given, and no other.
+- Search broadly first, then read the passages that matter, in full.
+- Your tool calls are limited: prefer one good search over three narrow ones, and stop when you know enough.
+
+## What counts
+
+- Every statement rests on something that you have read: name it as `path:line` and quote it word for word.
+- Where sources disagree, say so, and say which is newer.
+- Say what you did not find. Never fill a gap with a guess.
+
+## Your answer
+
+1. The answer itself, in one or two sentences.
+2. What it rests on, the most important first, each with its source.
+3. What is still open."""
+
+
+def write_new(folder: Path, name: str, given: Mapping[str, object], *, overwrite: bool = False) -> Path:
+    """Write `folder`/`name`.md with a prompt to start from; return its path.
+
+    given: front matter beside the name, by canonical key.
+    Raises UsageError for a name or a value that would not pass a strict check, and for a file that is there.
+    """
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        raise UsageError(
+            f"{shown(name)} is no good name: lower-case letters, digits and single hyphens, at most {_LONGEST_NAME}"
+        )
+    path = folder / f"{name}.md"
+    text = _text(name, given)
+    if problems := load_text(text, path).strict().problems:
+        raise UsageError("; ".join(f"{problem.key}: {problem.text}" for problem in problems))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("w" if overwrite else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{shown(str(path), None)} is there already; --force writes over it") from None
+    except OSError as error:
+        raise UsageError(f"{shown(str(path), None)} cannot be written: {error.strerror}") from None
+    return path
+
+
+def _text(name: str, given: Mapping[str, object]) -> str:
+    description = " ".join(str(given.get("description", "")).split())
+    prompt = _PROMPT.format(name=name, description=description.rstrip(".") + ".")
+    post = frontmatter.Post(prompt)
+    post.metadata = {"name": name, **given, "description": description}
+    return frontmatter.dumps(post, sort_keys=False, width=10_000) + "\n"

@@ -1,0 +1,212 @@
+"""The typed fields: kinds of values, words for what is wrong, the model itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from run_specialist.specialist.fields import Countdown, Specialist
+from run_specialist.specialist.keys import CANONICAL
+from run_specialist.specialist.loader import SpecialistFile, load_text
+
+HEAD = "name: agent\ndescription: d\n"
+
+
+def loaded(line: str) -> SpecialistFile:
+    """Load a file with one more line of front matter."""
+    return load_text(f"---\n{HEAD}{line}\n---\nBody", Path("agent.md"))
+
+
+def value(line: str) -> Any:
+    """Return what the field became."""
+    specialist = loaded(line).specialist
+    assert specialist is not None
+    (key,) = specialist.model_fields_set - {"name", "description"}
+    return getattr(specialist, key)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("time_limit: 90s", 90),
+        ("time_limit: 10m", 600),
+        ("time_limit: 1.5 h", 5400),
+        ("time_limit: 45", 45),
+        ("timeout: 2.5", 2.5),
+        ("timeout_mins: 5", 300),
+        ("timeoutMins: '5'", 300),
+        ("timeout-mins: 90s", 90),
+        ("time_limit: none", None),
+        ("cost_limit: 0.25", 0.25),
+        ("max_cost_usd: '1'", 1),
+        ("tool_timeout: 2m", 120),
+        ("turns_limit: none", None),
+        ("total_tokens_limit: 0", 0),
+        ("summarize_at: none", None),
+        ("maxToken: 150000", 150_000),
+        ("contextTokenLimit: 5", 5),
+        ("summaryTokenLimit: 6", 6),
+        ("max_total_chars: 7", 7),
+        ("maxParallelTools: 1", 1),
+        ("max_tool_calls: 8", 8),
+        ("tool-call-limit: 9", 9),
+        ("budget_notice: false", False),
+        ("share_budget: no", False),
+        ("landing: none", "none"),
+        ("landing: Force", "force"),
+        ("landing_prompt: Stop now.", "Stop now."),
+        ("effort: high", "high"),
+        ("preset: openai-loop", "openai-loop"),
+        ("paths: thoughts/, docs/*.md", ("thoughts/", "docs/*.md")),
+        ("agents: [a, b]", ("a", "b")),
+        ("python_tools: [pkg.mod:fn]", ("pkg.mod:fn",)),
+        ("mcp-servers: {web: {command: x}}", {"web": {"command": "x"}}),
+        ("mcpServers: a, b", ["a", "b"]),
+        ("output_schema: {type: object}", {"type": "object"}),
+        ("output_schema: shape.json", "shape.json"),
+        ("countdown: {from: 0.8, style: budget, warnAt: 2}", Countdown(from_=0.8, style="budget", warn_at=2)),
+        ("disallowedTools: Bash, Read(a, b)", ("Bash", "Read(a, b)")),
+    ],
+)
+def test_values_in_every_kind_and_spelling(line: str, expected: object) -> None:
+    """Each kind of value is read, under each of its names."""
+    assert value(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("time_limit: soon", "time_limit: wanted seconds, a duration like 90s, 10m or 1h, or none, found soon"),
+        ("time_limit: .inf", "time_limit: wanted seconds, a duration like 90s, 10m or 1h, or none, found .inf"),
+        ("time_limit: -1s", "time_limit: wanted seconds, a duration like 90s, 10m or 1h, or none, found -1s"),
+        ("cost_limit: .nan", "cost_limit: wanted an amount in USD from 0 up, or none, found .nan"),
+        ("cost_limit: true", "cost_limit: wanted an amount in USD from 0 up, or none, found true"),
+        ("tool_timeout: 0", "tool_timeout: wanted seconds above 0, or a duration like 90s or 10m, found 0"),
+        ("parallel_tools_limit: none", "parallel_tools_limit: wanted a whole number from 1 up, found none"),
+        ("parallel_tools_limit: 0", "parallel_tools_limit: wanted a whole number from 1 up, found 0"),
+        ("budget_notice: 1", "budget_notice: wanted true or false, found 1"),
+        ("paths: [ok, ../up]", "paths: wanted folders or globs under the root, found ../up"),
+        ("paths: /etc", "paths: wanted folders or globs under the root, found /etc"),
+        ("python_tools: [a:b, c]", "python_tools: wanted a list of module:function, found c"),
+        ("output_schema: [1]", "output_schema: wanted a JSON Schema, or the path of one, found a list"),
+        ("countdown: 3", "countdown: wanted a map with from, style and warn_at, found 3"),
+        (
+            "countdown: {from: true}",
+            "countdown.from: wanted a share from 0.0 to 1.0, or a whole number of calls left, found true",
+        ),
+        (
+            "preset: fast",
+            "preset: wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found fast",
+        ),
+        ("disallowed_tools: [[a]]", "disallowed_tools: wanted a name, found a list or a map, which is left out"),
+        ("output_schema: {? [a] : b}", "output_schema: a key is a list or a map"),
+    ],
+)
+def test_bad_values_are_errors_in_plain_words(line: str, said: str) -> None:
+    """What was wanted and what was found stand in one line, at the value's place."""
+    file = loaded(line)
+    assert [str(p).partition(":4:")[2].partition(": ")[2] for p in file.problems] == [said]
+    assert (file.status, file.specialist) == ("error", None)
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "left"),
+    [
+        ("effort: extreme", "effort", None),
+        ("mcp_servers: 5", "mcp_servers", None),
+        ("model: [opus, haiku]", "model", "opus"),
+        ("model: {a: b}", "model", None),
+        ("tools: [[a], Read]", "tools", ("Read",)),
+        ("landing_prompt: [a, b]", "landing_prompt", "a, b"),
+    ],
+)
+def test_values_that_hold_nothing_back_are_forgiven(line: str, key: str, left: object) -> None:
+    """A wrong type where nothing is restricted by it is a warning."""
+    file = loaded(line)
+    assert file.status == "warning"
+    assert file.specialist is not None
+    assert getattr(file.specialist, key) == left
+
+
+def test_descriptions_of_other_types_become_text() -> None:
+    """A list is joined, a map is taken as written, and both are warned about."""
+    for written, text in (("[a, b c]", "a, b c"), ("{a: b}", "{a: b}"), ("\n  Use when: x", "Use when: x")):
+        file = load_text(f"---\nname: agent\ndescription: {written}\n---\nBody", Path("agent.md"))
+        assert (file.description, file.status) == (text, "warning")
+
+
+def test_names_of_other_types_give_way_to_the_file() -> None:
+    """A name that is no text, empty or made of control characters is replaced by the file's."""
+    for written in ("[a]", "{a: b}", "''", "", "null", '"\\x01\\x02"'):
+        file = load_text(f"---\nname: {written}\ndescription: d\n---\nBody", Path("agent.md"))
+        assert (file.name, file.status) == ("agent", "warning")
+
+
+def test_names_lose_control_characters_only() -> None:
+    """A name that would upset a terminal is cleaned; slashes and colons are names."""
+    file = load_text('---\nname: "SE: a/b\\n\\x1b[31m"\ndescription: d\n---\nBody', Path("agent.md"))
+    assert file.name == "SE: a/b [31m"
+
+
+def test_fields_set_are_the_keys_of_the_file() -> None:
+    """Defaults and stand-ins do not count as given."""
+    file = load_text("---\ndescription: d\ntool_calls_limit: none\nmodel:\n---\nBody", Path("agent.md"))
+    assert file.specialist is not None
+    assert file.specialist.model_fields_set == {"description", "tool_calls_limit"}
+    assert dict(file.lines) == {"description": 2, "tool_calls_limit": 3, "model": 4}
+
+
+def test_keys_without_effect() -> None:
+    """A notice each; a warning for those that hold an agent back elsewhere; unknown ones get a guess."""
+    file = loaded("color: red\nhooks: {a: b}\npermissionMode: plan\ntool_cals_limit: 3\nquux: 1")
+    assert [(p.key, p.level) for p in file.problems] == [
+        ("color", "notice"),
+        ("hooks", "warning"),
+        ("permissionMode", "warning"),
+        ("tool_cals_limit", "warning"),
+        ("quux", "warning"),
+    ]
+    assert file.problems[3].text == "unknown key; did you mean tool_calls_limit?"
+    assert file.problems[4].text == "unknown key"
+    assert loaded("color: red").status == "ok"
+
+
+def test_strict_turns_warnings_into_errors() -> None:
+    """A strict look refuses what a lenient one forgives, and leaves notices alone."""
+    assert (loaded("quux: 1").strict().status, loaded("quux: 1").strict().specialist) == ("error", None)
+    assert (loaded("color: red").strict().status, loaded("color: red").strict().specialist is None) == ("ok", False)
+
+
+def test_every_canonical_key_is_a_field_and_the_other_way_round() -> None:
+    """The table of keys and the model agree."""
+    assert set(CANONICAL) == set(Specialist.model_fields) - {"prompt", "path"}
+
+
+def test_model_is_usable_without_a_file() -> None:
+    """Defaults are those of the table; wrong values raise; it cannot be changed."""
+    specialist = Specialist(name="a", description="b", prompt="c")
+    assert (specialist.tool_calls_limit, specialist.landing, specialist.tools) == (30, "auto", None)
+    assert (specialist.parallel_tools_limit, specialist.tool_timeout, specialist.tool_result_limit) == (4, 60, 20_000)
+    for wrong in ({"tool_calls_limit": True}, {"cost_limit": True}, {"time_limit": float("inf")}, {"name": 3}):
+        with pytest.raises(ValidationError):
+            Specialist.model_validate({"name": "a", "description": "b", "prompt": "c"} | wrong)
+    with pytest.raises(ValidationError):
+        specialist.name = "d"  # type: ignore[misc]
+
+
+def test_listing_object() -> None:
+    """The object of a listing holds what the file gives, in plain values."""
+    file = loaded("tools: Read\ntool_calls_limit: 5\nquux: 1")
+    assert file.as_json() == {
+        "name": "agent",
+        "description": "d",
+        "path": "agent.md",
+        "tools": ["Read"],
+        "model": None,
+        "tool_calls_limit": 5,
+        "status": "warning",
+        "problems": [
+            {"path": "agent.md", "line": 6, "column": 1, "key": "quux", "text": "unknown key", "level": "warning"}
+        ],
+    }

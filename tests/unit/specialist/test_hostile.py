@@ -1,0 +1,137 @@
+"""Files that nobody wrote on purpose, and files that somebody did."""
+
+from pathlib import Path
+
+import frontmatter
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from run_specialist.specialist.frontmatter import LenientHandler
+from run_specialist.specialist.loader import SpecialistFile, load_text
+from run_specialist.specialist.problems import MOST_KEPT, Problems
+
+PATH = Path("agent.md")
+HEAD = "name: agent\ndescription: d\n"
+# fmt: off
+PIECES = st.sampled_from([
+    "---", "...", "\n", "\n\n", "\t", "  ", " ", ":", ": ", "- ", "#", "# ", "!", "&", "*", "[", "]", "{", "}",
+    "(", ")",
+    '"', "'", "|", ">", "?", ",", "%", "@", "`", "<<", "\\n", "\ufeff", "\u00a0", "\0", "\u2028", "\x85", "\x1b", "é",
+    "\r",
+    "name:", "description:", "tools:", "model:", "tool_calls_limit:", "countdown:", "from:", "paths:", "agents:",
+    "<example>", "</example>", "<!--", "-->", "&a ", "*a", "!!int ", "none", "30", "Read", "word",
+])
+# fmt: on
+
+
+def check(file: SpecialistFile, data: bytes | str) -> None:
+    """Hold what every result must hold."""
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    lines = text.count("\n") + text.count("\r") + text.count("\x0a\x00") + 1
+    assert file.name
+    assert file.description
+    assert (file.specialist is None) == (file.status == "error")
+    assert all(1 <= problem.line <= lines and problem.column >= 1 for problem in file.problems)
+    assert all(str(problem).isprintable() for problem in file.problems)
+
+
+@given(st.binary())
+@example(b"\xff\xfe-\x00-\x00-\x00\n\x00")
+def test_any_bytes_load(data: bytes) -> None:
+    """Whatever a file holds, it is listed, and its problems lie within it."""
+    check(load_text(data, PATH), data.replace(b"\0", b""))
+
+
+@given(st.lists(PIECES, max_size=40), st.booleans())
+def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:  # noqa: FBT001
+    """Every mix of what YAML and we give a meaning to is survived."""
+    text = "".join(pieces)
+    text = f"---\n{text}\n---\nBody" if fenced else text
+    check(load_text(text, PATH), text)
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "output_schema: " + "[" * 100_000,
+        "output_schema: " + "{a: " * 20_000,
+        "- " * 50_000,
+        "? " * 50_000,
+        "a:\n" + "".join(" " * depth + "a:\n" for depth in range(1, 400)),
+        HEAD + "k: v\n" * 200_000,
+        HEAD + "".join(f"k{i}: v\n" for i in range(100_000)),
+        "name: agent\ndescription: " + "d " * 500_000,
+        "name: agent\ndescription: a: " + '"' * 1_000_000,
+        "name: agent\ndescription: a: b\n" + "<example>\n" * 100_000,
+        HEAD + "tools: [" + "(, " * 10_000 + "]",
+        HEAD + "tools: " + "(" * 100_000,
+        HEAD + "x: " + "&a " * 1_000,
+        HEAD + "\n" * 1_000_000,
+        " " * 1_000_000,
+        "<!--" * 100_000,
+        "!<" + "x" * 100_000,
+        '"' + "\\u0041" * 100_000,
+        'x: "\\UFFFFFFFF"',
+    ],
+    ids=lambda front: front[:20],
+)
+def test_large_and_deep_files_load(front: str) -> None:
+    """Size and depth end in a listing with problems, never in a crash of the interpreter."""
+    for text in (f"---\n{front}\n---\nBody", f"---\n{front}", front):
+        file = load_text(text, PATH)
+        check(file, text)
+        assert len(file.problems) <= MOST_KEPT + 10
+
+
+def test_alias_bombs_do_not_grow() -> None:
+    """Aliases that would multiply to millions of values are an error where they are used."""
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
+    )
+    file = load_text(f"---\n{HEAD}{bomb}output_schema: {{a: *h}}\n---\nBody", PATH)
+    assert [(p.key, p.level) for p in file.problems if p.level == "error"] == [("output_schema", "error")]
+
+
+def test_aliases_nest_no_deeper_than_text() -> None:
+    """A chain of aliases is as deep as the text that it stands for."""
+    chain = "k0: &a0 [x]\n" + "".join(f"k{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 3000))
+    file = load_text(f"---\n{HEAD}{chain}output_schema: {{a: *a2999}}\n---\nBody", PATH)
+    assert file.status == "error"
+
+
+def test_tags_construct_nothing() -> None:
+    """A tag that would run code elsewhere is a list with an odd name."""
+    file = load_text(f"---\n{HEAD}tools: !!python/object/apply:os.abort [Read]\n---\nBody", PATH)
+    assert file.tools == ("Read",)
+
+
+def test_odd_keys() -> None:
+    """Numbers, null, lists and merge keys as keys are told and change nothing."""
+    file = load_text(f"---\n{HEAD}1: x\nnull: y\n? [a]\n: z\n<<: {{model: opus}}\n---\nBody", PATH)
+    assert (file.name, file.model, file.status) == ("agent", None, "warning")
+    assert [problem.line for problem in file.problems] == [4, 5, 6, 8]
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1).filter(
+    lambda text: text == " ".join(text.split()) and not text.startswith("\ufeff")
+)
+
+
+@given(TEXTS, TEXTS, st.lists(st.from_regex(r"[A-Za-z_]{1,12}", fullmatch=True)), st.integers(0, 10**6))
+def test_plain_files_round_trip_through_dumps(name: str, description: str, tools: list[str], limit: int) -> None:
+    """What `frontmatter.dumps` writes loads as it was, without a warning about its form."""
+    post = frontmatter.Post("Body", name=name, description=description, tools=tools, tool_calls_limit=limit)
+    file = load_text(frontmatter.dumps(post), PATH)
+    assert (file.name, file.description, file.tools, file.tool_calls_limit) == (name, description, tuple(tools), limit)
+    assert {problem.key for problem in file.problems} <= {"name", "tools"}
+    assert file.specialist is not None
+    assert file.specialist.prompt == "Body"
+
+
+def test_the_handler_serves_python_frontmatter() -> None:
+    """The lenient rules work through the library's own door too."""
+    post = frontmatter.loads("---\nname: a\ndescription: b: c\n---\nBody", handler=LenientHandler(Problems(PATH)))
+    assert (post.metadata, post.content) == ({"name": "a", "description": "b: c"}, "Body")
+    assert LenientHandler(Problems(PATH)).detect("---\nname: a\n---\n")
+    assert frontmatter.loads("Body", handler=LenientHandler(Problems(PATH))).content == "Body"

@@ -1,0 +1,123 @@
+"""Where specialists are found."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from run_specialist.errors import SpecialistNotFound, UsageError
+from run_specialist.specialist.registry import Registry, packaged, places, project_root
+
+
+def write(path: Path, name: str | None = None, description: str = "d") -> Path:
+    """Write a specialist's file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = f"name: {name}\n" if name else ""
+    path.write_text(f"---\n{head}description: {description}\n---\nBody\n", "utf-8")
+    return path
+
+
+def test_project_root_is_found_upwards(tmp_path: Path) -> None:
+    """The nearest folder with a `.git` is the root, a file as in worktrees too; else where one stands."""
+    deep = tmp_path / "project" / "a" / "b"
+    deep.mkdir(parents=True)
+    assert project_root(deep) == deep
+    (tmp_path / "project" / ".git").write_text("gitdir: elsewhere")
+    assert project_root(deep) == tmp_path / "project"
+
+
+def test_places_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The given folder first, then the project's, the user's, and those that come along."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "given").mkdir()
+    assert places(tmp_path / "project", tmp_path / "given") == (
+        tmp_path / "given",
+        tmp_path / "project" / "specialists",
+        tmp_path / "project" / ".claude" / "agents",
+        tmp_path / "config" / "run-specialist" / "specialists",
+        tmp_path / "home" / ".claude" / "agents",
+        packaged(),
+    )
+    assert packaged().name == "specialists"
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    assert tmp_path / "home" / ".config" / "run-specialist" / "specialists" in places(tmp_path)
+
+
+def test_a_place_is_searched_once(tmp_path: Path) -> None:
+    """A folder that is named twice keeps its nearest turn."""
+    folder = tmp_path / "specialists"
+    folder.mkdir()
+    assert places(tmp_path, folder).count(folder) == 1
+    assert places(tmp_path, folder)[0] == folder
+
+
+def test_a_given_folder_must_exist(tmp_path: Path) -> None:
+    """A folder that is named on purpose and is not there is a mistake."""
+    with pytest.raises(UsageError, match="is no folder"):
+        places(tmp_path, tmp_path / "nowhere")
+
+
+def test_rule_9_the_nearer_file_wins_and_the_other_is_reported(tmp_path: Path) -> None:
+    """Rule 9: of two files of one name the nearer runs; the other says who hides it."""
+    near, far = write(tmp_path / "near" / "a.md", "x"), write(tmp_path / "far" / "b.md", "x")
+    registry = Registry([tmp_path / "near", tmp_path / "far"])
+    first, second = registry.files()
+    assert (first.path, second.path, first.status, second.status) == (near, far, "ok", "warning")
+    assert str(second.problems[-1]) == f"{far}:2:1: name: hidden by the nearer file of this name, {near}"
+    assert registry.find("x").path == near
+
+
+def test_find_by_name_stem_case_and_path(tmp_path: Path) -> None:
+    """A specialist is found by its name, else by its file's, else whatever the case, else by its path."""
+    a, b = write(tmp_path / "a.agent.md", "Note Finder"), write(tmp_path / "sub" / "b.md", "a")
+    registry = Registry([tmp_path])
+    assert registry.find("a").path == b
+    assert registry.find("b").path == b
+    assert registry.find("Note Finder").path == a
+    assert registry.find("note finder").path == a
+    assert registry.find(str(b)).path == b
+
+
+def test_not_found_names_near_ones_and_places(tmp_path: Path) -> None:
+    """A wrong name is answered with near names and with where they were sought, in one line."""
+    write(tmp_path / "codebase-locator.md")
+    with pytest.raises(SpecialistNotFound) as caught:
+        Registry([tmp_path, tmp_path / "nowhere"]).find("codebase-locater")
+    assert str(caught.value) == (
+        f"no specialist is called codebase-locater; did you mean codebase-locator? (searched: {tmp_path})"
+    )
+    with pytest.raises(SpecialistNotFound, match="there are: codebase-locator"):
+        Registry([tmp_path]).find("xyz\n\x1b[31m")
+    with pytest.raises(SpecialistNotFound, match="no folder that exists"):
+        Registry([tmp_path / "nowhere"]).find("gone.md")
+
+
+def test_names_for_completion(tmp_path: Path) -> None:
+    """Names come from the head of each file, or from the file's name."""
+    write(tmp_path / "a.md", "'quoted'")
+    write(tmp_path / "b.agent.md")
+    (tmp_path / "c.md").write_bytes(b"\xff\xfe")
+    (tmp_path / ".hidden").mkdir()
+    write(tmp_path / ".hidden" / "d.md")
+    assert Registry([tmp_path]).names() == ["quoted", "b", "c"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_rule_8_forbidden_files_and_folders_are_reported(tmp_path: Path) -> None:
+    """Rule 8: without the right to read, a file and a folder still show in the listing."""
+    write(tmp_path / "a.md").chmod(0)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub").chmod(0)
+    try:
+        files = Registry([tmp_path]).files()
+    finally:
+        (tmp_path / "sub").chmod(0o700)
+    assert [(file.name, file.status) for file in files] == [("a", "error"), ("sub", "error")]
+
+
+def test_one_file_through_two_places_is_listed_once(tmp_path: Path) -> None:
+    """A link to a file that is listed already adds nothing."""
+    write(tmp_path / "one" / "a.md")
+    (tmp_path / "two").symlink_to(tmp_path / "one")
+    assert len(Registry([tmp_path / "one", tmp_path / "two"]).files()) == 1

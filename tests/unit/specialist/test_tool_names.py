@@ -1,0 +1,72 @@
+"""What the names in `tools` stand for."""
+
+import pytest
+
+from run_specialist.specialist.tool_names import BUILT_IN, Resolved, resolve_tools
+
+AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")
+
+
+@pytest.mark.parametrize(
+    ("written", "ours"),
+    [
+        ("Read", "read"),
+        ("Grep", "grep"),
+        ("Glob", "glob"),
+        ("LS", "ls"),
+        ("Read(src/**)", "read"),
+        ("read_file", "read"),
+        ("read_many_files", "read"),
+        ("list_directory", "ls"),
+        ("search_file_content", "grep"),
+        ("SearchText", "grep"),
+        ("FindFiles", "glob"),
+        ("list", "ls"),
+        ("codebase", "search"),
+        ("search/codebase", "search"),
+        ("read/readFile", "read"),
+        ("mcp__db__query", "mcp__db__query"),
+        ("Task", "delegate"),
+    ],
+)
+def test_names_of_other_programs(written: str, ours: str) -> None:
+    """Names of Claude Code, Gemini CLI, opencode and Copilot stand for ours."""
+    assert resolve_tools([written], (), AVAILABLE) == Resolved((ours,))
+
+
+def test_globs_reach_the_tools_of_a_server() -> None:
+    """A server stands for all of its tools, as a glob, by its name alone, and as `server/*`."""
+    both = ("mcp__web__fetch", "mcp__web__search")
+    for written in ("mcp__web__*", "mcp__web", "web/*"):
+        assert resolve_tools([written], (), AVAILABLE).names == both
+    assert resolve_tools(["web/fetch"], (), AVAILABLE).names == both[:1]
+
+
+def test_star_and_nothing_named() -> None:
+    """`*` and no list mean all; an empty list means none and is no mistake."""
+    assert resolve_tools(["*"], (), AVAILABLE).names == AVAILABLE
+    assert resolve_tools(None, (), AVAILABLE).names == AVAILABLE
+    assert resolve_tools([], (), AVAILABLE) == Resolved(())
+
+
+def test_taken_away_first() -> None:
+    """What is disallowed is not there, however it is named."""
+    assert resolve_tools(["Read", "Grep"], ["read_file"], AVAILABLE).names == ("grep",)
+    assert resolve_tools(None, ["mcp__web__*", "Task", "nothing"], AVAILABLE).names == (
+        *BUILT_IN[:-1],
+        "mcp__db__query",
+    )
+
+
+def test_unknown_names_and_nothing_known() -> None:
+    """Names without a tool are told; a list of only such names must not run."""
+    assert resolve_tools(["Read", "Bash"], (), AVAILABLE) == Resolved(("read",), ("Bash",))
+    assert resolve_tools(["Bash(ls)", "Write"], (), AVAILABLE) == Resolved(
+        (), ("Bash(ls)", "Write"), nothing_known=True
+    )
+    assert not resolve_tools(["Read", "Bash"], ["Read"], AVAILABLE).nothing_known
+
+
+def test_repeated_names_count_once() -> None:
+    """Two names for one tool give it once, where it was named first."""
+    assert resolve_tools(["Grep", "Read", "grep_search"], (), AVAILABLE).names == ("grep", "read")

@@ -1,0 +1,154 @@
+"""A server that lies or breaks: one clear line, the gathered work kept, never a traceback."""
+
+import anthropic
+import pytest
+
+from run_specialist.outcome import Exit
+from run_specialist.providers.anthropic import AnthropicProvider
+from tests.jobs import job, outcome_of
+from tests.wire.simulator import faults
+from tests.wire.simulator.replies import answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
+
+pytestmark = pytest.mark.anyio
+GOOD = says("fine")
+LOOK = calls("look", {"query": "a"})
+
+
+@pytest.fixture(params=["json", "stream"])
+def watch(request):
+    """Ask once for whole replies and once for streamed ones."""
+    return None if request.param == "json" else lambda delta: None
+
+
+@pytest.fixture
+def ask(messages_api, watch):
+    """Return a function that runs a job against a script and returns outcome and simulator."""
+
+    async def run(script, limit=9, model="haiku", retries=0, **options):
+        api = messages_api(script, **options)
+        client = anthropic.AsyncAnthropic(base_url=api.base_url, api_key="test", max_retries=retries)
+        async with client:
+            return await outcome_of(job(AnthropicProvider(model, client), limit), watch=watch), api
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (faults.html(), "answered with text/html, not JSON; is the base URL that of a Messages-compatible server?"),
+        (faults.html(502), "the API answered 502"),
+        (faults.json_value({}), "no content blocks; is the base URL"),
+        (faults.json_value([1]), "JSON that is no message"),
+        (faults.json_value({"content": [1]}), "no content blocks"),
+        (faults.MislabelledReply(GOOD), "answered with text/plain, not JSON"),
+        (faults.no_json(), "the API answered 400: upstream connect error or disconnect"),
+        (faults.invalid("max_tokens: too large"), "the API answered 400: max_tokens: too large"),
+        (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
+        (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
+        (faults.rate_limited(), "the API answered 429: This request would exceed your rate limit.; wait a little"),
+        (faults.overloaded(), "the API answered 529: Overloaded; the API is overloaded; try again later"),
+        (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
+    ],
+)
+async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask, fault, said):
+    """Failed with exit code 3; what was gathered before stands in the answer."""
+    outcome, _ = await ask([LOOK, fault])
+    assert said in outcome.error
+    assert "\n" not in outcome.error
+    assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER)
+    assert "note on 'a'" in outcome.answer
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.BrokenOff(GOOD),
+        faults.BrokenOff(GOOD, reset=True),
+        faults.BrokenOff(GOOD, after_events=1),
+        faults.ErrorEvent(GOOD),
+        faults.Truncated(GOOD),
+        faults.not_events(),
+    ],
+)
+async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask, fault):
+    """Whatever breaks in the middle is a provider error, in one line."""
+    outcome, _ = await ask([LOOK, fault])
+    assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER)
+    assert outcome.error
+    assert "\n" not in outcome.error
+
+
+async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask):
+    """The SDK would wait an hour; we say what the server asks for instead."""
+    outcome, api = await ask([faults.rate_limited(3600)], retries=2)
+    assert outcome.error == "the API answered 429 and asks to wait 3600 seconds; try again after that"
+    assert len(api.requests) == 1
+
+
+async def test_a_short_retry_after_is_honoured(ask):
+    """One busy answer is tried again by the SDK."""
+    outcome, api = await ask([faults.rate_limited(0.01), GOOD], retries=2)
+    assert (outcome.status, len(api.requests)) == ("answered", 2)
+
+
+async def test_s0_10_a_400_on_forcing_is_learnt(messages_api, watch):
+    """An unknown model that refuses is asked by order, at once in the next run; the 400 is no landing request."""
+    refusal = 'tool_choice: type "tool" and "any" are not supported for this model.'
+    api = messages_api([LOOK, faults.invalid(refusal), answers("yes"), LOOK, answers("again")])
+    async with anthropic.AsyncAnthropic(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = AnthropicProvider("haiku", client)
+        first = await outcome_of(job(provider, 1), watch=watch)
+        second = await outcome_of(job(provider, 1), watch=watch)
+    assert (first.answer, first.landing.how, first.landing.requests) == ("yes", "order", 1)
+    assert (second.answer, second.landing.how, second.landing.requests) == ("again", "order", 1)
+    assert [request.status for request in api.requests] == [200, 400, 200, 200, 200]
+
+
+async def test_s0_10_the_table_keeps_newer_models_from_being_forced(ask):
+    """Sonnet 5.5 refuses forcing; the order stands in the last result and nothing is refused."""
+    outcome, api = await ask([LOOK, answers("yes")], limit=1, model="sonnet")
+    assert outcome.landing.how == "order"
+    assert "will be heard" in api.requests[-1].last_line
+    assert api.requests[-1].tool_choice is None
+
+
+async def test_x_6_a_call_cut_on_the_wire_is_not_executed(ask):
+    """Half of its arguments arrived; the request is repeated with more room."""
+    outcome, api = await ask([cut_call("look", '{"query": "ha', {}), LOOK, answers("yes")])
+    assert (outcome.answer, outcome.tool_calls.used) == ("yes", 1)
+    assert api.requests[1].body["max_tokens"] > api.requests[0].body["max_tokens"]
+    assert api.requests[0].messages == api.requests[1].messages
+
+
+async def test_x_6_what_came_of_a_cut_answer_is_kept(ask):
+    """Twice cut inside `respond`: the part that arrived is the answer."""
+    cut = cut_call("respond", '{"answer": "so far so g', {"answer": "so far so g"})
+    outcome, _ = await ask([cut, cut])
+    assert (outcome.status, outcome.answer) == ("partial", "so far so g\n[truncated]")
+
+
+async def test_x_8_refusal_pause_and_unknown_reasons_on_the_wire(ask):
+    """Each documented reason has one meaning, an unknown one is told."""
+    outcome, _ = await ask([refuses("bio")])
+    assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
+    assert "bio" in outcome.error
+    outcome, _ = await ask([pauses("wait"), GOOD])
+    assert outcome.answer == "fine"
+    outcome, _ = await ask([says("odd", stop_reason="brand_new")])
+    assert (outcome.answer, outcome.warnings) == ("odd", ("the model stopped for an unknown reason: brand_new",))
+    outcome, _ = await ask([says("full", stop_reason="model_context_window_exceeded")])
+    assert (outcome.status, outcome.answer) == ("partial", "full\n[truncated]")
+
+
+async def test_x_9_s1_6_thinking_goes_back_byte_for_byte_and_never_leaks(ask):
+    """The simulator refuses a changed signature; the answer holds no thinking."""
+    script = [says(thinking("secret"), *LOOK.content), says(thinking("secret"), text("a"), text("b"))]
+    outcome, _ = await ask(script)
+    assert outcome.answer == "a\nb"
+
+
+async def test_x_4_respond_beside_other_calls_on_the_wire(ask):
+    """The run ends with the answer, whatever else was wished for."""
+    outcome, api = await ask([says(*LOOK.content, respond("done", evidence=[{"source": "x:1", "quote": "y"}]))])
+    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 0, 1)
