@@ -221,7 +221,7 @@ def test_new_asks_on_a_terminal(project: Path) -> None:
     ours, theirs = os.openpty()
     os.write(ours, b"when asked\n\n")
     done = program("new", "asked", stdin=theirs)
-    assert (done.returncode, done.stdout) == (0, "specialists/asked.md\n")
+    assert (done.returncode, done.stdout.strip()) == (0, "specialists/asked.md")
     assert "description: when asked\ntool_calls_limit: 30\n" in (project / "specialists" / "asked.md").read_text()
 
 

@@ -1,10 +1,9 @@
 """A server that lies or breaks: one clear line, the gathered work kept, never a traceback."""
 
-import anthropic
 import pytest
 
 from run_specialist.outcome import Exit
-from run_specialist.providers.anthropic import AnthropicProvider
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from tests.jobs import job, outcome_of
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
@@ -26,7 +25,7 @@ def ask(messages_api, watch):
 
     async def run(script, limit=9, model="haiku", retries=0, **options):
         api = messages_api(script, **options)
-        client = anthropic.AsyncAnthropic(base_url=api.base_url, api_key="test", max_retries=retries)
+        client = make_client(base_url=api.base_url, api_key="test", max_retries=retries)
         async with client:
             return await outcome_of(job(AnthropicProvider(model, client), limit), watch=watch), api
 
@@ -82,7 +81,9 @@ async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask, fault):
 async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask):
     """The SDK would wait an hour; we say what the server asks for instead."""
     outcome, api = await ask([faults.rate_limited(3600)], retries=2)
-    assert outcome.error == "the API answered 429 and asks to wait 3600 seconds; try again after that"
+    assert outcome.error == (
+        "the API answered 429: This request would exceed your rate limit.; try again in 3600 seconds, as it asks"
+    )
     assert len(api.requests) == 1
 
 
@@ -96,7 +97,7 @@ async def test_s0_10_a_400_on_forcing_is_learnt(messages_api, watch):
     """An unknown model that refuses is asked by order, at once in the next run; the 400 is no landing request."""
     refusal = 'tool_choice: type "tool" and "any" are not supported for this model.'
     api = messages_api([LOOK, faults.invalid(refusal), answers("yes"), LOOK, answers("again")])
-    async with anthropic.AsyncAnthropic(base_url=api.base_url, api_key="test", max_retries=0) as client:
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = AnthropicProvider("haiku", client)
         first = await outcome_of(job(provider, 1), watch=watch)
         second = await outcome_of(job(provider, 1), watch=watch)

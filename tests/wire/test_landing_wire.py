@@ -3,10 +3,9 @@
 import json
 from collections.abc import Callable
 
-import anthropic
 import pytest
 
-from run_specialist.providers.anthropic import AnthropicProvider
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Delta
 from tests.jobs import job, outcome_of
 from tests.wire.simulator import MessagesSimulator, policies
@@ -23,7 +22,7 @@ def watch(request) -> Callable[[Delta], None] | None:
 
 def provider_for(api: MessagesSimulator, model: str = "haiku") -> AnthropicProvider:
     """Connect the real SDK to the simulator."""
-    return AnthropicProvider(model, anthropic.AsyncAnthropic(base_url=api.base_url, api_key="test", max_retries=0))
+    return AnthropicProvider(model, make_client(base_url=api.base_url, api_key="test", max_retries=0))
 
 
 def without_markers(value: object) -> object:

@@ -3,7 +3,7 @@
 import pytest
 from tests.wire.simulator import ALL_RULES, RULES, MessagesSimulator, Recorded, Reply, replies
 from tests.wire.simulator.client import post
-from tests.wire.simulator.examples.base import OLDER, OPUS, Example, chat
+from tests.wire.simulator.examples.base import OLDER, OPUS, Body, Example, chat
 from tests.wire.simulator.examples.table import EXAMPLES
 from tests.wire.simulator.examples.thinking import later, replayed
 from tests.wire.simulator.prompt import THINKING, Block
@@ -68,7 +68,7 @@ def test_after_a_tool_loop_thoughts_may_go(model: str) -> None:
 @pytest.mark.parametrize("model", [OPUS, OLDER])
 def test_one_transcript_carries_over_to_another_simulator(model: str) -> None:
     """A run that is resumed elsewhere keeps its thoughts: a signature needs no memory."""
-    fields = {"model": model, "thinking": {"type": "adaptive"}}
+    fields: Body = {"model": model, "thinking": {"type": "adaptive"}}
     with MessagesSimulator(one_thought) as api:
         content = post(api.base_url, chat(**fields)).json["content"]
     with MessagesSimulator(one_thought) as api:
@@ -78,6 +78,6 @@ def test_one_transcript_carries_over_to_another_simulator(model: str) -> None:
 def test_older_models_take_an_edited_history() -> None:
     """Only the newest models bind a thought to what stands in front of it."""
     with MessagesSimulator(one_thought) as api:
-        fields = {"model": OLDER, "thinking": {"type": "adaptive"}}
+        fields: Body = {"model": OLDER, "thinking": {"type": "adaptive"}}
         content = post(api.base_url, chat(**fields)).json["content"]
         assert post(api.base_url, replayed(system="Be brief.", **fields)(content)).status == 200

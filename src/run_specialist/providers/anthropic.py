@@ -29,16 +29,14 @@ LOOKBACK_BLOCKS = 18
 class AnthropicProvider:
     """Opens conversations with one model of a Messages-compatible endpoint."""
 
-    def __init__(self, model: str, client: "AsyncAnthropic | None" = None, *, api_key: str | None = None) -> None:
-        """Connect lazily; no request is made here.
+    def __init__(self, model: str, client: "AsyncAnthropic") -> None:
+        """Take a model and the client to reach it with; see `make_client`.
 
         model: an alias or a full id.
-        client: in place of one made from the environment, e.g. in a test.
-        api_key: None for what the environment gives.
         """
         self.model = full_id(model)
         self.capabilities: Capabilities = capabilities(self.model)
-        self.client = client or _client(api_key)
+        self.client = client
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "AnthropicConversation":
         """Freeze system and tools for a run."""
@@ -53,10 +51,18 @@ class AnthropicProvider:
         await self.client.close()
 
 
-def _client(api_key: str | None) -> "AsyncAnthropic":
-    from anthropic import AsyncAnthropic  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's own options
+    """Return a client of the SDK that does not wait as long as any server likes.
 
-    return AsyncAnthropic(api_key=api_key, middleware=[refuse_long_waits])
+    options: those of `AsyncAnthropic`; what is left out comes from the environment.
+    """
+    from anthropic import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+        AsyncAnthropic,
+        DefaultAsyncHttpxClient,
+    )
+
+    http_client = DefaultAsyncHttpxClient(event_hooks={"response": [refuse_long_waits]})
+    return AsyncAnthropic(http_client=http_client, **options)
 
 
 class AnthropicConversation:
@@ -79,7 +85,7 @@ class AnthropicConversation:
 
     async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
         """Send the transcript; see `Conversation.ask`."""
-        from anthropic import BadRequestError  # noqa: PLC0415 - see _client
+        from anthropic import BadRequestError  # noqa: PLC0415 - see make_client
 
         body = self._body(messages, choice, max_tokens)
         try:
@@ -114,7 +120,7 @@ class AnthropicConversation:
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said, b"]}"))
 
     async def _send(self, body: bytes) -> Block:
-        import httpx2  # noqa: PLC0415 - see _client
+        import httpx2  # noqa: PLC0415 - see make_client
 
         response = await self._provider.client.post(
             PATH, cast_to=httpx2.Response, content=body, options={"headers": {"Content-Type": "application/json"}}
@@ -122,7 +128,7 @@ class AnthropicConversation:
         return read_message(response.headers.get("content-type", ""), response.content)
 
     async def _stream(self, body: bytes, watch: Watch) -> Block:
-        from anthropic import AsyncStream  # noqa: PLC0415 - see _client
+        from anthropic import AsyncStream  # noqa: PLC0415 - see make_client
 
         stream = await self._provider.client.post(
             PATH,

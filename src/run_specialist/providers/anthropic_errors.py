@@ -1,21 +1,18 @@
 """One clear line for whatever goes wrong between here and the Messages API."""
 
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
-
-from run_specialist.errors import ProviderError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anthropic._request import APIRequest
+    from anthropic import APIStatusError
+    import httpx2
 
 LONGEST_WAIT = 60.0
 """A server that asks for a longer pause than this is not waited for [s]."""
 
 WHAT_TO_DO = {
-    400: "",
     401: "check ANTHROPIC_API_KEY",
     402: "check the account's billing",
     403: "the key may not use this model; check its permissions or choose another --model",
@@ -26,25 +23,16 @@ WHAT_TO_DO = {
 }
 
 
-async def refuse_long_waits(
-    request: "APIRequest", call_next: "Callable[[APIRequest], Awaitable[Any]]"
-) -> Any:  # noqa: ANN401 - the SDK's own type of a middleware
+async def refuse_long_waits(response: "httpx2.Response") -> None:
     """Put a deadline over `retry-after`, which the SDK would honour without an upper bound.
 
-    Raises ProviderError when the server asks for a longer wait than `LONGEST_WAIT`.
+    A response hook of the HTTP client: the SDK heeds `x-should-retry` before all else.
     """
-    result = await call_next(request)
-    # Where the plain response was asked for, the SDK does not wrap it.
-    response = getattr(result, "http_response", result)
-    wait = _retry_after(response.headers)
-    if not response.is_success and wait > LONGEST_WAIT:
-        raise ProviderError(
-            f"the API answered {response.status_code} and asks to wait {wait:.0f} seconds; try again after that"
-        )
-    return result
+    if _retry_after(response.headers) > LONGEST_WAIT:
+        response.headers["x-should-retry"] = "false"
 
 
-def _retry_after(headers: Any) -> float:  # noqa: ANN401 - the SDK's headers
+def _retry_after(headers: Mapping[str, str]) -> float:
     text = headers.get("retry-after", "")
     try:
         return float(text)
@@ -66,7 +54,7 @@ def one_line(error: Exception, base_url: object) -> str:
 
     match error:
         case anthropic.APIStatusError():
-            return _status_line(error.status_code, error.response.text if error.response.is_closed else "", error)
+            return _status_line(error)
         case anthropic.APITimeoutError() | httpx2.TimeoutException():
             return f"no answer from {base_url} in time; try again, or check the server"
         case anthropic.APIConnectionError() | httpx2.ConnectError():
@@ -81,10 +69,16 @@ def one_line(error: Exception, base_url: object) -> str:
             return f"the answer of {base_url} cannot be read ({said}); is it a Messages-compatible server?"
 
 
-def _status_line(status: int, body: str, error: Exception) -> str:
-    try:
-        said = json.loads(body)["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        said = " ".join(body.split())[:200] or str(error).splitlines()[0][:200]
-    advice = WHAT_TO_DO.get(status, "try again later" if status >= 500 else "")  # noqa: PLR2004
-    return f"the API answered {status}: {said}" + (f"; {advice}" if advice else "")
+def _status_line(error: "APIStatusError") -> str:
+    status, body = error.status_code, error.body
+    match body:
+        case {"error": {"message": str(said), "type": str(kind)}}:
+            # An error in mid-stream arrives under the status of the stream, which was 200.
+            what = kind.replace("_", " ") if status < 400 else str(status)  # noqa: PLR2004
+        case _:
+            said, what = " ".join(str(body or error).split())[:200], str(status)
+    advice = WHAT_TO_DO.get(status, "" if 400 <= status < 500 else "try again later")  # noqa: PLR2004
+    wait = _retry_after(error.response.headers)
+    if wait > LONGEST_WAIT:
+        advice = f"try again in {wait:.0f} seconds, as it asks"
+    return f"the API answered {what}: {said}" + (f"; {advice}" if advice else "")

@@ -35,10 +35,10 @@ def make_provider(model: str) -> Provider:
             f"no credentials for {model}: set ANTHROPIC_API_KEY, or point ANTHROPIC_BASE_URL at a "
             "Messages-compatible server, or use --model offline"
         )
-    from run_specialist.providers.anthropic import AnthropicProvider  # noqa: PLC0415 - a heavy import
+    from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - a heavy import
 
     # A local server wants no key, and the SDK insists on one.
-    return AnthropicProvider(model, api_key=None if _credentials() else "none-needed")
+    return AnthropicProvider(model, make_client() if _credentials() else make_client(api_key="none-needed"))
 
 
 def _credentials() -> bool:

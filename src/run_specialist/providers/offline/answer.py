@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.ranking import Weights, coverage, score
+from run_specialist.providers.offline.ranking import Weights, coverage, is_in, score
 from run_specialist.providers.offline.units import Unit, all_units
 from run_specialist.providers.offline.words import roots
 from run_specialist.tools.respond import Evidence, Response
@@ -17,7 +17,7 @@ LONGEST_QUOTE = 400
 MOST_QUOTES = 8
 _GOOD_QUOTE = 260
 """Longer ones are cut to their best sentences [characters]."""
-_WORTH = 0.45
+_WORTH = 0.3
 """A quote that rates less than this share of the best one is left out."""
 _ALIKE = 0.6
 """Of two quotes that share so much of their words one is enough."""
@@ -164,9 +164,8 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 def _told(text: str, question: Question, weights: Weights) -> float:
     """Rate how much of the question a piece of text holds."""
     own = roots(text)
-    terms = sum(weights.of(term) for term in question.terms if term.roots <= own)
-    kin = sum(0.5 * weights.of(term) for term in question.terms if term.kin & own and not term.roots <= own)
-    return terms + kin + sum(2.0 for sign in question.answer_signs if sign.search(text))
+    terms = sum(weights.of(term) * max(is_in(term, own), 0.5 * bool(term.kin & own)) for term in question.terms)
+    return terms + sum(2.0 for sign in question.answer_signs if sign.search(text))
 
 
 def _fitting(quotes: Iterable[Quote], room: int) -> Iterator[Quote]:

@@ -72,7 +72,7 @@ class Gathered:
         if self.counts.get(term.text.casefold()) != 0 and literal(term.text) not in self.fruitless:
             return False
         seen = (text for lines in self.lines.values() for texts in lines.values() for text in texts)
-        return not any(term.roots <= roots(text) for text in seen)
+        return not any(form <= roots(text) for text in seen for form in term.forms)
 
     def _learn(self, exchange: Exchange) -> None:
         arguments = exchange.call.arguments or {}

@@ -17,7 +17,8 @@ ENOUGH = 8
 MOST = 16
 """It never makes more calls than this."""
 _AT_ONCE = 2
-_BEFORE, _WINDOW = 6, 24
+_HOPEFUL, _SURE = 60, 5
+_BEFORE, _WINDOW = 10, 40
 _LONGEST_QUERY = 400
 
 
@@ -50,7 +51,7 @@ def next_wishes(question: Question, gathered: Gathered, tools: Toolset) -> list[
 def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[Wish]:
     weights = Weights(gathered.counts)
     telling = sorted(question.terms, key=weights.of, reverse=True)
-    yield Wish("search", {"query": question.text[:_LONGEST_QUERY]})
+    yield Wish("search", {"query": question.text[:_LONGEST_QUERY], "limit": 15})
     if "search" not in tools:
         yield from (_grep(term.text) for term in sorted(question.terms, key=_by_look)[:5])
     for part in question.parts:
@@ -97,9 +98,9 @@ def _browse(gathered: Gathered) -> Iterator[Wish]:
 
 def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[Wish]:
     """Read around the best lines, as long as that is worth a call."""
-    ranked = best(all_units(gathered.lines), question, weights)[:6]
-    made = len(gathered.exchanges)
-    for _, unit in ranked[: 6 if made < ENOUGH else 3]:
+    ranked = best(all_units(gathered.lines), question, weights)
+    enough = len(gathered.exchanges) >= ENOUGH
+    for _, unit in ranked[: _SURE if enough else _HOPEFUL]:
         if not _was_read(unit, gathered):
             yield Wish("read", {"path": unit.path, "offset": max(1, unit.line - _BEFORE), "limit": _WINDOW})
 

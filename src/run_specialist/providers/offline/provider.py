@@ -54,9 +54,7 @@ class OfflineConversation:
         blocks: list[Block] = []
         for number, (name, arguments) in enumerate(calls, made + 1):
             self._show(json.dumps(arguments, ensure_ascii=False), name)
-            blocks.append(
-                {"type": "tool_use", "id": f"toolu_offline_{number:04}", "name": name, "input": arguments}
-            )
+            blocks.append({"type": "tool_use", "id": f"toolu_offline_{number:04}", "name": name, "input": arguments})
         return Reply(Stop.WANTS_TOOLS, tuple(blocks), reason="tool_use")
 
     def _text(self, text: str) -> Reply:

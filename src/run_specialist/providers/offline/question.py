@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from run_specialist.providers.offline.words import kin, root
-from run_specialist.tools.terms import content_terms, parts
+from run_specialist.tools.terms import content_terms, parts, spellings
 
 _CUES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
     "number": (
@@ -26,7 +26,9 @@ _CUES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
         ),
     ),
     "time": (
-        re.compile(r"(?i)\bwhen\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b|\bsince when\b|\bdeadline\b"),
+        re.compile(
+            r"(?i)(?:^|[,;?.] |\band )when (?:was|were|did|is|are|will|do|does|should|can)\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b|\bsince when\b|\bdeadline\b"
+        ),
         re.compile(
             r"(?i)\b\d{4}-\d\d-\d\d\b|\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b|\bday\b"
             r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b\d{1,2}:\d\d\b|\bweeks?\b|\bquarter\b|\b20\d\d\b"
@@ -42,8 +44,14 @@ _CUES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
             r"|\bselected|\bapproved|\brejected|\bwe (?:will|use|went)\b|\(not \b|\brecommend"
         ),
     ),
-    "how": (
-        re.compile(r"(?i)\bhow (?:do|does|can|to|should|is|are|did|would)\b|\bwhat can (?:i|we) do\b|\bworkaround"),
+    "state": (
+        re.compile(
+            r"(?i)\bhow (?:did|does|is|are|was|were|well|after|before|now)\b|\bstatus\b|\bresults?\b|\bstand\b|\bcompare"
+        ),
+        re.compile(r"(?i)\d\s?[%x×]|\d/\d|\b\d+ \w*\s?(?:pass|fail|test)|\b(?:pass|fail|complete|done|match)\w*"),
+    ),
+    "way": (
+        re.compile(r"(?i)\bhow (?:do|can|to|should)\b|\bwhat can (?:i|we) do\b|\bworkaround"),
         re.compile(r"(?i)`[^`]+`|\brun\b|\buse\b|\bset\b|\bworkaround|\bfix|\bneeded\b|\bshould\b|\bmust\b|\$ \w"),
     ),
 }
@@ -58,14 +66,26 @@ _ASKED_ABOUT_AMOUNT = re.compile(
 _QUOTED = re.compile(r"[\"'`“‘«]([^\"'`”’»]{2,60})[\"'`”’»]")
 
 
+_ASKING = frozenset(
+    """
+    actually bad best chose choose chosen compare compared decide decided decision describe different explain good
+    hardly happen happened happens instead list main meant overview point reason reasons really right settle settled
+    show stand stands stood summarise summarize summary think told whole
+    """.split()  # noqa: SIM905 - as in STOP_WORDS
+)
+"""Words that say what is wanted of an answer, not what it is about."""
+_LONGEST = 4000
+_MOST_TERMS = 24
+
+
 @dataclass(frozen=True)
 class Term:
     """One word or identifier of the question."""
 
     text: str
     """As the question spells it."""
-    roots: frozenset[str]
-    """All of them must be there for the term to be there."""
+    forms: tuple[frozenset[str], ...]
+    """The roots of its spellings; of one of them all must be there for the term to be there."""
     kin: frozenset[str]
     """Any of them counts for a part."""
     name: bool
@@ -82,8 +102,10 @@ class Question:
     def terms(self) -> tuple[Term, ...]:
         """The words that say what it is about, in their order."""
         text = _ASKED_ABOUT_AMOUNT.sub(" ", self.text)
-        found = [_term(word, self.text) for word in content_terms(text[:_LONGEST])]
-        by_roots = {term.roots: term for term in reversed(found) if term.roots}
+        words = content_terms(text[:_LONGEST])
+        telling = [word for word in words if word.casefold() not in _ASKING]
+        found = [_term(word, self.text) for word in telling or words]
+        by_roots = {term.forms[0]: term for term in reversed(found)}
         return tuple(sorted(by_roots.values(), key=found.index))[:_MOST_TERMS]
 
     @cached_property
@@ -104,17 +126,13 @@ class Question:
         return tuple(dict.fromkeys(_QUOTED.findall(self.text)))
 
 
-_LONGEST = 4000
-_MOST_TERMS = 24
-
-
 def _term(word: str, text: str) -> Term:
     pieces = [piece for piece in parts(word) if len(piece) > 1] or parts(word)
     # The first word of a sentence is capital anyway.
     capital = word[:1].isupper() and re.search(rf"(?<![.?!:]\s)(?<!^)(?<!\n)\b{re.escape(word)}", text) is not None
     return Term(
         text=word,
-        roots=frozenset(map(root, pieces)),
+        forms=tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word)))),
         kin=frozenset().union(*map(kin, pieces)) if len(pieces) == 1 else frozenset(),
         name=bool(capital or _NAME_SHAPE.search(word)),
     )

@@ -12,8 +12,12 @@ _COMMON = 1000
 """A word in this many passages says next to nothing."""
 _UNKNOWN = 30
 """How many passages a word is thought to be in before a search has told."""
-_NEAR, _ABOVE, _KIN, _KIN_NEAR = 0.45, 0.5, 0.5, 0.2
-_DATE = re.compile(r"\d{4}-\d\d-\d\d\S*")
+_LABEL, _NEAR, _ABOVE, _KIN, _KIN_NEAR = 0.7, 0.45, 0.5, 0.5, 0.2
+"""What a term counts that is not in a line itself: above it, beside it, in a heading or the path, by its kin."""
+_SHORT = 30
+_ORDINARY = 3.5
+_POINTER = re.compile(r"[\w./-]+\.md\b")
+_CODE = re.compile(r"^\s*(?:```|~~~|<!--|import |use |from |let |fn |def |return |//|#\[)|[;{]$")
 
 
 @dataclass(frozen=True)
@@ -25,19 +29,27 @@ class Weights:
     def of(self, term: Term) -> float:
         """Return the weight of a term: rare words and names say most."""
         count = self.counts.get(term.text.casefold(), _UNKNOWN)
-        return log(1 + _COMMON / max(count, 1)) * (1.3 if term.name else 1.0)
+        weight = log(1 + _COMMON / max(count, 1))
+        # A rare name tells much; that the notes seldom use an ordinary word of the question tells little.
+        return 1.3 * weight if term.name else min(weight, _ORDINARY)
+
+
+def is_in(term: Term, words: frozenset[str]) -> bool:
+    """Tell whether one of a term's spellings is among the roots of some words."""
+    return any(form <= words for form in term.forms)
 
 
 def held(unit: Unit, term: Term) -> float:
     """Return how surely a unit is about a term, from 0 to 1."""
-    if term.roots <= unit.roots:
+    if is_in(term, unit.roots):
         return 1.0
-    share = _KIN if term.kin & unit.roots else 0.0
-    if term.roots <= unit.heading_roots:
-        return max(share, _ABOVE)
-    if term.roots <= unit.context_roots | unit.roots:
-        return max(share, _NEAR)
-    return share or (_KIN_NEAR if term.kin & unit.context_roots else 0.0)
+    return max(
+        _LABEL * is_in(term, unit.label_roots),
+        _ABOVE * is_in(term, unit.heading_roots),
+        _NEAR * is_in(term, unit.context_roots | unit.roots),
+        _KIN * bool(term.kin & unit.roots),
+        _KIN_NEAR * bool(term.kin & unit.context_roots),
+    )
 
 
 def coverage(unit: Unit, question: Question, weights: Weights) -> float:
@@ -53,22 +65,23 @@ def score(unit: Unit, question: Question, whole: Question, weights: Weights) -> 
     """
     own = coverage(unit, question, weights)
     rated = own if question is whole else 0.6 * own + 0.4 * coverage(unit, whole, weights)
-    text = _DATE.sub(" ", unit.text) if unit.text.startswith(("date", "|")) else unit.text
     for sign in question.answer_signs:
-        rated *= 1.25 if sign.search(text) else 0.95
-    return rated * _form(unit)
+        rated *= 1.25 if sign.search(unit.text) else 0.95
+    return rated * _form(unit, answers=any(sign.search(unit.text) for sign in question.answer_signs))
 
 
-def _form(unit: Unit) -> float:
-    """Rate what a unit looks like: prose says more than headings, code and scraps."""
+def _form(unit: Unit, *, answers: bool) -> float:
+    """Rate what a unit looks like: prose says more than headings, code, pointers to files and scraps."""
     text = unit.text.strip()
     if unit.is_heading:
+        return 0.8 if answers else 0.6
+    if text.rstrip("*_").endswith(":"):
+        return 0.5
+    if _CODE.search(text) or _POINTER.search(text):
         return 0.6
-    if text.endswith("?"):
-        return 0.7
-    if text.startswith(("```", "~~~", "<!--", "import ", "use ", "from ")):
-        return 0.4
-    return 0.8 if len(text) < 30 else 1.0
+    if text.startswith("- [ ]") or text.endswith("?"):
+        return 0.8
+    return 0.8 if len(text) < _SHORT else 1.0
 
 
 def best(units: Iterable[Unit], question: Question, weights: Weights) -> list[tuple[float, Unit]]:

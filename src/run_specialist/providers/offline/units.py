@@ -12,6 +12,7 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
 _EMPTY = re.compile(r"[\W_]*")
 _MOST_LINES = 8
+_LABEL = 7
 _NEAR = 3
 
 
@@ -41,6 +42,11 @@ class Unit:
         return roots(self.around) | self.heading_roots
 
     @cached_property
+    def label_roots(self) -> frozenset[str]:
+        """The roots of the words in the nearest heading, or in the line that leads up to it."""
+        return roots(self.headings[-1]) if self.headings else frozenset()
+
+    @cached_property
     def heading_roots(self) -> frozenset[str]:
         """The roots of the words in its headings and its path."""
         return roots(" ".join([*self.headings, self.path.replace("/", " ")]))
@@ -57,17 +63,24 @@ def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
     for numbers in _groups(lines):
         text = "\n".join(lines[number][0] for number in numbers)
         first, last = numbers[0], numbers[-1]
-        is_heading = bool(_HEADING.match(text))
-        if is_heading:
-            level = text.index(" ")
+        level = _level(text)
+        is_heading = 0 < level < _LABEL
+        if level:
             headings = {depth: heading for depth, heading in headings.items() if depth < level}
         near = [*range(first - _NEAR, first), *range(last + 1, last + 1 + _NEAR)]
         around = "\n".join(part for number in near for part in lines.get(number, ()))
         # A line of which only parts are known gives one unit for each part.
         for part in lines[first] if first == last else [text]:
             yield Unit(path, first, part, tuple(headings.values()), around, is_heading)
-        if is_heading:
+        if level:
             headings[level] = text
+
+
+def _level(text: str) -> int:
+    """Return how deep a heading is; a line that leads up to what follows comes below all headings."""
+    if _HEADING.match(text):
+        return text.index(" ")
+    return _LABEL if "\n" not in text and text.rstrip().rstrip("*_").endswith(":") else 0
 
 
 def _groups(lines: Mapping[int, Sequence[str]]) -> Iterator[list[int]]:

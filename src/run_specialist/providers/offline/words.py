@@ -14,13 +14,14 @@ _SHORTEST = 4
 _SYNONYMS = """
 slow slowdown slower regression sluggish latency
 fast faster speedup quick
-big large size huge long length
+big large size huge long length max maximum peak
 remove revert drop delete undo rollback uninstall discard eliminate
 decide choose settle pick select adopt agree decision choice
 bug defect error issue problem failure fault broken crash wrong mistake
 fix repair resolve correct patch solve
 cause reason why because due root
 limit maximum max cap threshold bound ceiling
+change modify alter edit adapt adjust
 make create build write generate produce
 begin start first initial original
 stop end halt terminate kill abort
