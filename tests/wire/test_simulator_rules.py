@@ -81,3 +81,11 @@ def test_older_models_take_an_edited_history() -> None:
         fields: Body = {"model": OLDER, "thinking": {"type": "adaptive"}}
         content = post(api.base_url, chat(**fields)).json["content"]
         assert post(api.base_url, replayed(system="Be brief.", **fields)(content)).status == 200
+
+
+def test_newest_models_think_by_default() -> None:
+    """Asking Opus 5.5 for the thinking that it does anyway is no switch inside a tool loop."""
+    with MessagesSimulator(one_thought) as api:
+        content = post(api.base_url, chat(model=OPUS)).json["content"]
+        body = replayed(model=OPUS, thinking={"type": "adaptive"})(content)
+        assert post(api.base_url, body).status == 200

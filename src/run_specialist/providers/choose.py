@@ -25,7 +25,7 @@ def make_provider(model: str) -> Provider:
     Raises UsageError for a model that cannot be reached from here.
     """
     if model == OFFLINE:
-        from run_specialist.providers.offline import OfflineProvider  # noqa: PLC0415 - only where it is used
+        from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - only where it is used
 
         return OfflineProvider()
     if model.startswith("openai:"):

@@ -7,7 +7,7 @@ from typing import Any
 from run_specialist.messages import ToolCall
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.ranking import Weights, best
+from run_specialist.providers.offline.ranking import Weights, best, best_files
 from run_specialist.providers.offline.units import Unit, all_units
 from run_specialist.providers.offline.words import literal
 from run_specialist.tools.base import Toolset
@@ -98,18 +98,22 @@ def _browse(gathered: Gathered) -> Iterator[Wish]:
 
 def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[Wish]:
     """Read around the best lines, as long as that is worth a call."""
-    ranked = best(all_units(gathered.lines), question, weights)
-    enough = len(gathered.exchanges) >= ENOUGH
-    for _, unit in ranked[: _SURE if enough else _HOPEFUL]:
-        if not _was_read(unit, gathered):
-            yield Wish("read", {"path": unit.path, "offset": max(1, unit.line - _BEFORE), "limit": _WINDOW})
+    windows = [window for exchange in gathered.exchanges if (window := _window(exchange.call))]
+    seen = all_units(gathered.lines)
+    # Notes begin with what matters.
+    yield from (Wish("read", {"path": path, "limit": _WINDOW}) for path in best_files(seen, question, weights)[:2])
+    ranked = best(seen, question, weights)
+    for _, unit in ranked[: _SURE if len(gathered.exchanges) >= ENOUGH else _HOPEFUL]:
+        if not any(path == unit.path and unit.line in lines for path, lines in windows):
+            first = max(1, unit.line - _BEFORE)
+            windows.append((unit.path, range(first, first + _WINDOW)))
+            yield Wish("read", {"path": unit.path, "offset": first, "limit": _WINDOW})
 
 
-def _was_read(unit: Unit, gathered: Gathered) -> bool:
-    for exchange in gathered.exchanges:
-        arguments = exchange.call.arguments or {}
-        if exchange.call.name == "read" and arguments.get("path") == unit.path:
-            first = arguments.get("offset", 1)
-            if isinstance(first, int) and first <= unit.line < first + _WINDOW:
-                return True
-    return False
+def _window(call: ToolCall) -> tuple[object, range] | None:
+    """Return the file and the lines that a call wanted to read."""
+    arguments = call.arguments or {}
+    first, limit = arguments.get("offset", 1), arguments.get("limit", _WINDOW)
+    if call.name != "read" or not isinstance(first, int) or not isinstance(limit, int):
+        return None
+    return arguments.get("path"), range(first, first + limit)

@@ -7,6 +7,7 @@ from math import log
 
 from run_specialist.providers.offline.question import Question, Term
 from run_specialist.providers.offline.units import Unit
+from run_specialist.providers.offline.words import roots
 
 _COMMON = 1000
 """A word in this many passages says next to nothing."""
@@ -67,6 +68,8 @@ def score(unit: Unit, question: Question, whole: Question, weights: Weights) -> 
     rated = own if question is whole else 0.6 * own + 0.4 * coverage(unit, whole, weights)
     for sign in question.answer_signs:
         rated *= 1.25 if sign.search(unit.text) else 0.95
+    if not any(is_in(term, unit.roots) for term in whole.terms):
+        rated *= 0.4 if unit.is_heading else 0.8
     return rated * _form(unit, answers=any(sign.search(unit.text) for sign in question.answer_signs))
 
 
@@ -77,11 +80,24 @@ def _form(unit: Unit, *, answers: bool) -> float:
         return 0.8 if answers else 0.6
     if text.rstrip("*_").endswith(":"):
         return 0.5
-    if _CODE.search(text) or _POINTER.search(text):
+    if unit.is_code or _CODE.search(text) or _POINTER.search(text):
         return 0.6
     if text.startswith("- [ ]") or text.endswith("?"):
         return 0.8
     return 0.8 if len(text) < _SHORT else 1.0
+
+
+def best_files(units: Iterable[Unit], question: Question, weights: Weights) -> list[str]:
+    """Rank the files by how much of the question all that was seen of them holds, their names above all."""
+    words: dict[str, frozenset[str]] = {}
+    for unit in units:
+        words[unit.path] = words.get(unit.path, roots(unit.path.replace("/", " "))) | unit.roots
+
+    def rated(path: str) -> float:
+        named = roots(path.replace("/", " "))
+        return sum(weights.of(term) * (is_in(term, words[path]) + is_in(term, named)) for term in question.terms)
+
+    return sorted(words, key=lambda path: (-rated(path), path))
 
 
 def best(units: Iterable[Unit], question: Question, weights: Weights) -> list[tuple[float, Unit]]:

@@ -10,9 +10,11 @@ from run_specialist.providers.offline.words import roots
 _HEADING = re.compile(r"#{1,6}\s+\S")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
+_FENCE = re.compile(r"\s*(?:```|~~~)")
 _EMPTY = re.compile(r"[\W_]*")
 _MOST_LINES = 8
 _LABEL = 7
+_GAP = 3
 _NEAR = 3
 
 
@@ -30,6 +32,8 @@ class Unit:
     around: str
     """The lines just before and after it."""
     is_heading: bool = False
+    is_code: bool = False
+    """It stands between fences."""
 
     @cached_property
     def roots(self) -> frozenset[str]:
@@ -60,10 +64,11 @@ def all_units(lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Unit]:
 def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
     """Put the known lines of a file together."""
     headings: dict[int, str] = {}
+    code = _fenced(lines)
     for numbers in _groups(lines):
         text = "\n".join(lines[number][0] for number in numbers)
         first, last = numbers[0], numbers[-1]
-        level = _level(text)
+        level = 0 if first in code else _level(text)
         is_heading = 0 < level < _LABEL
         if level:
             headings = {depth: heading for depth, heading in headings.items() if depth < level}
@@ -71,9 +76,25 @@ def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
         around = "\n".join(part for number in near for part in lines.get(number, ()))
         # A line of which only parts are known gives one unit for each part.
         for part in lines[first] if first == last else [text]:
-            yield Unit(path, first, part, tuple(headings.values()), around, is_heading)
+            yield Unit(path, first, part, tuple(headings.values()), around, is_heading, first in code)
         if level:
             headings[level] = text
+
+
+def _fenced(lines: Mapping[int, Sequence[str]]) -> set[int]:
+    """Return the numbers of the lines that are code, as far as their fences were seen."""
+    code: set[int] = set()
+    opened, before = False, 0
+    for number in sorted(lines):
+        # What was not seen may have closed a fence; blank lines are left out where passages are shown.
+        opened = opened and number - before <= _GAP
+        if _FENCE.match(lines[number][0]):
+            opened = not opened
+            code.add(number)
+        elif opened:
+            code.add(number)
+        before = number
+    return code
 
 
 def _level(text: str) -> int:

@@ -12,8 +12,7 @@ _SUFFIXES = (
 )
 _SHORTEST = 4
 _SYNONYMS = """
-slow slowdown slower regression sluggish latency
-fast faster speedup quick
+speed performance slow slowdown slower sluggish latency throughput fast faster speedup quick
 big large size huge long length max maximum peak
 remove revert drop delete undo rollback uninstall discard eliminate
 decide choose settle pick select adopt agree decision choice

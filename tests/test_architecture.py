@@ -1,0 +1,32 @@
+"""The house plan: imports only go down, and heavy libraries are imported late."""
+
+import subprocess
+import sys
+
+import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+HEAVY = ("anthropic", "httpx2", "pydantic", "yaml", "rich", "sqlite3", "jiter")
+
+
+def test_imports_only_go_down(capsys):
+    """The contracts of pyproject.toml hold: floors, and no cycles at any depth."""
+    assert lint_imports(no_logo=True, no_cache=True) == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter holds after some code."""
+    script = f"import sys; {code}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["run_specialist.cli.run", "run_specialist.cli.manage"])
+def test_help_does_not_pay_for_heavy_libraries(module):
+    """What `--help` imports is the parser and little else."""
+    assert not modules_after(f"import {module}") & set(HEAVY)
+
+
+def test_the_sdk_is_imported_only_on_the_way_to_a_request():
+    """A program that prepares offline runs never loads the SDK."""
+    assert "anthropic" not in modules_after("import run_specialist.doors.api, run_specialist.providers.anthropic")
