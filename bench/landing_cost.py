@@ -13,7 +13,6 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -27,14 +26,21 @@ from run_specialist.landing import Style
 from run_specialist.outcome import Outcome
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Opening
-from run_specialist.specialist.loader import load
 from run_specialist.tools.base import Tool
-from run_specialist.tools.files import file_tools
 
-ROOT = Path(__file__).resolve().parent.parent
-FORCED = {"type": "tool", "name": "respond"}
-RESULT = 9_600
+RESULT = 9_300
 """Length of one tool result, so that a run of 30 calls lands with about 74,000 tokens [characters]."""
+SYSTEM = "You answer a question from the notes at hand, with quotes. " * 85
+"""A prompt of a fixed length; with the tools it comes to about 3,000 tokens."""
+
+
+def look(query: str = "") -> str:
+    """Return a result of a fixed length that differs from call to call."""
+    return (f"{query}: " + "what the notes say about it, line by line. " * (RESULT // 40))[:RESULT]
+
+
+OTHERS = [Tool(f"tool_{number}", "Says what it is good for, and when. " * 25, look) for number in range(5)]
+"""Tools that are there and not called, as the file tools would be."""
 
 Body = dict[str, Any]
 Alter = Callable[[Body], Body]
@@ -78,11 +84,6 @@ class Altering(httpx2.AsyncHTTPTransport):
         return await super().handle_async_request(request)
 
 
-def look(query: str = "") -> str:
-    """Return a result of a fixed length that differs from call to call."""
-    return (f"{query}: " + "what the notes say about it, line by line. " * (RESULT // 40))[:RESULT]
-
-
 async def land(  # noqa: PLR0913 - one measurement has many knobs
     model: str,
     style: Style,
@@ -103,12 +104,8 @@ async def land(  # noqa: PLR0913 - one measurement has many knobs
         http = anthropic.DefaultAsyncHttpxClient(transport=Altering(alter, every=every))
         client = anthropic.AsyncAnthropic(base_url=api.base_url, api_key="none", max_retries=0, http_client=http)
         provider = AnthropicProvider(model, client)
-        if style == "force":
-            # The table of models would never force these; the flag of the user does.
-            provider.capabilities = replace(provider.capabilities, forced_choice=True)
-        made = job(provider, limit, tools=[Tool("look", "Look something up.", look), *file_tools(ROOT)], landing=style)
-        prompt = load(ROOT / "specialists" / "thoughts-analyzer.md").specialist.prompt
-        system = prompts.system(prompt, tool_calls_limit=limit, budget_notice=True)
+        made = job(provider, limit, tools=[Tool("look", "Look something up.", look), *OTHERS], landing=style)
+        system = prompts.system(SYSTEM, tool_calls_limit=limit, budget_notice=True)
         made = replace(made, opening=Opening(system, made.opening.tools))
         outcome = await outcome_of(made)
         await provider.aclose()
@@ -140,7 +137,12 @@ async def main() -> None:
         ("force: tool choice names `respond`, no tail marker", "haiku", "force", {}),
         ("none: tool choice forbids tools, no tail marker", "haiku", "none", {}),
         ("force with the tail marker left on", "haiku", "force", {"alter": with_tail_marker}),
-        ("force without a breakpoint on the system prompt", "haiku", "force", {"alter": without_system_marker, "every": True}),
+        (
+            "force without a breakpoint on the system prompt",
+            "haiku",
+            "force",
+            {"alter": without_system_marker, "every": True},
+        ),
         ("force with all other tools removed", "haiku", "force", {"alter": without_other_tools}),
         ("order, and the model is deaf to it", "haiku", "order", {"hears": False}),
         ("order", "sonnet", "order", {}),

@@ -19,3 +19,13 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(FOREIGN):
             monkeypatch.delenv(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Fail a test that is skipped for want of a part that is said to be installed (REQUIRED_PARTS, by commas)."""
+    report = yield
+    required = [part for part in os.environ.get("REQUIRED_PARTS", "").split(",") if part]
+    if report.skipped and any(part in str(report.longrepr) for part in required):
+        report.outcome = "failed"
+    return report

@@ -87,9 +87,7 @@ class Budget:
         """
         if amount < 0:
             raise ValueError(f"cannot spend a negative amount: {amount}")
-        return Budget(
-            tuple(replace(one, used=one.used + amount) if one.kind is kind else one for one in self.limits)
-        )
+        return Budget(tuple(replace(one, used=one.used + amount) if one.kind is kind else one for one in self.limits))
 
     @property
     def tightest(self) -> Limit:

@@ -78,9 +78,7 @@ class Dispatcher:
                 tasks.append(self._start(group, call, self._started, budget))
         return [self._augmented(task.result()) for task in tasks]
 
-    def _start(
-        self, group: asyncio.TaskGroup, call: ToolCall, number: int, budget: Budget
-    ) -> asyncio.Task[Executed]:
+    def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int, budget: Budget) -> asyncio.Task[Executed]:
         tool = self._tools.get(call.name)
         first = self._first.get(call.key)
         if first is not None:
@@ -90,9 +88,7 @@ class Dispatcher:
             self._first[call.key] = task
         return task
 
-    async def _repeat(
-        self, first: asyncio.Task[Executed], call: ToolCall, number: int, budget: Budget
-    ) -> Executed:
+    async def _repeat(self, first: asyncio.Task[Executed], call: ToolCall, number: int, budget: Budget) -> Executed:
         self._emit(Called("started", call.id, call.name, call.arguments))
         executed = replace(await first, call=call, repeated=True, budget=budget)
         return self._record(executed, number, 0.0)

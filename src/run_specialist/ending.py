@@ -75,7 +75,7 @@ class Tally:
         self.last_text = reply.text or self.last_text
 
 
-def conclude(
+def conclude(  # noqa: PLR0913, PLR0917 - all that is known at the end, in the order in which it came to be
     job: Job,
     ending: Ending,
     budget: Budget,

@@ -141,12 +141,7 @@ class Usage:
     @property
     def total_tokens(self) -> int:
         """Input of every kind and output together."""
-        return (
-            self.input_tokens
-            + self.cache_read_input_tokens
-            + self.cache_creation_input_tokens
-            + self.output_tokens
-        )
+        return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens + self.output_tokens
 
 
 class Stop(StrEnum):

@@ -79,7 +79,7 @@ class Run:
             ending = Ending.failed(str(error), Exit.PROVIDER)
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
-        except Exception as error:  # a mistake of ours must not cost what was gathered
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not cost what was gathered
             _log.debug("the run broke off", exc_info=True)
             ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
         self._budget = self._budget.spend(time.monotonic() - begun, Kind.TIME)

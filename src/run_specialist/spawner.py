@@ -100,9 +100,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
         landing=settings.landing,
         landing_prompt=settings.landing_prompt,
         augmenters=(*around.augmenters, _countdown(settings.countdown.style)),
-        dispatch=DispatchSettings(
-            settings.parallel_tools_limit, settings.tool_timeout, settings.tool_result_limit
-        ),
+        dispatch=DispatchSettings(settings.parallel_tools_limit, settings.tool_timeout, settings.tool_result_limit),
         warnings=tuple(warnings),
     )
 

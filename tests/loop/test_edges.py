@@ -194,7 +194,7 @@ async def test_evidence_is_looked_up_in_the_results():
 
 async def test_evidence_may_span_lines_that_a_tool_has_numbered():
     """The tools' own line prefixes do not stand in the way of a quote."""
-    from run_specialist.tools.base import Tool  # noqa: PLC0415 - only here
+    from run_specialist.tools.base import Tool
 
     read = Tool("look", "Reads.", lambda query: "    41\tone line\n    42\tand the next\nn.md:7: a hit")
     quotes = [{"source": "n.md:41", "quote": "one line\nand the next"}, {"source": "n.md:7", "quote": "a hit"}]

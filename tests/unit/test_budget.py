@@ -43,7 +43,9 @@ def test_s0_8_no_limit_is_always_silent():
     assert budget[CALLS].remaining is None
 
 
-@pytest.mark.parametrize(("start", "limit", "first"), [(0.8, 30, 24), (0.55, 20, 11), (0.7, 10, 7), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)])
+@pytest.mark.parametrize(
+    ("start", "limit", "first"), [(0.8, 30, 24), (0.55, 20, 11), (0.7, 10, 7), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)]
+)
 def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first):
     """A float is the share that is spent, an integer what remains; both are exact."""
     phases = [Limit(CALLS, limit, used, start).phase for used in range(limit + 1)]

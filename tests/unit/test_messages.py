@@ -28,7 +28,9 @@ def test_s1_6_text_is_found_by_type_and_never_by_position():
 
 
 blocks = st.lists(
-    st.sampled_from([THINKING, REDACTED, text("public"), {"type": "tool_use", "input": {"q": "secret"}}, {}, {"type": "text"}])
+    st.sampled_from(
+        [THINKING, REDACTED, text("public"), {"type": "tool_use", "input": {"q": "secret"}}, {}, {"type": "text"}]
+    )
 )
 
 

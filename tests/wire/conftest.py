@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+
 from tests.wire.simulator import MessagesSimulator
 
 StartSimulator = Callable[..., MessagesSimulator]

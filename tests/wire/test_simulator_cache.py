@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from tests.wire.simulator import MessagesSimulator, billed, replies
 from tests.wire.simulator.client import post
 from tests.wire.simulator.examples.base import (

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 from tests.wire.simulator import Gate, MessagesSimulator, faults, replies
 from tests.wire.simulator.client import post
 from tests.wire.simulator.examples.base import Body, chat, request

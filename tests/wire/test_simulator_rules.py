@@ -1,6 +1,7 @@
 """Every rule of the simulator refuses a wrong request and lets the right one through."""
 
 import pytest
+
 from tests.wire.simulator import ALL_RULES, RULES, MessagesSimulator, Recorded, Reply, replies
 from tests.wire.simulator.client import post
 from tests.wire.simulator.examples.base import OLDER, OPUS, Body, Example, chat

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from tests.wire.simulator import MessagesSimulator, ScriptError, find_model, policies, replies
 from tests.wire.simulator.client import Response, post
 from tests.wire.simulator.examples.base import (

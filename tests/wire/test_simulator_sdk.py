@@ -5,6 +5,7 @@ from typing import Any
 
 import anthropic
 import pytest
+
 from tests.wire.simulator import Gate, MessagesSimulator, Reply, faults, replies
 from tests.wire.simulator.examples.base import HAIKU, MARK, OPUS, TOOLS, Body, chat, request, result, user
 

@@ -32,7 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("list")
-def list_(dir_: Dir = None, root: Root = None, json_: Json = False) -> None:  # noqa: FBT002
+def list_(dir_: Dir = None, root: Root = None, json_: Json = False) -> None:
     """List every specialist that can be found, and what is wrong with its file."""
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
@@ -55,8 +55,8 @@ def check(
     ] = None,
     dir_: Dir = None,
     root: Root = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Take every warning for an error.")] = False,  # noqa: FBT002
-    json_: Json = False,  # noqa: FBT002
+    strict: Annotated[bool, typer.Option("--strict", help="Take every warning for an error.")] = False,
+    json_: Json = False,
 ) -> None:
     """Check files and print one line for each problem; exit code 2 when a file has an error."""
     with guarded():
@@ -77,7 +77,7 @@ def check(
 
 
 @app.command()
-def new(  # noqa: PLR0913, PLR0917 - each argument is a flag
+def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and hyphens.")],
     description: Annotated[str | None, typer.Option(help="When a parent should use it.")] = None,
     tools: Annotated[
@@ -90,7 +90,7 @@ def new(  # noqa: PLR0913, PLR0917 - each argument is a flag
     ] = None,
     dir_: Annotated[Path | None, typer.Option("--dir", help="Where to write.  [default: specialists/]")] = None,
     root: Root = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,  # noqa: FBT002
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a new specialist's file with a prompt to start from."""
     if description is None and not sys.stdin.isatty():
@@ -121,7 +121,7 @@ def show(
     ],
     dir_: Dir = None,
     root: Root = None,
-    json_: Json = False,  # noqa: FBT002
+    json_: Json = False,
 ) -> None:
     """Show a specialist: each value and where it comes from, its problems and its prompt."""
     with guarded():

@@ -50,12 +50,8 @@ def run(
     dir_: Annotated[
         Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="What the file tools may see.  [default: the project root]")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, or `offline`.")
-    ] = None,
+    root: Annotated[Path | None, typer.Option(help="What the file tools may see.  [default: the project root]")] = None,
+    model: Annotated[str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, or `offline`.")] = None,
     tool_calls_limit: Annotated[
         str | None,
         typer.Option(metavar="N|none", callback=lambda text: text and _limit(text), help="Tool calls in this run."),
@@ -64,7 +60,7 @@ def run(
     json_: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the answer, and errors.")] = False,
-    strict: Annotated[bool, typer.Option(help="Refuse a specialist file that has warnings.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse a file that has warnings.")] = False,
 ) -> None:
     """Put a question to a specialist and print its answer.
 

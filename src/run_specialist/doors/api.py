@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Runner:
     """Runs specialists; children of one model share a connection pool."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a word of its own, and all may be left out
         self,
         *,
         root: Path | None = None,

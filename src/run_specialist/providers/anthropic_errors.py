@@ -6,8 +6,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anthropic import APIStatusError
     import httpx2
+    from anthropic import APIStatusError
 
 LONGEST_WAIT = 60.0
 """A server that asks for a longer pause than this is not waited for [s]."""

@@ -78,7 +78,7 @@ class Recorded:
 Policy = Callable[[Recorded], Answer]
 
 
-class OffScript(Exception):  # noqa: N818 - it is named for what happened
+class OffScript(Exception):
     """A request came for which nothing was scripted."""
 
 

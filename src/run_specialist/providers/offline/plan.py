@@ -103,7 +103,7 @@ def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator
     # Notes begin with what matters.
     yield from (Wish("read", {"path": path, "limit": _WINDOW}) for path in best_files(seen, question, weights)[:2])
     ranked = best(seen, question, weights)
-    for _, unit in ranked[: _SURE if len(gathered.exchanges) >= ENOUGH else _HOPEFUL]:
+    for unit in ranked[: _SURE if len(gathered.exchanges) >= ENOUGH else _HOPEFUL]:
         if not any(path == unit.path and unit.line in lines for path, lines in windows):
             first = max(1, unit.line - _BEFORE)
             windows.append((unit.path, range(first, first + _WINDOW)))

@@ -50,6 +50,10 @@ _CUES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
         ),
         re.compile(r"(?i)\d\s?[%x×]|\d/\d|\b\d+ \w*\s?(?:pass|fail|test)|\b(?:pass|fail|complete|done|match)\w*"),
     ),
+    "name": (
+        re.compile(r"(?i)\b(?:which|what) (?:name|letter|word|term|label|alias)\b|\bcalled\b"),
+        re.compile(r"[\"“][^\"”]{1,40}[\"”]"),
+    ),
     "way": (
         re.compile(r"(?i)\bhow (?:do|can|to|should)\b|\bwhat can (?:i|we) do\b|\bworkaround"),
         re.compile(r"(?i)`[^`]+`|\brun\b|\buse\b|\bset\b|\bworkaround|\bfix|\bneeded\b|\bshould\b|\bmust\b|\$ \w"),
@@ -76,6 +80,7 @@ _ASKING = frozenset(
 """Words that say what is wanted of an answer, not what it is about."""
 _LONGEST = 4000
 _MOST_TERMS = 24
+_LONG_ENOUGH = 4
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,12 @@ class Term:
     """Any of them counts for a part."""
     name: bool
     """It looks like a name or an identifier, not like an ordinary word."""
+
+    @property
+    def beginning(self) -> str | None:
+        """What longer words may begin with that hold the term; None for short or composed ones."""
+        (first, *more), *_ = map(sorted, self.forms)
+        return first if not more and len(first) >= _LONG_ENOUGH else None
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,25 @@ _COMMON = 1000
 """A word in this many passages says next to nothing."""
 _UNKNOWN = 30
 """How many passages a word is thought to be in before a search has told."""
-_LABEL, _NEAR, _ABOVE, _KIN, _KIN_NEAR = 0.7, 0.45, 0.5, 0.5, 0.2
-"""What a term counts that is not in a line itself: above it, beside it, in a heading or the path, by its kin."""
-_SHORT = 30
 _ORDINARY = 3.5
-_POINTER = re.compile(r"[\w./-]+\.md\b")
-_CODE = re.compile(r"^\s*(?:```|~~~|<!--|import |use |from |let |fn |def |return |//|#\[)|[;{]$")
+"""The most that a word can weigh that is no name."""
+_NAME = 1.3
+_LABEL, _NEAR, _ABOVE, _BEGINS, _KIN, _KIN_NEAR = 0.7, 0.45, 0.5, 0.6, 0.5, 0.2
+"""What a term counts that is not in a line itself: in the label or heading just above, in the lines beside it, in
+other headings or the path; as the beginning of another word; by its kin in the line, or beside it."""
+_OWN, _OWN_VAGUE = 0.6, 0.35
+"""The weight of a part's own words against those of the whole question; less when they are few."""
+_SIGN, _NO_SIGN = 1.25, 0.95
+_ORDERED = 0.15
+_SHORT = 30
+_POINTER = re.compile(r"[\w./-]+\.md\b|^\s*(?:[-*]|\d+\.)\s+(?:\*\*File\*\*: )?`[\w./-]+\.\w{1,5}`")
+_CODE = re.compile(
+    r"^\s*(?:```|~~~|<!--|(?:import|use|from|let|fn|def|return|pub|class|async|const|var) |//|#\[|@)|[;{]$|^\s{6,}\S"
+)
+_KEY = re.compile(r"\w+:( |$)")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_EARLY = re.compile(r"(?i)\b(?:first|initial|original|begin|start|earl)")
+_LATE = re.compile(r"(?i)\b(?:after|now|latest|current|final|later|today|still|end|last)")
 
 
 @dataclass(frozen=True)
@@ -26,13 +39,14 @@ class Weights:
     """How much each term of a question says."""
 
     counts: Mapping[str, int]
+    """How many passages hold a word."""
 
     def of(self, term: Term) -> float:
         """Return the weight of a term: rare words and names say most."""
         count = self.counts.get(term.text.casefold(), _UNKNOWN)
         weight = log(1 + _COMMON / max(count, 1))
         # A rare name tells much; that the notes seldom use an ordinary word of the question tells little.
-        return 1.3 * weight if term.name else min(weight, _ORDINARY)
+        return _NAME * weight if term.name else min(weight, _ORDINARY)
 
 
 def is_in(term: Term, words: frozenset[str]) -> bool:
@@ -48,6 +62,7 @@ def held(unit: Unit, term: Term) -> float:
         _LABEL * is_in(term, unit.label_roots),
         _ABOVE * is_in(term, unit.heading_roots),
         _NEAR * is_in(term, unit.context_roots | unit.roots),
+        _BEGINS * (term.beginning is not None and any(word.startswith(term.beginning) for word in unit.roots)),
         _KIN * bool(term.kin & unit.roots),
         _KIN_NEAR * bool(term.kin & unit.context_roots),
     )
@@ -64,13 +79,19 @@ def score(unit: Unit, question: Question, whole: Question, weights: Weights) -> 
 
     whole: the question that the part is of; its words say what the part is about.
     """
-    own = coverage(unit, question, weights)
-    rated = own if question is whole else 0.6 * own + 0.4 * coverage(unit, whole, weights)
-    for sign in question.answer_signs:
-        rated *= 1.25 if sign.search(unit.text) else 0.95
+    rated = coverage(unit, question, weights)
+    if question is not whole:
+        own = _OWN if any(term.name for term in question.terms) or len(question.terms) > _FEW else _OWN_VAGUE
+        rated = own * rated + (1 - own) * coverage(unit, whole, weights)
     if not any(is_in(term, unit.roots) for term in whole.terms):
         rated *= 0.4 if unit.is_heading else 0.8
-    return rated * _form(unit, answers=any(sign.search(unit.text) for sign in question.answer_signs))
+    signs = [bool(sign.search(unit.text)) for sign in question.answer_signs or whole.answer_signs]
+    for sign in signs:
+        rated *= _SIGN if sign else _NO_SIGN
+    return rated * _form(unit, answers=any(signs))
+
+
+_FEW = 2
 
 
 def _form(unit: Unit, *, answers: bool) -> float:
@@ -80,11 +101,32 @@ def _form(unit: Unit, *, answers: bool) -> float:
         return 0.8 if answers else 0.6
     if text.rstrip("*_").endswith(":"):
         return 0.5
-    if unit.is_code or _CODE.search(text) or _POINTER.search(text):
+    if unit.is_code or _CODE.search(unit.text) or _POINTER.search(text) or (unit.line <= 3 and _KEY.match(text)):
         return 0.6
     if text.startswith("- [ ]") or text.endswith("?"):
         return 0.8
     return 0.8 if len(text) < _SHORT else 1.0
+
+
+def scores(units: Iterable[Unit], question: Question, whole: Question, weights: Weights) -> dict[Unit, float]:
+    """Rate units for a part of a question; where it asks for the first or the last state, dates of notes count."""
+    rated = {unit: score(unit, question, whole, weights) for unit in units}
+    lean = bool(_LATE.search(question.text)) - bool(_EARLY.search(question.text))
+    dates = {unit.path: date[0] for unit in rated if (date := _DATE.search(unit.path))}
+    if lean and dates:
+        order = sorted(set(dates.values()))
+        place = {date: 2 * order.index(date) / max(1, len(order) - 1) - 1 for date in order}
+        for unit in rated:
+            rated[unit] *= 1 + _ORDERED * lean * place.get(dates.get(unit.path, ""), 0.0)
+    return rated
+
+
+def best(units: Iterable[Unit], question: Question, weights: Weights) -> list[Unit]:
+    """Rank units by how well they answer the question or one of its parts, best first."""
+    units = list(units)
+    rated = [scores(units, part, question, weights) for part in {question: None, **dict.fromkeys(question.parts)}]
+    top = {unit: max(scores[unit] for scores in rated) for unit in units}
+    return sorted(units, key=lambda unit: (-top[unit], unit.path, unit.line))
 
 
 def best_files(units: Iterable[Unit], question: Question, weights: Weights) -> list[str]:
@@ -98,11 +140,3 @@ def best_files(units: Iterable[Unit], question: Question, weights: Weights) -> l
         return sum(weights.of(term) * (is_in(term, words[path]) + is_in(term, named)) for term in question.terms)
 
     return sorted(words, key=lambda path: (-rated(path), path))
-
-
-def best(units: Iterable[Unit], question: Question, weights: Weights) -> list[tuple[float, Unit]]:
-    """Rank units by how well they answer the question or one of its parts, best first."""
-    rated = [
-        (max(score(unit, part, question, weights) for part in {question, *question.parts}), unit) for unit in units
-    ]
-    return sorted(rated, key=lambda item: (-item[0], item[1].path, item[1].line))

@@ -35,6 +35,11 @@ class Unit:
     is_code: bool = False
     """It stands between fences."""
 
+    @property
+    def end(self) -> int:
+        """The number of its last line."""
+        return self.line + self.text.count("\n")
+
     @cached_property
     def roots(self) -> frozenset[str]:
         """The roots of its words."""

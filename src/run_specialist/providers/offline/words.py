@@ -35,7 +35,8 @@ plan roadmap schedule
 recommend suggest advise propose
 difference differ versus compare comparison
 merge combine join
-person owner author
+person people user owner author team
+name call refer alias term title
 fail failure failed break
 skip ignore exclude
 """
