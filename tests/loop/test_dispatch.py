@@ -187,7 +187,7 @@ async def test_long_results_are_cut_before_anything_is_added():
 async def test_secrets_are_masked_before_the_model_sees_them():
     """Keys and tokens never enter the transcript, and not the outcome either."""
     secret = "sk-ant-api03-" + "A1b2" * 10
-    provider = ScriptedProvider([calls(("look", {"query": secret})), says("")] + [says("")])
+    provider = ScriptedProvider([calls(("look", {"query": secret})), says(""), says("")])
     outcome = await outcome_of(job(provider, 9))
     assert results(provider.asked[1].messages[-1]) == ["note on '[redacted]', part 0"]
     assert "note on '[redacted]'" in outcome.answer

@@ -42,7 +42,7 @@ async def test_s0_1_s0_2_s0_3_s0_4_thirty_calls_are_silent_counted_down_and_forc
     assert (outcome.status, outcome.answer) == ("landed", "what was found")
     assert (outcome.tool_calls.used, outcome.landing.how) == (30, "force")
     assert len(api.requests) == 31
-    told = [list(request.results.values())[0] for request in api.requests[1:]]
+    told = [next(iter(request.results.values())) for request in api.requests[1:]]
     raw = [f"note on 'question {call}', part 0" for call in range(30)]
     assert told[:14] == raw[:14]
     words = [f"{left} tool calls remaining" for left in range(15, 1, -1)]
