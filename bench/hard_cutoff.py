@@ -10,10 +10,10 @@ The model is one that never stops calling its tool by itself. Both loops may cal
 import asyncio
 
 import anthropic
-from tests.jobs import job, outcome_of
-from tests.wire.simulator import MessagesSimulator, policies
 
 from run_specialist.providers.anthropic import AnthropicProvider
+from tests.jobs import job, outcome_of
+from tests.wire.simulator import MessagesSimulator, policies
 
 LIMIT = 30
 

@@ -18,8 +18,6 @@ from unittest.mock import patch
 
 import anthropic
 import httpx2
-from tests.jobs import job, outcome_of
-from tests.wire.simulator import MessagesSimulator, billed, find_model, policies
 
 from run_specialist import prompts
 from run_specialist.landing import Style
@@ -27,6 +25,8 @@ from run_specialist.outcome import Outcome
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Opening
 from run_specialist.tools.base import Tool
+from tests.jobs import job, outcome_of
+from tests.wire.simulator import MessagesSimulator, billed, find_model, policies
 
 RESULT = 9_300
 """Length of one tool result, so that a run of 30 calls lands with about 74,000 tokens [characters]."""

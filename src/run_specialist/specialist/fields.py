@@ -175,7 +175,7 @@ class Specialist(BaseModel):
     tool_timeout: Seconds = 60.0
     """Seconds that one tool call may take."""
     tool_result_limit: Count = 20_000
-    """Characters of one result; what is cut stays readable by its id."""
+    """Characters of one result; longer ones are cut, and the file tools say how to read on."""
     landing: Annotated[Landing, BeforeValidator(_lower), Wanted("auto, force, order, none, finalize or stop")] = "auto"
     """What happens at the limit; `none` is a landing of its own (text without tools), not its absence."""
     landing_prompt: str | None = None

@@ -49,6 +49,11 @@ class Tool:
             raise ToolError(f"invalid arguments: {_reasons(error)}") from error
 
 
+def tool(function: Callable[..., Any]) -> Tool:
+    """Make a tool of a function: its name, its docstring and its signature are what a model sees."""
+    return Tool(function.__name__, inspect.getdoc(function) or function.__name__, function)
+
+
 def _reasons(error: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors())
 

@@ -4,8 +4,20 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from run_specialist.providers.offline.words import kin, root
+from run_specialist.providers.offline.words import plain, root, synonyms
 from run_specialist.tools.terms import content_terms, parts, spellings
+
+@dataclass(frozen=True)
+class Sign:
+    """What tells an answer to one kind of question."""
+
+    asked: re.Pattern[str]
+    """Found in such a question."""
+    pattern: re.Pattern[str]
+    """Found in its answers."""
+    without: float = 0.95
+    """What a line counts that does not show it."""
+
 
 _CUES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
     "number": (
@@ -91,10 +103,15 @@ class Term:
     """As the question spells it."""
     forms: tuple[frozenset[str], ...]
     """The roots of its spellings; of one of them all must be there for the term to be there."""
-    kin: frozenset[str]
-    """Any of them counts for a part."""
+    synonyms: tuple[str, ...]
+    """Words that may stand for it."""
     name: bool
     """It looks like a name or an identifier, not like an ordinary word."""
+
+    @cached_property
+    def kin(self) -> frozenset[str]:
+        """The roots of its synonyms."""
+        return frozenset(map(root, self.synonyms))
 
     @property
     def beginning(self) -> str | None:
@@ -112,12 +129,22 @@ class Question:
     @cached_property
     def terms(self) -> tuple[Term, ...]:
         """The words that say what it is about, in their order."""
-        text = _ASKED_ABOUT_AMOUNT.sub(" ", self.text)
+        text = plain(_ASKED_ABOUT_AMOUNT.sub(" ", self.text))
         words = content_terms(text[:_LONGEST])
         telling = [word for word in words if word.casefold() not in _ASKING]
         found = [_term(word, self.text) for word in telling or words]
         by_roots = {term.forms[0]: term for term in reversed(found)}
         return tuple(sorted(by_roots.values(), key=found.index))[:_MOST_TERMS]
+
+    @cached_property
+    def acronyms(self) -> tuple[tuple[str, frozenset[Term]], ...]:
+        """What neighbouring words are perhaps shortened to, with the terms that it stands for."""
+        found = []
+        for size in (2, 3):
+            for run in zip(*(self.terms[start:] for start in range(size)), strict=False):
+                if all(term.text.isalpha() for term in run) and f"{' '.join(term.text for term in run)}" in self.text:
+                    found.append(("".join(term.text[0] for term in run).upper(), frozenset(run)))
+        return tuple(found)
 
     @cached_property
     def parts(self) -> tuple["Question", ...]:
@@ -144,6 +171,6 @@ def _term(word: str, text: str) -> Term:
     return Term(
         text=word,
         forms=tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word)))),
-        kin=frozenset().union(*map(kin, pieces)) if len(pieces) == 1 else frozenset(),
+        synonyms=tuple(synonyms(pieces[0])) if len(pieces) == 1 else (),
         name=bool(capital or _NAME_SHAPE.search(word)),
     )

@@ -21,9 +21,12 @@ _LABEL, _NEAR, _ABOVE, _BEGINS, _KIN, _KIN_NEAR = 0.7, 0.45, 0.5, 0.6, 0.5, 0.2
 other headings or the path; as the beginning of another word; by its kin in the line, or beside it."""
 _OWN, _OWN_VAGUE = 0.6, 0.35
 """The weight of a part's own words against those of the whole question; less when they are few."""
-_SIGN, _NO_SIGN = 1.25, 0.95
+_SIGN = 1.25
+_NEWS, _MUCH_NEWS = 0.6, 5
+"""What a unit counts that only repeats the question, and how many other words make it count in full."""
 _ORDERED = 0.15
 _SHORT = 30
+_LISTED = re.compile(r"^\s*\d{1,3}[.)] |\d{4}-\d\d-\d\d")
 _POINTER = re.compile(r"[\w./-]+\.md\b|^\s*(?:[-*]|\d+\.)\s+(?:\*\*File\*\*: )?`[\w./-]+\.\w{1,5}`")
 _CODE = re.compile(
     r"^\s*(?:```|~~~|<!--|(?:import|use|from|let|fn|def|return|pub|class|async|const|var) |//|#\[|@)|[;{]$|^\s{6,}\S"
@@ -71,7 +74,10 @@ def held(unit: Unit, term: Term) -> float:
 def coverage(unit: Unit, question: Question, weights: Weights) -> float:
     """Return how much of a question's weight a unit holds, from 0 to 1."""
     whole = sum(map(weights.of, question.terms))
-    return sum(weights.of(term) * held(unit, term) for term in question.terms) / whole if whole else 0.0
+    if not whole:
+        return 0.0
+    short = frozenset[Term]().union(*(terms for acronym, terms in question.acronyms if acronym in unit.capitals))
+    return sum(weights.of(term) * (1.0 if term in short else held(unit, term)) for term in question.terms) / whole
 
 
 def score(unit: Unit, question: Question, whole: Question, weights: Weights) -> float:
@@ -85,10 +91,13 @@ def score(unit: Unit, question: Question, whole: Question, weights: Weights) -> 
         rated = own * rated + (1 - own) * coverage(unit, whole, weights)
     if not any(is_in(term, unit.roots) for term in whole.terms):
         rated *= 0.4 if unit.is_heading else 0.8
-    signs = [bool(sign.search(unit.text)) for sign in question.answer_signs or whole.answer_signs]
-    for sign in signs:
-        rated *= _SIGN if sign else _NO_SIGN
-    return rated * _form(unit, answers=any(signs))
+    text = _LISTED.sub("", unit.text)
+    signs = question.answer_signs or whole.answer_signs
+    shown = [bool(sign.pattern.search(text)) for sign in signs]
+    for sign, is_shown in zip(signs, shown, strict=True):
+        rated *= _SIGN if is_shown else sign.without
+    news = len(unit.roots - unit.heading_roots - whole.roots)
+    return rated * _form(unit, answers=any(shown)) * min(1.0, _NEWS + (1 - _NEWS) * news / _MUCH_NEWS)
 
 
 _FEW = 2
@@ -98,7 +107,7 @@ def _form(unit: Unit, *, answers: bool) -> float:
     """Rate what a unit looks like: prose says more than headings, code, pointers to files and scraps."""
     text = unit.text.strip()
     if unit.is_heading:
-        return 0.8 if answers else 0.6
+        return 0.8 if answers or ": " in text else 0.6
     if text.rstrip("*_").endswith(":"):
         return 0.5
     if unit.is_code or _CODE.search(unit.text) or _POINTER.search(text) or (unit.line <= 3 and _KEY.match(text)):

@@ -15,6 +15,7 @@ _EMPTY = re.compile(r"[\W_]*")
 _MOST_LINES = 8
 _LABEL = 7
 _GAP = 3
+_CAPITALS = re.compile(r"\b[A-Z]{2,4}\b")
 _NEAR = 3
 
 
@@ -44,6 +45,11 @@ class Unit:
     def roots(self) -> frozenset[str]:
         """The roots of its words."""
         return roots(self.text)
+
+    @cached_property
+    def capitals(self) -> frozenset[str]:
+        """Its words in capital letters."""
+        return frozenset(_CAPITALS.findall(self.text))
 
     @cached_property
     def context_roots(self) -> frozenset[str]:

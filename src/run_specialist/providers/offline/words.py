@@ -5,6 +5,24 @@ from functools import lru_cache
 
 from run_specialist.tools.terms import parts, spellings, stem
 
+_PHRASES = tuple(
+    (re.compile(rf"(?i)\b(?:{phrase})\b"), verb)
+    for phrase, verb in [
+        ("le(?:ft|ave|aving) out", "excluded"),
+        ("t(?:aken?|ook) out|(?:get|got|getting) rid of|thrown? (?:out|away)", "removed"),
+        ("(?:turn|switch)(?:ed)? off", "disabled"),
+        ("(?:turn|switch)(?:ed)? on", "enabled"),
+        ("g[ai]ven? up(?: on)?", "abandoned"),
+        ("look(?:ed)? into", "investigated"),
+        ("set up", "setup"),
+        ("put off", "postponed"),
+        ("made up of", "consisting"),
+        ("go(?:es|ne)? wrong|went wrong", "failed"),
+    ]
+)
+_NUMBERS = dict(
+    zip("one two three four five six seven eight nine ten eleven twelve".split(), map(str, range(1, 13)), strict=True)
+)
 _SUFFIXES = (
     *("ization", "isation", "ication", "ability", "ation", "ition", "ement", "ments", "ment", "ness", "able", "ible"),
     *("tion", "sion", "ence", "ance", "ious", "ive", "ity", "ion", "ize", "ise", "ier", "est", "ors", "ers", "or"),
@@ -38,31 +56,41 @@ merge combine join
 person people user owner author team
 name call refer alias term title
 fail failure failed break
-skip ignore exclude
+skip ignore exclude omit
 """
 
 
 @lru_cache(maxsize=65_536)
 def root(word: str) -> str:
     """Reduce a word to what its inflections and derivations share; `predicting` and `prediction` are one."""
-    reduced = stem(word)
+    reduced = _NUMBERS.get(word.casefold()) or stem(word)
     for suffix in _SUFFIXES:
         if reduced.endswith(suffix) and len(reduced) - len(suffix) >= _SHORTEST:
             return reduced.removesuffix(suffix)
     return reduced
 
 
-_GROUPS: dict[str, frozenset[str]] = {}
-for _line in _SYNONYMS.split("\n"):
-    _group = frozenset(map(root, _line.split()))
-    for _member in _group:
-        _GROUPS[_member] = _GROUPS.get(_member, frozenset()) | _group
+@lru_cache(maxsize=1)
+def _groups() -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for line in _SYNONYMS.split("\n"):
+        words = tuple(line.split())
+        for word in words:
+            groups[root(word)] = groups.get(root(word), ()) + words
+    return groups
 
 
-def kin(word: str) -> frozenset[str]:
-    """Return the roots of words that may stand for this one, itself left out."""
+def synonyms(word: str) -> list[str]:
+    """Return words that may stand for this one, itself left out."""
     own = root(word)
-    return _GROUPS.get(own, frozenset()) - {own}
+    return [other for other in dict.fromkeys(_groups().get(own, ())) if root(other) != own]
+
+
+def plain(text: str) -> str:
+    """Write verbs of two words as one, so that they can be found by it."""
+    for phrase, verb in _PHRASES:
+        text = phrase.sub(verb, text)
+    return text
 
 
 @lru_cache(maxsize=65_536)
