@@ -36,8 +36,8 @@ ENFORCED = {"tool_calls_limit"}
 SHAPING = ("summarize_at", "output_schema")
 """Keys that promise something about a run which this version cannot keep."""
 
-NOT_OFFERED = ("agents", "mcp_servers", "python_tools")
-"""Keys that would add tools; a run without them is told, and goes on."""
+NOT_OFFERED = ("agents", "mcp_servers", "python_tools", "context_target", "summary_limit")
+"""Keys that limit nothing; a run goes on without what they would add, and says so."""
 
 
 @dataclass(frozen=True)

@@ -96,17 +96,19 @@ class LiveView:
         if event.phase == "started":
             self._doing = f"{event.name} {_short(event.arguments)}"
             return
-        line = Text(no_wrap=True, overflow="ellipsis")
+        line, told = Text(), Text()
         if event.phase == "skipped":
-            line.append(f"   -  {event.name:7} {_short(event.arguments)}  not run", "dim")
+            line.append(f"   -  {event.name:7} {_short(event.arguments)}", "dim")
+            told.append("  not run", "dim")
         else:
             self._calls += 1
             line.append(f"  {self._calls:>2}  ", "dim").append(f"{event.name:7} ", "cyan")
             line.append(_short(event.arguments))
             if event.phase == "failed":
-                line.append(f"  {event.text}", "red")
-            line.append(self._remaining())
-        self._print(line)
+                line.append(f"  {_one_line(event.text)}", "red")
+            told = self._remaining()
+        line.truncate(max(self._console.width - len(told), 1), overflow="ellipsis")
+        self._print(line.append(told))
 
     def _remaining(self) -> Text:
         """What the model is told after this call, in the colour of the phase."""
@@ -157,7 +159,11 @@ def _short(arguments: object) -> str:
     if not isinstance(arguments, dict):
         return ""
     words = [str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(arguments.items())]
-    return " ".join(" ".join(words).split())
+    return _one_line(" ".join(words))
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
 def _summary(outcome: Outcome) -> Text:

@@ -123,7 +123,7 @@ class _Choice:
         terms = sum(
             self._weights.of(term) * max(is_in(term, own), 0.5 * bool(term.kin & own)) for term in self._question.terms
         )
-        return terms + sum(2.0 for sign in self._question.answer_signs if sign.search(text))
+        return terms + sum(2.0 for sign in self._question.signs if sign.shown.search(text))
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> float:

@@ -59,6 +59,9 @@ def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[
             yield Wish("search", {"query": _about(part, telling), "limit": 8})
     if len(telling) > 2:
         yield Wish("search", {"query": " ".join(term.text for term in telling[:4]), "limit": 8})
+    if others := [word for term in telling[:4] for word in term.synonyms[:4]]:
+        fixed = [term.text for term in telling[:3] if not term.synonyms]
+        yield Wish("search", {"query": " ".join([*fixed, *others]), "limit": 8})
     yield from (_grep(phrase) for phrase in question.phrases[:2])
     absent = [term for term in telling if gathered.counts.get(term.text.casefold()) == 0]
     yield from (_grep(_beginning(term.text)) for term in absent[:2])

@@ -4,73 +4,10 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from run_specialist.providers.offline.words import plain, root, synonyms
+from run_specialist.providers.offline.signs import SIGNS, Sign
+from run_specialist.providers.offline.words import plain, root, roots, synonyms
 from run_specialist.tools.terms import content_terms, parts, spellings
 
-@dataclass(frozen=True)
-class Sign:
-    """What tells an answer to one kind of question."""
-
-    asked: re.Pattern[str]
-    """Found in such a question."""
-    pattern: re.Pattern[str]
-    """Found in its answers."""
-    without: float = 0.95
-    """What a line counts that does not show it."""
-
-
-_CUES: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
-    "number": (
-        re.compile(
-            r"(?i)\bhow (?:many|much|large|big|long|often|fast|slow|high|low|old|far|small|deep|wide|accurate|tall)\b"
-            r"|\b(?:what|which)(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} (?:line|version|number|size|limit|"
-            r"threshold|rate|ratio|percentage|share|count|value|port|timeout|budget|score|cost|price|tolerance|issue)\b"
-            r"|\bnumber of\b|\bpercent"
-        ),
-        re.compile(r"(?<![\w#.-])[~≈<>≤≥±+-]?\$?\d[\d.,_]*(?:\s?[%×x]|e-?\d+|\s?[A-Za-z]{1,3}\b)?"),
-    ),
-    "reason": (
-        re.compile(r"(?i)\bwhy\b|\breasons?\b|\bcauses?\b|\bhow come\b|\bexplain\b|\bpoint of\b|\bdownside\b"),
-        re.compile(
-            r"(?i)\bbecause\b|\bdue to\b|\bsince\b|\bso that\b|\bcaus|\breason|\brationale|\btherefore|\bto avoid\b"
-            r"|\bcannot\b|\bcan't\b|\bin order to\b|\bthat is why\b|\bso\b|\bwould\b|\binstead of\b|\bresult|\bthus\b"
-            r"|\bdoesn't\b|\bdon't\b|\bisn't\b|\bdoes not\b|\bto (?:prevent|ensure|keep)\b|→"
-        ),
-    ),
-    "time": (
-        re.compile(
-            r"(?i)(?:^|[,;?.] |\band )when (?:was|were|did|is|are|will|do|does|should|can)\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b|\bsince when\b|\bdeadline\b"
-        ),
-        re.compile(
-            r"(?i)\b\d{4}-\d\d-\d\d\b|\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b|\bday\b"
-            r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b\d{1,2}:\d\d\b|\bweeks?\b|\bquarter\b|\b20\d\d\b"
-        ),
-    ),
-    "decision": (
-        re.compile(
-            r"(?i)\bdecid|\bdecision|\bchoose|\bchose|\bsettle|\bagree|\bpick(?:ed)?\b|\bpolicy\b"
-            r"|\bwhich\b.*\b(?:use|version|choice)\b|\binstead\b|\bprefer"
-        ),
-        re.compile(
-            r"(?i)\bdecided|\bdecision|\bchose|\bchosen|\bsettled|\bagreed|\bpicked|\binstead of\b|\brather than\b"
-            r"|\bselected|\bapproved|\brejected|\bwe (?:will|use|went)\b|\(not \b|\brecommend"
-        ),
-    ),
-    "state": (
-        re.compile(
-            r"(?i)\bhow (?:did|does|is|are|was|were|well|after|before|now)\b|\bstatus\b|\bresults?\b|\bstand\b|\bcompare"
-        ),
-        re.compile(r"(?i)\d\s?[%x×]|\d/\d|\b\d+ \w*\s?(?:pass|fail|test)|\b(?:pass|fail|complete|done|match)\w*"),
-    ),
-    "name": (
-        re.compile(r"(?i)\b(?:which|what) (?:name|letter|word|term|label|alias)\b|\bcalled\b"),
-        re.compile(r"[\"“][^\"”]{1,40}[\"”]"),
-    ),
-    "way": (
-        re.compile(r"(?i)\bhow (?:do|can|to|should)\b|\bwhat can (?:i|we) do\b|\bworkaround"),
-        re.compile(r"(?i)`[^`]+`|\brun\b|\buse\b|\bset\b|\bworkaround|\bfix|\bneeded\b|\bshould\b|\bmust\b|\$ \w"),
-    ),
-}
 _PART_BREAK = re.compile(
     r"(?i)[?!.;]\s+|,?\s+(?:and|but|or)\s+(?=(?:also\s+)?(?:how|why|what|which|when|where|who|whose|whom|if so|is|are|"
     r"was|were|does|do|did|on which|in which|by how|from which|since when)\b)"
@@ -154,9 +91,14 @@ class Question:
         return tuple(map(Question, pieces)) if len(pieces) > 1 else (self,)
 
     @cached_property
-    def answer_signs(self) -> tuple[re.Pattern[str], ...]:
+    def roots(self) -> frozenset[str]:
+        """The roots of all its words."""
+        return roots(self.text)
+
+    @cached_property
+    def signs(self) -> tuple[Sign, ...]:
         """What an answer to this kind of question is likely to hold."""
-        return tuple(sign for asks, sign in _CUES.values() if asks.search(self.text))
+        return tuple(sign for sign in SIGNS if sign.asked.search(self.text))
 
     @cached_property
     def phrases(self) -> tuple[str, ...]:

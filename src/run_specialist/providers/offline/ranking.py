@@ -26,7 +26,7 @@ _NEWS, _MUCH_NEWS = 0.6, 5
 """What a unit counts that only repeats the question, and how many other words make it count in full."""
 _ORDERED = 0.15
 _SHORT = 30
-_LISTED = re.compile(r"^\s*\d{1,3}[.)] |\d{4}-\d\d-\d\d")
+_NUMBERED = re.compile(r"^\s*\d{1,3}[.)] |^\|\s*\d+\s*\|")
 _POINTER = re.compile(r"[\w./-]+\.md\b|^\s*(?:[-*]|\d+\.)\s+(?:\*\*File\*\*: )?`[\w./-]+\.\w{1,5}`")
 _CODE = re.compile(
     r"^\s*(?:```|~~~|<!--|(?:import|use|from|let|fn|def|return|pub|class|async|const|var) |//|#\[|@)|[;{]$|^\s{6,}\S"
@@ -91,9 +91,9 @@ def score(unit: Unit, question: Question, whole: Question, weights: Weights) -> 
         rated = own * rated + (1 - own) * coverage(unit, whole, weights)
     if not any(is_in(term, unit.roots) for term in whole.terms):
         rated *= 0.4 if unit.is_heading else 0.8
-    text = _LISTED.sub("", unit.text)
-    signs = question.answer_signs or whole.answer_signs
-    shown = [bool(sign.pattern.search(text)) for sign in signs]
+    text = _NUMBERED.sub("", unit.text)
+    signs = question.signs or whole.signs
+    shown = [bool(sign.shown.search(text)) for sign in signs]
     for sign, is_shown in zip(signs, shown, strict=True):
         rated *= _SIGN if is_shown else sign.without
     news = len(unit.roots - unit.heading_roots - whole.roots)

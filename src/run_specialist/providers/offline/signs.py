@@ -1,0 +1,113 @@
+"""Kinds of questions, and what tells their answers."""
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a line is likely to hold that answers one kind of question."""
+
+    asked: re.Pattern[str]
+    """Found in such a question."""
+    shown: re.Pattern[str]
+    """Found in its answers."""
+    without: float = 0.95
+    """What a line still counts that does not show it."""
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_AMOUNT = Sign(
+    asked=_any(
+        r"\bhow (?:many|much|large|big|long|often|fast|slow|high|low|old|far|small|deep|wide|accurate|tall)\b",
+        r"\b(?:what|which)(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} (?:line|version|number|size|limit|threshold)\b",
+        r"\b(?:what|which)(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} (?:rate|ratio|percentage|share|count|value)\b",
+        r"\b(?:what|which)(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} (?:port|timeout|budget|score|cost|price|issue)\b",
+        r"\btolerance\b",
+        r"\bnumber of\b",
+        r"\bpercent",
+    ),
+    shown=re.compile(r"(?<![\w#.-])(?!\d{4}-\d\d)\d"),
+    without=0.8,
+)
+_REASON = Sign(
+    asked=_any(
+        r"\bwhy\b", r"\breasons?\b", r"\bcauses?\b", r"\bhow come\b", r"\bexplain", r"\bpoint of\b", r"\bdownside"
+    ),
+    shown=_any(
+        *(
+            r"\bbecause\b",
+            r"\bdue to\b",
+            r"\bsince\b",
+            r"\bso that\b",
+            r"\bcaus",
+            r"\breason",
+            r"\brationale",
+            r"\bthus\b",
+        ),
+        *(r"\btherefore", r"\bto (?:avoid|prevent|ensure|keep)\b", r"\bcan(?:not|'t)\b", r"\bin order to\b", r"\bso\b"),
+        *(r"\bwould\b", r"\binstead of\b", r"\bresult", r"\b(?:does|do|is)(?:n't| not)\b", "→"),
+    ),
+)
+_TIME = Sign(
+    asked=_any(
+        r"(?:^|[,;?.] |\band )when (?:was|were|did|is|are|will|do|does|should|can)\b",
+        r"\bwhat (?:date|day|time|year|month)\b",
+        r"\b(?:how long ago|since when|deadline)\b",
+    ),
+    shown=_any(
+        r"\b20\d\d\b",
+        r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b",
+        r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
+        r"\b\d{1,2}:\d\d\b",
+        r"\b(?:days?|weeks?|months?|quarter)\b",
+    ),
+    without=0.8,
+)
+_DECISION = Sign(
+    asked=_any(
+        *(
+            r"\bdecid",
+            r"\bdecision",
+            r"\bchoose",
+            r"\bchose",
+            r"\bsettle",
+            r"\bagree",
+            r"\bpick(?:ed)?\b",
+            r"\bpolicy\b",
+        ),
+        *(r"\bwhich\b.*\b(?:use|version|choice)\b", r"\binstead\b", r"\bprefer"),
+    ),
+    shown=_any(
+        *(
+            r"\bdecided",
+            r"\bdecision",
+            r"\bchose",
+            r"\bsettled",
+            r"\bagreed",
+            r"\bpicked",
+            r"\bselected",
+            r"\bapproved",
+        ),
+        *(r"\binstead of\b", r"\brather than\b", r"\brejected", r"\bwe (?:will|use|went)\b", r"\(not ", r"\brecommend"),
+    ),
+)
+_STATE = Sign(
+    asked=_any(
+        r"\bhow (?:did|does|is|are|was|were|well|after|before|now)\b",
+        *(r"\bstatus\b", r"\bresults?\b", r"\bstand\b", r"\bcompare"),
+    ),
+    shown=_any(r"\d\s?[%x×]", r"\d/\d", r"\b\d+ \w*\s?(?:pass|fail|test)", r"\b(?:pass|fail|complete|done|match)"),
+)
+_NAMED = Sign(
+    asked=_any(r"\b(?:which|what) (?:name|letter|word|term|label|alias)\b", r"\bcalled\b"),
+    shown=re.compile(r"[\"“][^\"”]{1,40}[\"”]"),
+)
+_WAY = Sign(
+    asked=_any(r"\bhow (?:do|can|to|should)\b", r"\bwhat can (?:i|we) do\b", r"\bworkaround"),
+    shown=_any(r"`[^`]+`", r"\b(?:run|use|set|needed|should|must)\b", r"\bworkaround", r"\bfix", r"\$ \w"),
+)
+SIGNS = (_AMOUNT, _REASON, _TIME, _DECISION, _STATE, _NAMED, _WAY)

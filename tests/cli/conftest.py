@@ -1,0 +1,81 @@
+"""A project to run specialists in, a simulated API to reach, and the command called in this process or as a program."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.wire.simulator import MessagesSimulator
+from typer.testing import CliRunner, Result
+
+from run_specialist.cli.run import app
+
+MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.run import main; main()"
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with two notes and a specialist for them, entered, and a home with nothing in it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    root = tmp_path / "project"
+    for folder in (".git", "specialists", "notes"):
+        (root / folder).mkdir(parents=True)
+    (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
+    (root / "notes" / "toads.md").write_text("# Toads\n\nToads sleep in winter.\n")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def write(notes: Path) -> Callable[..., Path]:
+    """Return a function that writes the file of a specialist: name, and lines of front matter."""
+
+    def write_file(name: str, *lines: str, body: str = "You find notes.") -> Path:
+        path = notes / "specialists" / f"{name}.md"
+        path.write_text("\n".join(["---", f"name: {name}", f"description: Is {name}", *lines, "---", body, ""]))
+        return path
+
+    return write_file
+
+
+@pytest.fixture
+def call(notes: Path) -> Callable[..., Result]:
+    """Return a function that calls the command in this process."""
+
+    def call_command(*arguments: str, **options: Any) -> Result:
+        return CliRunner().invoke(app, arguments, catch_exceptions=False, **options)
+
+    return call_command
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., MessagesSimulator]]:
+    """Return a function that starts a simulator and points ANTHROPIC_BASE_URL at it; it is checked at the end."""
+    with ExitStack() as running:
+
+        def start(*arguments: Any, **options: Any) -> MessagesSimulator:
+            simulator = running.enter_context(MessagesSimulator(*arguments, **options))
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.base_url)
+            return simulator
+
+        yield start
+
+
+@pytest.fixture
+def program(notes: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return a function that starts the command as a program of its own; what still runs at the end is killed."""
+    with ExitStack() as running:
+
+        def start(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Popen[str]:
+            given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": os.environ} | options
+            command = [sys.executable, "-W", "error", "-c", code, *arguments]
+            process = running.enter_context(subprocess.Popen(command, **given))  # noqa: S603 - our own program
+            running.callback(process.kill)
+            return process
+
+        yield start

@@ -1,0 +1,148 @@
+"""The documents say what the code does: help texts, keys, events, examples, links."""
+
+import re
+import shlex
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist import events
+from run_specialist.cli import manage, run
+from run_specialist.outcome import Exit, Outcome
+from run_specialist.spawner import ENFORCED, LIMITS, NOT_OFFERED, SHAPING
+from run_specialist.specialist.loader import load, load_text
+from run_specialist.specialist.schema import json_schema
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+FILES = (ROOT / "docs/specialist-files.md").read_text(encoding="utf-8")
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
+
+
+def blocks(text, language):
+    """Return the fenced blocks of one language."""
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def table(text, heading):
+    """Return the rows of the first table after a heading, without its head."""
+    rows = [line for line in text.split(heading, 1)[1].split("\n#", 1)[0].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
+    """A newcomer's first lines; `.ci/run` calls the tests exactly as they stand there."""
+    first = blocks(README, "console")[0].splitlines()
+    assert first == [
+        'uv run run-specialist thoughts-analyzer "Why does the sub-agent loop land softly instead of cutting off?"',
+        "uv run --group test pytest",
+    ]
+    assert first[1] in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(("app", "name", "number"), [(run.app, "run-specialist", 0), (manage.app, "specialists", 1)])
+def test_help_texts_stand_in_the_docs_as_they_are_printed(app, name, number):
+    """docs/command-line.md holds the very output of `--help`."""
+    printed = CliRunner().invoke(app, ["--help"], prog_name=name, env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+    assert blocks(COMMAND_LINE, "text")[number].strip() == printed.strip()
+
+
+def test_every_key_of_the_front_matter_is_documented_with_what_this_version_does():
+    """The table of keys is that of the schema; refused and told keys are those of the code."""
+    rows = {row[0].strip("`"): row[-1] for row in table(FILES, "## Keys")}
+    assert set(rows) == set(json_schema()["properties"])
+    refused = {key for key in LIMITS if key not in ENFORCED} | set(SHAPING)
+    assert {key for key, state in rows.items() if state == "refused"} == refused
+    assert {key for key, state in rows.items() if state == "told"} == set(NOT_OFFERED)
+
+
+def test_every_event_is_documented_with_its_fields():
+    """The table of events is that of the code, name by name and field by field."""
+    known = {one.event: [field.name for field in fields(one)] for one in events.Event.__subclasses__()}
+    assert {row[0].strip("`"): row[2].split(", ") for row in table(COMMAND_LINE, "### Events")} == known
+
+
+def test_every_field_of_the_outcome_is_documented():
+    """The table of the outcome holds just what `--json` prints."""
+    named = [name for row in table(COMMAND_LINE, "### The outcome") for name in re.findall(r"`(\w+)`", row[0])]
+    assert named == [field.name for field in fields(Outcome) if field.name not in ("error", "exit_code")]
+
+
+def test_exit_codes_are_documented():
+    """Every exit code, and no other."""
+    assert {int(row[0]) for row in table(COMMAND_LINE, "### Exit codes")} == {int(code) for code in Exit}
+
+
+@pytest.mark.parametrize("text", [*blocks(README, "markdown"), *blocks(FILES, "markdown")])
+def test_example_files_load_without_a_problem(text):
+    """What people copy from the docs passes `check --strict`."""
+    file = load_text(text, Path("release-historian.md"))
+    assert (file.status, file.problems) == ("ok", ())
+
+
+def test_the_readme_lists_the_specialists_that_come_along():
+    """One row each, and each file is without a problem."""
+    paths = {path.stem: path for path in (ROOT / "specialists").glob("*.md")}
+    assert {row[0].strip("`") for row in table(README, "## Write a specialist")} == set(paths)
+    assert [problem for path in paths.values() for problem in load(path).problems] == []
+
+
+def test_the_session_in_the_readme_shows_silence_countdown_and_landing():
+    """It was recorded with a limit of 6: two silent calls, then 3 to 0 remaining, then the landing."""
+    session = README.split("<!-- session", 1)[1].split("<!-- /session", 1)[0]
+    command = shlex.split(session.split("$ ", 1)[1].splitlines()[0])
+    assert command[-2:] == ["--tool-calls-limit", "6"]
+    calls = re.findall(r"^ +([1-6]) +\w+ .*?(?:(\d) remaining)?$", session, re.MULTILINE)
+    assert calls == [("1", ""), ("2", ""), ("3", "3"), ("4", "2"), ("5", "1"), ("6", "0")]
+    assert "landed · 6 of 6 tool calls" in session
+    assert "offline, without a language model" in " ".join(session.replace("\n", "").split())
+
+
+def test_the_commands_of_the_readme_are_understood():
+    """Every line that calls a command names a subcommand, flags and specialists that exist."""
+    for line in "\n".join(blocks(README, "console")).splitlines():
+        command = line.removeprefix("$ ").removeprefix("uv run ").split(" < ")[0]
+        if not command.startswith(("run-specialist ", "specialists ")):
+            continue
+        words = shlex.split(command, comments=True)
+        app = run.app if words[0] == "run-specialist" else manage.app
+        told = CliRunner().invoke(app, [*words[1:2], "--help"] if app is manage.app else ["--help"]).stdout
+        assert [word for word in words if word.startswith("--") and word not in told] == []
+        if app is run.app:
+            assert (ROOT / "specialists" / f"{words[1]}.md").is_file()
+
+
+def test_the_python_example_of_the_readme_runs(monkeypatch, capsys):
+    """The example answers from this repository, offline."""
+    monkeypatch.chdir(ROOT)
+    (example,) = blocks(README, "python")
+    exec(example, {})  # noqa: S102 - the example is ours
+    assert re.match(r"(answered|landed) \d+ ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    """Every relative link of the docs names a file that is there."""
+    links = re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def test_the_changelog_knows_the_version():
+    """The version of pyproject.toml has its entry."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_notes_are_there_and_speak_of_the_project_alone():
+    """At least twelve notes, the brainstorm among them, each with a heading and no path of somebody's machine."""
+    assert len(NOTES) >= 12
+    assert ROOT / "thoughts/shared/notes/2026-04-03/qa-brainstorm-event-loop-mailbox.md" in NOTES
+    for note in [*NOTES, *DOCUMENTS]:
+        text = note.read_text(encoding="utf-8")
+        assert re.search(r"^# \w", text, re.MULTILINE), note
+        assert not re.search(r"(?<![\w.])/(?:work|root|home|tmp)/", text), note
