@@ -19,6 +19,11 @@ class Kind(StrEnum):
     TIME = "time"
     CHARACTERS = "characters"
 
+    @property
+    def words(self) -> str:
+        """The kind as a person says it."""
+        return self.value.replace("_", " ")
+
 
 class Phase(StrEnum):
     """How close a limit is."""

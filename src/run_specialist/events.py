@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from run_specialist.budget import Limit
+from run_specialist.budget import Kind, Limit
+from run_specialist.landing import Rung
 from run_specialist.messages import Usage
 from run_specialist.outcome import Outcome
 
@@ -100,8 +101,8 @@ class Landed(Event):
     """A limit is reached and a rung of the landing is tried."""
 
     event = "landing"
-    reason: str
-    how: str
+    reason: Kind
+    how: Rung
 
 
 @dataclass(frozen=True, slots=True)

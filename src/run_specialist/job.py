@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from run_specialist.budget import Budget
 from run_specialist.dispatch import Augmenter, DispatchSettings
+from run_specialist.events import Started
 from run_specialist.landing import Style
 from run_specialist.providers.base import Opening, Provider
 
@@ -28,3 +29,9 @@ class Job:
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     warnings: tuple[str, ...] = ()
     """What was odd before the run began; the outcome repeats it."""
+
+    def started(self) -> Started:
+        """Return the first event of its run."""
+        limits = {limit.kind.value: limit.limit for limit in self.budget.limits}
+        tools = self.opening.tools.names
+        return Started(self.run_id, self.specialist, self.provider.model, self.question, tools, limits)

@@ -77,7 +77,7 @@ def finalize(own_words: str | None) -> str:
 
 def skipped(tool: str, kind: Kind, limit: float | None) -> str:
     """Return the result of a call that was not run because the limit is reached."""
-    what = plural(int(limit or 0), "tool call") if kind is Kind.TOOL_CALLS else kind.value
+    what = plural(int(limit or 0), "tool call") if kind is Kind.TOOL_CALLS else kind.words
     return f"Not run: the limit of {what} is reached, so {tool} was skipped."
 
 

@@ -13,7 +13,7 @@ from run_specialist.budget import Kind, Phase
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import Ending, Tally, conclude
 from run_specialist.errors import ForcingRefused, ProviderError
-from run_specialist.events import Event, Finished, Landed, Listener, Replied, Requested, Started, Warned
+from run_specialist.events import Event, Finished, Landed, Listener, Replied, Requested, Warned
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung, ladder
 from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, sendable
@@ -71,7 +71,7 @@ class Run:
         A cancellation that is not ours (`abort`) goes on its way after the last event.
         """
         self._task, begun = asyncio.current_task(), time.monotonic()
-        self._emit(self._started())
+        self._emit(self._job.started())
         cancelled: asyncio.CancelledError | None = None
         try:
             ending = Ending.aborted() if self._aborted else await self._loop()
@@ -89,6 +89,8 @@ class Run:
             raise cancelled
         if cancelled and self._task:
             self._task.uncancel()
+        # From here on there is nothing to abort but the caller's own work.
+        self._task = None
         return outcome
 
     async def _loop(self) -> Ending:
@@ -96,7 +98,9 @@ class Run:
             if self._landing is None and self._budget.phase is Phase.SPENT:
                 self._land(self._budget.tightest.kind)
             if self._landing and self._landing.rung is Rung.SALVAGE:
-                return Ending.salvaged(f"the limit of {self._landing.reason} was reached")
+                return Ending.salvaged(
+                    f"no answer came at the limit of {self._landing.reason.words}; raise it to go on"
+                )
             reply = await self._ask()
             ending = await self._take(reply)
             if ending is not None:
@@ -159,7 +163,7 @@ class Run:
         return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
-        respond = next((call for call in reply.calls if call.name == RESPOND), None)
+        respond = reply.first_call(RESPOND)
         if respond is not None:
             ending = self._answer(Response.parse(respond.arguments))
             if ending is not None:
@@ -203,10 +207,9 @@ class Run:
             most = self._job.provider.capabilities.max_output_tokens
             self._max_tokens = min(self._max_tokens * MORE_ROOM, most)
             return None
-        respond = next((call for call in reply.calls if call.name == RESPOND), None)
+        respond = reply.first_call(RESPOND)
         if respond is not None or not reply.calls:
-            answer = Response.parse(respond.arguments) if respond else Response(answer=reply.text)
-            return Ending.cut(answer)
+            return Ending.cut(Response.parse(respond.arguments) if respond else Response(answer=reply.text))
         if not reply.more_room_helps:
             return Ending.salvaged("the model's context is full")
         self._tally.skipped += len(reply.calls)
@@ -227,7 +230,8 @@ class Run:
     def _enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
         """Make a turn history: what was sent for it, the reply, and the results that go out next."""
         self._accepted = self._messages()
-        self._accepted.append(Message("assistant", sendable(reply.content)))
+        if content := sendable(reply.content):
+            self._accepted.append(Message("assistant", content))
         self._tail = Message.results(results) if results else None
 
     def _land(self, reason: Kind) -> None:
@@ -243,12 +247,6 @@ class Run:
     def _warn(self, text: str) -> None:
         self._tally.warnings.append(text)
         self._emit(Warned(text))
-
-    def _started(self) -> Started:
-        job = self._job
-        limits = {limit.kind.value: limit.limit for limit in self._budget.limits}
-        model, tools = job.provider.model, job.opening.tools.names
-        return Started(job.run_id, job.specialist, model, job.question, tools, limits)
 
     def _emit(self, event: Event) -> None:
         if self._listener:

@@ -12,18 +12,19 @@ from rich.text import Text
 
 from run_specialist.budget import Phase
 from run_specialist.events import BudgetSpent, Called, Event, Finished, Landed, Replied, Requested, Started, Warned
+from run_specialist.landing import Rung
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Delta
 from run_specialist.tools.respond import NAME as RESPOND
 
 COLOURS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
 LANDINGS = {
-    "force": "it must call respond now",
-    "order": "it is told to respond now",
-    "wait": "further calls are skipped",
-    "finalize": "it is told to finish now",
-    "none": "it must answer in text now",
-    "salvage": "an answer is made from what was gathered",
+    Rung.FORCE: "it must call respond now",
+    Rung.ORDER: "it is told to respond now",
+    Rung.WAIT: "further calls are skipped",
+    Rung.FINALIZE: "it is told to finish now",
+    Rung.NONE: "it must answer in text now",
+    Rung.SALVAGE: "an answer is made from what was gathered",
 }
 BAR_WIDTH = 24
 ANSWER_LINES = 6
@@ -74,7 +75,7 @@ class LiveView:
                 if self._budget is None or event.used >= self._budget.used:
                     self._budget = event
             case Landed():
-                reached = f"limit of {event.reason.replace('_', ' ')} reached"
+                reached = f"limit of {event.reason.words} reached"
                 self._print(Text(f"  {reached}: {LANDINGS[event.how]}", "bold red"))
             case Warned():
                 self._print(Text(f"  {event.text}", "yellow"))

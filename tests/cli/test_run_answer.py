@@ -1,0 +1,278 @@
+"""The command `run-specialist` against a simulated API: the answer, the limits, the system prompt, the tools."""
+
+import json
+import threading
+
+import pytest
+from tests.wire.simulator import faults, policies
+from tests.wire.simulator.replies import answers, calls, says
+
+LOOK = calls("search", {"query": "owls"})
+NOTICE = "Tool budget: you have {} for this task"
+
+
+def paragraphs(request):
+    """Return the paragraphs of a request's system prompt."""
+    (block,) = request.body["system"]
+    return block["text"].split("\n\n")
+
+
+@pytest.mark.parametrize(
+    "answer", ["Owls eat mice.", "one\n\n  two\t\n# three", "  set in  ", "naïve – ✓ 猫", '{"a": [1]}', "x" * 70_000]
+)
+def test_s0_6_stdout_is_exactly_the_argument_of_respond(api, write, call, answer):
+    """The answer, byte for byte, and the end of the line; nothing of ours beside it."""
+    write("finder")
+    api([LOOK, answers(answer, gaps=["what toads eat"])])
+    result = call("finder", "What do owls eat?")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{answer}\n", "")
+
+
+def test_s0_6_a_landing_prints_what_respond_was_given_when_forced(api, write, call):
+    """A model that would search for ever is made to answer, and the parent gets that answer."""
+    write("finder", "model: haiku")
+    simulator = api(policies.always_tool("search", answer="all that was found"))
+    result = call("finder", "What do owls eat?", "--tool-calls-limit", "3")
+    assert (result.exit_code, result.stdout) == (0, "all that was found\n")
+    assert [request.tool_choice for request in simulator.requests] == [None] * 3 + [{"type": "tool", "name": "respond"}]
+
+
+def test_s0_9_a_bad_file_is_named_and_the_others_still_run(api, write, call):
+    """Each error is `file:line:column: key: reason`, exit code 2; nothing is asked, and a good file is not held up."""
+    path = write("bad", "tool_calls_limit: twelve", "cost_limit: $5")
+    write("finder")
+    simulator = api([answers("yes")])
+    result = call("bad", "What?")
+    assert (result.exit_code, result.stdout, simulator.requests) == (2, "", [])
+    assert f"{path}:4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found twelve\n" in result.stderr
+    assert f"{path}:5:13: cost_limit: wanted an amount in USD from 0 up, or none, found $5\n" in result.stderr
+    assert call("finder", "What?").stdout == "yes\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "flag", "limit"),
+    [
+        ("tool_calls_limit: 10", "2", 2),
+        ("tool_calls_limit: 2", "10", 10),
+        ("tool_calls_limit: 10", "0", 0),
+        ("tool_calls_limit: 10", None, 10),
+        ("tool_calls_limit: 0", None, 0),
+        ("tool_calls_limit: none", "3", 3),
+        ("", "3", 3),
+        ("", None, 30),
+        ("tool_calls_limit:", None, 30),
+    ],
+)
+def test_s2_11_s3_4_the_flag_beats_the_file_and_the_file_the_default(api, write, call, line, flag, limit):
+    """2 beats 10 and 10 beats 2, 0 is a limit, and 30 holds where nothing is said; so many calls are really made."""
+    write("finder", "model: haiku", *([line] if line else []))
+    simulator = api(policies.always_tool("search", calls_per_turn=4))
+    flags = [] if flag is None else ["--tool-calls-limit", flag]
+    outcome = json.loads(call("finder", "What?", "--json", *flags).stdout)
+    assert (outcome["status"], outcome["tool_calls"]["used"], outcome["tool_calls"]["limit"]) == ("landed", limit, limit)
+    words = "1 tool call" if limit == 1 else f"{limit} tool calls"
+    assert f"Tool budget: you have {words}" in paragraphs(simulator.requests[0])[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [("tool_calls_limit: 2", ["--tool-calls-limit", "none"]), ("tool_calls_limit: none", [])],
+    ids=["flag", "file"],
+)
+def test_s3_4_s0_8_none_is_no_limit(api, write, call, line, flags):
+    """Far beyond any limit no result says what remains, nothing is forced, and the prompt holds no budget."""
+    write("finder", line)
+    simulator = api(policies.works_then_answers("search", calls=40, calls_per_turn=10))
+    outcome = json.loads(call("finder", "What?", "--json", *flags).stdout)
+    assert (outcome["status"], outcome["tool_calls"]) == (
+        "answered",
+        {"used": 40, "limit": None, "failed": 0, "skipped": 0},
+    )
+    told = [text for request in simulator.requests for text in request.results.values()]
+    assert len(told) == 40
+    assert not [text for text in told if "remain" in text]
+    assert not [request for request in simulator.requests if request.tool_choice]
+    assert "Tool budget" not in "\n\n".join(paragraphs(simulator.requests[0]))
+
+
+@pytest.mark.parametrize(("limit", "words"), [(1, "1 tool call"), (2, "2 tool calls"), (30, "30 tool calls")])
+@pytest.mark.parametrize("origin", ["name", "path", "plain"])
+def test_s3_1_the_system_prompt_ends_with_the_budget(api, write, call, limit, words, origin):
+    """Its last paragraph is the budget with the resolved limit, singular at 1, wherever the prompt came from."""
+    path = write("finder", "tool_calls_limit: 7", body="You find notes.\n\nTool budget: ask somebody else.")
+    if origin == "plain":
+        path.write_text("You find notes.\n")
+    simulator = api([answers("yes")])
+    name = "finder" if origin == "name" else str(path)
+    assert call(name, "What?", "--tool-calls-limit", str(limit)).stdout == "yes\n"
+    text = paragraphs(simulator.requests[0])
+    assert text[0] == "You find notes."
+    assert text[-1].startswith(NOTICE.format(words))
+
+
+@pytest.mark.parametrize(
+    ("lines", "flags"),
+    [
+        (["budget_notice: false"], []),
+        (["budget_notice: false"], ["--tool-calls-limit", "5"]),
+        (["budget_notice: true"], ["--tool-calls-limit", "none"]),
+    ],
+)
+def test_s3_1_s0_2_no_notice_where_none_is_wanted(api, write, call, lines, flags):
+    """A child that shall not know, or has no limit, reads no word of a budget."""
+    write("finder", *lines)
+    simulator = api([answers("yes")])
+    call("finder", "What?", *flags)
+    assert "Tool budget" not in "\n\n".join(paragraphs(simulator.requests[0]))
+
+
+def test_s0_7_two_runs_side_by_side_count_for_themselves(api, write, program):
+    """Two programs at the same time, kept in step by the server: each makes its own number of calls."""
+    write("finder", "model: haiku")
+    together, forever = threading.Barrier(2, timeout=60), policies.always_tool("search")
+
+    def in_step(request):
+        if request.calls_so_far < 2:
+            together.wait()
+        return forever(request)
+
+    simulator = api(in_step)
+    limits = (2, 5)
+    runs = [program("finder", f"What of {limit}?", "--json", "--tool-calls-limit", str(limit)) for limit in limits]
+    outcomes = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
+    assert [outcome["tool_calls"]["used"] for outcome in outcomes] == [2, 5]
+    assert [outcome["status"] for outcome in outcomes] == ["landed", "landed"]
+    assert len({outcome["run_id"] for outcome in outcomes}) == 2
+    for limit in limits:
+        own = [r for r in simulator.requests if r.messages[0]["content"][0]["text"] == f"What of {limit}?"]
+        assert len(own) == limit + 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ([], ["glob", "grep", "ls", "read", "respond", "search"]),
+        (["tools: []"], ["respond"]),
+        (["tools: Read, Grep"], ["grep", "read", "respond"]),
+        (["tools: search, read, nothing-like-it"], ["read", "respond", "search"]),
+        (["disallowed_tools: read, ls, glob, grep"], ["respond", "search"]),
+        (["tools: respond, read"], ["read", "respond"]),
+    ],
+)
+def test_tools_are_those_of_the_file_and_respond(api, write, call, lines, names):
+    """Sorted, the same in every request, and `respond` is never missing."""
+    write("finder", *lines)
+    simulator = api([calls("read", {"path": "notes/owls.md"}), answers("yes")])
+    assert call("finder", "What?").stdout == "yes\n"
+    assert [request.tool_names for request in simulator.requests] == [names] * 2
+
+
+def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
+    """It is named with its place; the run goes on with the tools that exist, and the outcome repeats it."""
+    path = write("finder", "tools: Read, Telescope")
+    api([answers("yes"), answers("yes")])
+    result = call("finder", "What?")
+    warning = f"{path}:4:8: tools: not available here: Telescope"
+    assert (result.exit_code, result.stdout) == (0, "yes\n")
+    assert result.stderr.endswith(f"warning: {warning}\n")
+    assert json.loads(call("finder", "What?", "--json").stdout)["warnings"] == [warning]
+
+
+def test_s1_7_a_missing_tool_is_told_to_the_model(api, write, call):
+    """With `tools: []` a call of a file tool is an error result that names what there is."""
+    write("finder", "tools: []")
+    simulator = api([calls("read", {"path": "notes/owls.md"}), answers("nothing")])
+    assert call("finder", "What?").stdout == "nothing\n"
+    assert list(simulator.requests[1].results.values()) == [
+        "read failed: there is no such tool; there are respond"
+    ]
+
+
+def test_a_path_to_a_file_is_taken_for_a_name(api, notes, call, tmp_path):
+    """A file of any place can be run; what it may see is still the project."""
+    path = tmp_path / "elsewhere.md"
+    path.write_text("---\ndescription: Elsewhere\n---\nLook around.\n")
+    simulator = api([calls("ls", {}), answers("yes")])
+    assert call(str(path), "What?", "--json").exit_code == 0
+    assert paragraphs(simulator.requests[0])[0] == "Look around."
+    (listing,) = simulator.requests[1].results.values()
+    assert "notes/" in listing
+
+
+def test_dir_comes_before_the_usual_places(api, write, call, tmp_path):
+    """`--dir` holds the nearest specialist of a name."""
+    write("finder")
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near" / "finder.md").write_text("---\nname: finder\ndescription: Near\n---\nYou are near.\n")
+    simulator = api([answers("yes")])
+    assert call("finder", "What?", "--dir", str(tmp_path / "near")).exit_code == 0
+    assert paragraphs(simulator.requests[0])[0] == "You are near."
+
+
+def test_root_is_what_the_file_tools_see(api, write, call, tmp_path):
+    """With `--root` the files are those of that folder, and no others."""
+    write("finder")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "bats.md").write_text("Bats eat moths.\n")
+    simulator = api([calls("glob", {"pattern": "*.md"}), answers("yes")])
+    call("finder", "What?", "--root", str(tmp_path / "other"))
+    assert list(simulator.requests[1].results.values()) == ["bats.md"]
+
+
+@pytest.mark.parametrize(
+    ("given", "question"),
+    [
+        ("What do owls eat?\n", "What do owls eat?\n"),
+        ("naïve – ✓\nline two", "naïve – ✓\nline two"),
+        (b"caf\xe9 \xff", "caf\ufffd \ufffd"),
+    ],
+)
+def test_a_dash_reads_the_question_from_standard_input(api, write, call, given, question):
+    """All of it, as it is; bytes that are no UTF-8 are replaced."""
+    write("finder")
+    simulator = api([answers("yes")])
+    assert call("finder", "-", input=given).stdout == "yes\n"
+    assert simulator.requests[0].messages[0]["content"] == [{"type": "text", "text": question}]
+
+
+@pytest.mark.parametrize(
+    ("style", "how"), [("order", "order"), ("none", "none"), ("force", "force"), ("finalize", "finalize")]
+)
+def test_the_landing_flag_beats_the_file(api, write, call, style, how):
+    """The outcome tells the rung that gave the answer."""
+    write("finder", "model: haiku", "tool_calls_limit: 1", f"landing: {'none' if style != 'none' else 'order'}")
+    orders = ("call of `respond`", "Answer directly now")
+    api(policies.always_tool("search", obeys=lambda asked: any(order in asked.last_line for order in orders)))
+    landing = json.loads(call("finder", "What?", "--json", "--landing", style).stdout)["landing"]
+    assert (landing["reason"], landing["how"]) == ("tool_calls", how)
+
+
+def test_landing_stop_prints_the_salvage_without_another_request(api, write, call):
+    """No answer was made, so what was gathered is printed, with exit code 0 and a line on why."""
+    write("finder", "tool_calls_limit: 1")
+    simulator = api([LOOK])
+    result = call("finder", "What?", "--landing", "stop")
+    assert (result.exit_code, len(simulator.requests)) == (0, 1)
+    assert "Owls eat mice at night." in result.stdout
+    assert "partial: the limit of tool_calls was reached" in result.stderr
+
+
+def test_x_12_a_failed_run_prints_what_was_gathered(api, write, call):
+    """The API is gone after the first turn: exit code 3, the salvage on stdout, one line on stderr."""
+    write("finder")
+    api([LOOK, faults.unauthorised()])
+    result = call("finder", "What?")
+    assert result.exit_code == 3
+    assert "Owls eat mice at night." in result.stdout
+    assert result.stdout.startswith("[No finished answer: the API answered 401")
+    assert len(result.stderr.splitlines()) == 1
+    assert "failed: the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY" in result.stderr
+
+
+def test_x_7_two_empty_answers_are_exit_code_4(api, write, call):
+    """No answer can be had, and what was read is kept."""
+    write("finder")
+    api([LOOK, says(), says()])
+    result = call("finder", "What?")
+    assert (result.exit_code, "Owls eat mice at night." in result.stdout) == (4, True)
+    assert "failed: the model ended twice without an answer" in result.stderr
