@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wire.simulator import MessagesSimulator
 from typer.testing import CliRunner, Result
 
 from run_specialist.cli.run import app
+from tests.wire.simulator import MessagesSimulator
 
 MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.run import main; main()"
 
@@ -74,7 +74,7 @@ def program(notes: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         def start(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Popen[str]:
             given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": os.environ} | options
             command = [sys.executable, "-W", "error", "-c", code, *arguments]
-            process = running.enter_context(subprocess.Popen(command, **given))  # noqa: S603 - our own program
+            process = running.enter_context(subprocess.Popen(command, **given))
             running.callback(process.kill)
             return process
 

@@ -4,6 +4,7 @@ import json
 import threading
 
 import pytest
+
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 
@@ -69,7 +70,11 @@ def test_s2_11_s3_4_the_flag_beats_the_file_and_the_file_the_default(api, write,
     simulator = api(policies.always_tool("search", calls_per_turn=4))
     flags = [] if flag is None else ["--tool-calls-limit", flag]
     outcome = json.loads(call("finder", "What?", "--json", *flags).stdout)
-    assert (outcome["status"], outcome["tool_calls"]["used"], outcome["tool_calls"]["limit"]) == ("landed", limit, limit)
+    assert (outcome["status"], outcome["tool_calls"]["used"], outcome["tool_calls"]["limit"]) == (
+        "landed",
+        limit,
+        limit,
+    )
     words = "1 tool call" if limit == 1 else f"{limit} tool calls"
     assert f"Tool budget: you have {words}" in paragraphs(simulator.requests[0])[-1]
 
@@ -183,9 +188,7 @@ def test_s1_7_a_missing_tool_is_told_to_the_model(api, write, call):
     write("finder", "tools: []")
     simulator = api([calls("read", {"path": "notes/owls.md"}), answers("nothing")])
     assert call("finder", "What?").stdout == "nothing\n"
-    assert list(simulator.requests[1].results.values()) == [
-        "read failed: there is no such tool; there are respond"
-    ]
+    assert list(simulator.requests[1].results.values()) == ["read failed: there is no such tool; there are respond"]
 
 
 def test_a_path_to_a_file_is_taken_for_a_name(api, notes, call, tmp_path):
@@ -254,7 +257,9 @@ def test_landing_stop_prints_the_salvage_without_another_request(api, write, cal
     result = call("finder", "What?", "--landing", "stop")
     assert (result.exit_code, len(simulator.requests)) == (0, 1)
     assert "Owls eat mice at night." in result.stdout
-    assert "partial: the limit of tool_calls was reached" in result.stderr
+    (line,) = result.stderr.splitlines()
+    assert "partial: " in line
+    assert "limit of tool calls" in line
 
 
 def test_x_12_a_failed_run_prints_what_was_gathered(api, write, call):

@@ -37,6 +37,13 @@ def fail(text: str, code: int = 2) -> NoReturn:
     raise typer.Exit(code)
 
 
+def limit_text(text: str) -> str:
+    """Let the text of a limit pass: a whole number from 0 up, or `none`."""
+    if text != "none" and not (text.isascii() and text.isdigit()):
+        raise typer.BadParameter(f"{text!r} is neither a whole number from 0 up nor `none`")
+    return text
+
+
 @contextmanager
 def guarded() -> Iterator[None]:
     """Turn what goes wrong on purpose into one line and the right exit code."""

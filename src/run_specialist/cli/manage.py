@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.console import complete_names, fail, guarded, print_line, say
+from run_specialist.cli.console import complete_names, fail, guarded, limit_text, print_line, say
 from run_specialist.cli.table import print_table
 
 if TYPE_CHECKING:
@@ -86,7 +86,12 @@ def new(
     paths: Annotated[str | None, typer.Option(help="Folders that it may see, separated by commas.")] = None,
     model: Annotated[str | None, typer.Option(help="sonnet, opus, haiku, a full id, or inherit.")] = None,
     tool_calls_limit: Annotated[
-        str | None, typer.Option(metavar="N|none", help="Tool calls in one run.  [default: 30]")
+        str | None,
+        typer.Option(
+            metavar="N|none",
+            callback=lambda text: text and limit_text(text),
+            help="Tool calls in one run.  [default: 30]",
+        ),
     ] = None,
     dir_: Annotated[Path | None, typer.Option("--dir", help="Where to write.  [default: specialists/]")] = None,
     root: Root = None,
@@ -96,8 +101,10 @@ def new(
     if description is None and not sys.stdin.isatty():
         fail("--description is needed where nobody can be asked")
     if description is None:
-        description = typer.prompt("When should it be used?", err=True)
-        tool_calls_limit = tool_calls_limit or typer.prompt("How many tool calls in one run?", "30", err=True)
+        description = typer.prompt("When should it be used?", prompt_suffix=" ", err=True)
+        tool_calls_limit = tool_calls_limit or typer.prompt(
+            "How many tool calls in one run?", "30", value_proc=limit_text, prompt_suffix=" ", err=True
+        )
     with guarded():
         from run_specialist.specialist.template import write_new  # noqa: PLC0415 - fast `--help`
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from run_specialist.cli.console import complete_names, fail, guarded, print_line, say
+from run_specialist.cli.console import complete_names, fail, guarded, limit_text, print_line, say
 
 if TYPE_CHECKING:
     from run_specialist.cli.live import LiveView
@@ -32,12 +32,6 @@ class Landing(StrEnum):
     STOP = "stop"
 
 
-def _limit(text: str) -> str:
-    if text != "none" and not (text.isascii() and text.isdigit()):
-        raise typer.BadParameter(f"{text!r} is neither a whole number from 0 up nor `none`")
-    return text
-
-
 @app.command()
 def run(
     name: Annotated[
@@ -54,7 +48,7 @@ def run(
     model: Annotated[str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, or `offline`.")] = None,
     tool_calls_limit: Annotated[
         str | None,
-        typer.Option(metavar="N|none", callback=lambda text: text and _limit(text), help="Tool calls in this run."),
+        typer.Option(metavar="N|none", callback=lambda text: text and limit_text(text), help="Tool calls in this run."),
     ] = None,
     landing: Annotated[Landing | None, typer.Option(help="How to land when the limit is reached.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,

@@ -14,13 +14,13 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _LONGEST_NAME = 64
 
 _PROMPT = """\
-You are `{name}`. {description}
+You are `{name}`, and another agent has put a question to you. What you are for: {description}
 
 ## How you work
 
 - Answer the question that you are given, and no other.
-- Search broadly first, then read the passages that matter, in full.
-- Your tool calls are limited: prefer one good search over three narrow ones, and stop when you know enough.
+- Search first, and read only the lines around a hit; never open file after file.
+- Your tool calls are limited: make lookups that do not depend on each other in one turn, and stop when you know enough.
 
 ## What counts
 

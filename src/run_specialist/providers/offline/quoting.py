@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from run_specialist.providers.offline.units import Unit
 
-GOOD = 300
+GOOD = 220
 """Longer ones are cut to their best sentences, shorter ones may grow up to this [characters]."""
 _SPACE = re.compile(r"\s+")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")

@@ -16,12 +16,12 @@ _UNKNOWN = 30
 _ORDINARY = 3.5
 """The most that a word can weigh that is no name."""
 _NAME = 1.3
-_LABEL, _NEAR, _ABOVE, _BEGINS, _KIN, _KIN_NEAR = 0.7, 0.45, 0.5, 0.6, 0.5, 0.2
+_LABEL, _NEAR, _ABOVE, _BEGINS, _KIN, _KIN_NEAR = 0.7, 0.4, 0.5, 0.6, 0.5, 0.2
 """What a term counts that is not in a line itself: in the label or heading just above, in the lines beside it, in
 other headings or the path; as the beginning of another word; by its kin in the line, or beside it."""
 _OWN, _OWN_VAGUE = 0.6, 0.35
 """The weight of a part's own words against those of the whole question; less when they are few."""
-_SIGN = 1.25
+_SIGN = 1.35
 _NEWS, _MUCH_NEWS = 0.6, 5
 """What a unit counts that only repeats the question, and how many other words make it count in full."""
 _ORDERED = 0.15

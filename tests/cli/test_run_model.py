@@ -1,0 +1,161 @@
+"""The command `run-specialist`: which model answers, with which key, and what is said when none can be reached."""
+
+import json
+
+import pytest
+
+from tests.wire.simulator import faults
+from tests.wire.simulator.replies import answers
+
+OPUS, SONNET, HAIKU, FABLE = "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2"
+
+
+@pytest.mark.parametrize(
+    ("flag", "file", "environment", "model"),
+    [
+        ("opus", "haiku", "fable", OPUS),
+        ("opus", None, None, OPUS),
+        ("claude-opus-4-8", "haiku", None, "claude-opus-4-8"),
+        (None, "haiku", "fable", HAIKU),
+        (None, "Haiku", None, HAIKU),
+        (None, "inherit", "fable", FABLE),
+        (None, None, "fable", FABLE),
+        (None, "inherit", None, SONNET),
+        (None, None, None, SONNET),
+    ],
+)
+def test_the_model_is_that_of_the_flag_the_file_the_environment(
+    api, write, call, monkeypatch, flag, file, environment, model
+):
+    """Flag, file (`inherit` says nothing), SPECIALIST_MODEL, and `sonnet` where there is a base URL."""
+    write("finder", *([f"model: {file}"] if file else []))
+    if environment:
+        monkeypatch.setenv("SPECIALIST_MODEL", environment)
+    simulator = api([answers("yes")])
+    outcome = json.loads(call("finder", "What?", "--json", *(["--model", flag] if flag else [])).stdout)
+    assert (simulator.requests[0].body["model"], outcome["model"]) == (model, model)
+
+
+@pytest.mark.parametrize(
+    ("flags", "file", "environment"),
+    [([], None, None), ([], "inherit", None), (["--model", "offline"], "haiku", "fable"), ([], "offline", "fable")],
+)
+def test_offline_where_nothing_is_set_or_where_it_is_named(write, call, monkeypatch, flags, file, environment):
+    """Without credentials and base URL the answer comes offline, with exit code 0; named, it wins over a key too."""
+    write("finder", *([f"model: {file}"] if file else []))
+    if environment:
+        monkeypatch.setenv("SPECIALIST_MODEL", environment)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    result = call("finder", "What do owls eat?", "--json", *flags)
+    outcome = json.loads(result.stdout)
+    assert (result.exit_code, outcome["model"], outcome["status"]) == (0, "offline", "answered")
+    assert "Owls eat mice at night." in outcome["answer"]
+
+
+def test_offline_says_so_on_stderr(write, call):
+    """One line tells that no language model answered and what to set; `--quiet` leaves it away; stdout is the same."""
+    write("finder")
+    loud, quiet = call("finder", "What do owls eat?"), call("finder", "What do owls eat?", "--quiet")
+    assert "answered offline, without a language model" in loud.stderr
+    assert "ANTHROPIC_API_KEY" in loud.stderr
+    assert len(loud.stderr.splitlines()) == 1
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+    assert quiet.stdout == loud.stdout
+    assert "offline" not in loud.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "file", "environment"),
+    [(["--model", "sonnet"], None, None), ([], "haiku", None), ([], None, "claude-opus-4-8")],
+    ids=["flag", "file", "environment"],
+)
+def test_a_named_model_without_credentials_names_the_three_ways_out(write, call, monkeypatch, flags, file, environment):
+    """Exit code 2, before anything is asked: a key, a base URL, or offline."""
+    write("finder", *([f"model: {file}"] if file else []))
+    if environment:
+        monkeypatch.setenv("SPECIALIST_MODEL", environment)
+    result = call("finder", "What?", *flags)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert all(way in result.stderr for way in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "--model offline"))
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "header", "value"),
+    [
+        ({}, "x-api-key", "none-needed"),
+        ({"ANTHROPIC_API_KEY": "my-own"}, "x-api-key", "my-own"),
+        ({"ANTHROPIC_AUTH_TOKEN": "my-token"}, "authorization", "Bearer my-token"),
+    ],
+    ids=["no key", "key", "token"],
+)
+def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monkeypatch, environment, header, value):
+    """A server with a base URL of its own needs no key; one that is set goes out as it is, and nothing is masked."""
+    write("finder")
+    simulator = api([answers("yes")])
+    for name, content in environment.items():
+        monkeypatch.setenv(name, content)
+    assert call("finder", "What?").stdout == "yes\n"
+    assert simulator.requests[0].headers[header] == value
+
+
+def test_openai_models_are_refused_by_this_version(write, call):
+    """Exit code 2, and the line says that it is this version that cannot."""
+    write("finder")
+    result = call("finder", "What?", "--model", "openai:some-model")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "not supported by this version" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
+        (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
+        (faults.html(), "answered with text/html, not JSON; is the base URL that of a Messages-compatible server?"),
+        (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
+    ],
+    ids=["401", "404", "html", "400"],
+)
+@pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
+def test_x_12_an_endpoint_that_refuses_is_exit_code_3_and_one_line(api, write, call, fault, said, flags):
+    """What went wrong and what to do, without a traceback, whatever is printed on stdout."""
+    write("finder")
+    api([fault])
+    result = call("finder", "What?", *flags)
+    assert result.exit_code == 3
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert "Traceback" not in result.stderr
+    if flags == ["--json"]:
+        outcome = json.loads(result.stdout)
+        assert (outcome["status"], outcome["answer"]) == ("failed", "")
+    else:
+        assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9", "127.0.0.1:9", "no-url", "http://"], ids=["closed", "no scheme", "word", "no host"]
+)
+def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
+    """Exit code 3 and one line with the address and the variable it came from."""
+    write("finder")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+    result = call("finder", "What?")
+    assert (result.exit_code, result.stdout) == (3, "")
+    (line,) = result.stderr.splitlines()
+    assert "cannot reach" in line
+    assert url in line
+    assert "ANTHROPIC_BASE_URL" in line
+
+
+def test_a_key_with_stray_characters_is_one_line(api, write, call, monkeypatch):
+    """A line end that came along with a key is no traceback; the key itself is not shown."""
+    write("finder")
+    api([])
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "my-own\nkey")
+    result = call("finder", "What?")
+    assert result.exit_code in (2, 3)
+    (line,) = result.stderr.splitlines()
+    assert "ANTHROPIC_API_KEY" in line
+    assert "my-own" not in line
