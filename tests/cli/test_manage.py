@@ -186,8 +186,8 @@ def test_new_refuses_bad_names(project: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
     [
-        ("--tool-calls-limit", "twelve", "tool_calls_limit: wanted a whole number"),
-        ("--tool-calls-limit", "-1", "tool_calls_limit: wanted a whole number"),
+        ("--tool-calls-limit", "twelve", "is neither a whole number from 0 up nor `none`"),
+        ("--tool-calls-limit", "-1", "is neither a whole number from 0 up nor `none`"),
         ("--tools", "Bash", "tools: not available here: Bash"),
         ("--paths", "../x", "paths: wanted folders or globs under the root"),
         ("--description", " ", "description: "),
