@@ -45,10 +45,10 @@ def write(notes: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def call(notes: Path) -> Callable[..., Result]:
-    """Return a function that calls the command in this process."""
+    """Return a function that calls the command in this process; `charset` is that of its terminal."""
 
-    def call_command(*arguments: str, **options: Any) -> Result:
-        return CliRunner().invoke(app, arguments, catch_exceptions=False, **options)
+    def call_command(*arguments: str, charset: str = "utf-8", **options: Any) -> Result:
+        return CliRunner(charset=charset).invoke(app, arguments, catch_exceptions=False, **options)
 
     return call_command
 

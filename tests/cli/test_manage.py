@@ -49,7 +49,7 @@ def program(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Com
         "timeout": 60,
         "check": False,
     } | options
-    return subprocess.run(command, **given)  # noqa: S603, PLW1510 - our own program
+    return subprocess.run(command, **given)  # noqa: PLW1510 - our own program
 
 
 def test_list_shows_files_and_problems(project: Path) -> None:

@@ -81,22 +81,24 @@ def test_a_named_model_without_credentials_names_the_three_ways_out(write, call,
 
 
 @pytest.mark.parametrize(
-    ("environment", "header", "value"),
+    ("environment", "key"),
     [
-        ({}, "x-api-key", "none-needed"),
-        ({"ANTHROPIC_API_KEY": "my-own"}, "x-api-key", "my-own"),
-        ({"ANTHROPIC_AUTH_TOKEN": "my-token"}, "authorization", "Bearer my-token"),
+        ({}, "none-needed"),
+        ({"ANTHROPIC_API_KEY": "my-own"}, "my-own"),
+        ({"ANTHROPIC_AUTH_TOKEN": "my-token"}, "my-token"),
     ],
     ids=["no key", "key", "token"],
 )
-def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monkeypatch, environment, header, value):
-    """A server with a base URL of its own needs no key; one that is set goes out as it is, and nothing is masked."""
+def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monkeypatch, environment, key):
+    """A server with a base URL of its own needs no key; one that is set goes out as it is."""
     write("finder")
     simulator = api([answers("yes")])
     for name, content in environment.items():
         monkeypatch.setenv(name, content)
     assert call("finder", "What?").stdout == "yes\n"
-    assert simulator.requests[0].headers[header] == value
+    headers = simulator.requests[0].headers
+    sent = {headers.get("x-api-key"), headers.get("authorization", "").removeprefix("Bearer ")}
+    assert sent - {None, ""} == {key}
 
 
 def test_openai_models_are_refused_by_this_version(write, call):
@@ -134,9 +136,7 @@ def test_x_12_an_endpoint_that_refuses_is_exit_code_3_and_one_line(api, write, c
         assert result.stdout == ""
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:9", "127.0.0.1:9", "no-url", "http://"], ids=["closed", "no scheme", "word", "no host"]
-)
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url"], ids=["closed", "no URL"])
 def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
     """Exit code 3 and one line with the address and the variable it came from."""
     write("finder")
@@ -150,7 +150,7 @@ def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypat
 
 
 def test_a_key_with_stray_characters_is_one_line(api, write, call, monkeypatch):
-    """A line end that came along with a key is no traceback; the key itself is not shown."""
+    """A line end that came along with a key is told in one line, and the key itself is not shown."""
     write("finder")
     api([])
     monkeypatch.setenv("ANTHROPIC_API_KEY", "my-own\nkey")

@@ -1,1 +1,1 @@
-"""."""
+"""The specialist's file: found, read leniently, checked."""

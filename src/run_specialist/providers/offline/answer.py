@@ -1,7 +1,9 @@
 """An answer in quotes, within its limits, and the honest word when there is none."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain, repeat
+from operator import itemgetter
 
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
@@ -13,13 +15,19 @@ from run_specialist.tools.respond import Evidence, Response
 
 LONGEST_ANSWER = 1500
 MOST_QUOTES = 8
+_LONGEST_LIST = 160
 _WORTH = 0.4
 """A quote that rates less than this share of the best one is left out."""
 _ALIKE = 0.7
 """Of two quotes that share so much of their words one is enough."""
-_UNCOVERED = 0.3
-"""When no line holds more than this share of the question, nothing is quoted."""
-_GROWS = 0.5
+_NOTHING_KNOWN, _NOTHING, _NOTHING_WITHOUT = 0.15, 0.3, 0.38
+"""When no line holds this share of the question nothing is quoted: less is enough when one of its names is known,
+more is asked when some word stands in no file."""
+_UNLIKELY, _LIKELY = 0.45, 0.62
+"""Below the one the notes hardly answer the question, from the other on they probably do."""
+_FIRST, _FIRST_ONES, _OTHER = 380, 1, 220
+"""How long the first few quotes may be, and the others [characters]."""
+_GROWS = 0.7
 """A line joins the one that it stands beside when it rates at least this share of it."""
 
 
@@ -35,7 +43,10 @@ def answer(question: Question, gathered: Gathered) -> Response:
     if not _says_nothing(question, absent, best):
         quotes = list(_fitting(_Choice(question, found, weights).quotes(), LONGEST_ANSWER - len(lead)))
     if not quotes:
-        return Response(answer=_refusal(gathered, question, absent), gaps=gaps or [question.text[:200]])
+        return Response(
+            answer=_refusal(gathered, question, absent),
+            gaps=gaps or [text for text in [question.text[:200].strip()] if text],
+        )
     return Response(
         answer="\n".join([lead, *map(str, quotes)]),
         evidence=[Evidence(source=quote.source, quote=quote.text) for quote in quotes],
@@ -46,13 +57,16 @@ def answer(question: Question, gathered: Gathered) -> Response:
 def _says_nothing(question: Question, absent: Sequence[Term], best: float) -> bool:
     """Tell whether what was seen has nothing to do with the question."""
     names = [term for term in question.terms if term.name]
-    return best < _UNCOVERED or (bool(names) and all(term in absent for term in names))
+    known = [term for term in names if term not in absent]
+    if names and not known:
+        return True
+    return best < (_NOTHING_KNOWN if known else _NOTHING_WITHOUT if absent else _NOTHING)
 
 
 def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> str:
     if not gathered.exchanges:
         return "Nothing was looked up, so the notes have no word in this answer."
-    missing = ", ".join(term.text for term in (absent or question.terms))[:200]
+    missing = _listed([term for term in absent if term.name] or absent or question.terms)
     if not missing:
         return "The question names nothing that could be looked up in the notes."
     said = "no file mentions it" if absent else "what they say nearest to it is about something else"
@@ -60,17 +74,15 @@ def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> 
 
 
 def _lead(absent: Sequence[Term], best: float) -> str:
-    if names := [term.text for term in absent if term.name]:
-        return f"The notes do not mention {', '.join(names)[:120]}; nearest to the question they say:"
-    if best < 2 * _UNCOVERED:
-        return "The notes do not answer this in so many words; nearest to the question they say:"
-    return "The notes say, best match first:"
+    if names := _listed(term for term in absent if term.name):
+        return f"The notes do not mention {names}; nearest to the question they say:"
+    if best < _UNLIKELY:
+        return "The notes do not seem to answer this; nearest to the question they say:"
+    return "The notes say, best match first:" if best >= _LIKELY else "Nearest to the question the notes say:"
 
 
-@dataclass(frozen=True)
-class _Rated:
-    unit: Unit
-    score: float
+def _listed(terms: Iterable[Term]) -> str:
+    return " or ".join(term.text for term in terms)[:_LONGEST_LIST]
 
 
 class _Choice:
@@ -88,32 +100,37 @@ class _Choice:
         self._said: dict[str, int] = {}
 
     def quotes(self) -> Iterator[Quote]:
-        """Yield quotes, the best for each part first, until none is worth it."""
+        """Yield the best quote for each part, then whatever is best, until nothing is worth it."""
         least = _WORTH * max(max(rated.values()) for rated in self._scores)
-        asked = list(self._scores)
-        while asked and len(self._words) < 2 * MOST_QUOTES:
-            for rated in list(asked):
-                unit = max(rated, key=lambda unit, rated=rated: self._worth(unit, rated[unit]))
-                if self._worth(unit, rated[unit]) >= least:
-                    yield self._take(unit, rated)
-                else:
-                    asked.remove(rated)
+        turns = chain(([rated] for rated in self._scores), repeat(self._scores, 2 * MOST_QUOTES))
+        for turn in turns:
+            worth, unit, rated = max(
+                ((self._worth(unit, rated[unit]), unit, rated) for rated in turn for unit in rated),
+                key=itemgetter(0),
+            )
+            if worth >= least:
+                yield self._take(unit, rated)
 
     def _worth(self, unit: Unit, rated: float) -> float:
         if unit in self._taken:
             return 0.0
-        alike = max((_alike(unit.roots, other) for other in self._words), default=0.0)
+        # That both hold the words of the question does not make two lines alike.
+        news = unit.roots - self._question.roots
+        alike = max((_alike(news, other) for other in self._words), default=0.0)
         if alike > _ALIKE:
             return 0.0
         return rated * (1 - 0.5 * alike) * 0.9 ** self._said.get(unit.path, 0)
 
     def _take(self, unit: Unit, rated: dict[Unit, float]) -> Quote:
         least = _GROWS * rated[unit]
-        block = grown(unit, self._by_file[unit.path], lambda other: rated[other] >= least and other not in self._taken)
+        longest = _FIRST if len(self._words) < _FIRST_ONES else _OTHER
+        block = grown(
+            unit, self._by_file[unit.path], longest, lambda other: rated[other] >= least and other not in self._taken
+        )
         self._taken.update(block)
         whole = replace(block[0], text="\n".join(one.text for one in block)) if len(block) > 1 else unit
-        quote = cut(whole, self._told)
-        self._words.append(roots(quote.text))
+        quote = cut(whole, longest, self._told)
+        self._words.append(roots(quote.text) - self._question.roots)
         self._said[unit.path] = self._said.get(unit.path, 0) + 1
         return quote
 

@@ -18,6 +18,8 @@ _OVER = re.compile(
     r"(?i)\b0 (?:\w+ )*calls? remain|budget: 0 left|\blimit (?:is |was )?reached|only (?:a call of )?`?respond"
     r"|answer directly now|provide your final response"
 )
+_LONGEST = 4000
+"""No more of one line is kept [characters]."""
 _LAST_LINES = 8
 """Orders to answer stand among the last lines of the last result."""
 
@@ -106,7 +108,7 @@ class Gathered:
             self.counts.update((word.casefold(), 0) for word in absent[1].split(", ") if word != "…")
 
     def _keep(self, path: str, number: int, text: str) -> None:
-        text = _CLIPPED.sub("", text)
+        text = _CLIPPED.sub("", text)[:_LONGEST]
         known = self.lines.setdefault(path, {}).setdefault(number, [])
         if not any(text in part for part in known):
             known[:] = [*(part for part in known if part not in text), text]

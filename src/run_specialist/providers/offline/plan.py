@@ -8,7 +8,7 @@ from run_specialist.messages import ToolCall
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
 from run_specialist.providers.offline.ranking import Weights, best, best_files
-from run_specialist.providers.offline.units import Unit, all_units
+from run_specialist.providers.offline.units import all_units
 from run_specialist.providers.offline.words import literal
 from run_specialist.tools.base import Toolset
 
@@ -20,6 +20,7 @@ _AT_ONCE = 2
 _HOPEFUL, _SURE = 60, 5
 _BEFORE, _WINDOW = 10, 40
 _LONGEST_QUERY = 400
+_FEW, _RARE = 2, 40
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[
     for part in question.parts:
         if part is not question:
             yield Wish("search", {"query": _about(part, telling), "limit": 8})
-    if len(telling) > 2:
+    if len(telling) > _FEW:
         yield Wish("search", {"query": " ".join(term.text for term in telling[:4]), "limit": 8})
     if others := [word for term in telling[:4] for word in term.synonyms[:4]]:
         fixed = [term.text for term in telling[:3] if not term.synonyms]
@@ -65,7 +66,7 @@ def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[
     yield from (_grep(phrase) for phrase in question.phrases[:2])
     absent = [term for term in telling if gathered.counts.get(term.text.casefold()) == 0]
     yield from (_grep(_beginning(term.text)) for term in absent[:2])
-    rare = [term for term in telling if term.name and 0 < gathered.counts.get(term.text.casefold(), 0) <= 40]
+    rare = [term for term in telling if term.name and 0 < gathered.counts.get(term.text.casefold(), 0) <= _RARE]
     yield from (_grep(term.text) for term in rare[:1])
     if not gathered.lines:
         yield from (Wish("glob", {"pattern": f"*{term.text}*"}) for term in telling[:2] if term.text.isalnum())
@@ -103,14 +104,14 @@ def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator
     """Read around the best lines, as long as that is worth a call."""
     windows = [window for exchange in gathered.exchanges if (window := _window(exchange.call))]
     seen = all_units(gathered.lines)
+    ranked = best(seen, question, weights)[: _SURE if len(gathered.exchanges) >= ENOUGH else _HOPEFUL]
     # Notes begin with what matters.
-    yield from (Wish("read", {"path": path, "limit": _WINDOW}) for path in best_files(seen, question, weights)[:2])
-    ranked = best(seen, question, weights)
-    for unit in ranked[: _SURE if len(gathered.exchanges) >= ENOUGH else _HOPEFUL]:
-        if not any(path == unit.path and unit.line in lines for path, lines in windows):
-            first = max(1, unit.line - _BEFORE)
-            windows.append((unit.path, range(first, first + _WINDOW)))
-            yield Wish("read", {"path": unit.path, "offset": first, "limit": _WINDOW})
+    begins = [(path, 1) for path in best_files(seen, question, weights)[:2]]
+    for wanted, line in [*begins, *((unit.path, unit.line) for unit in ranked)]:
+        if not any(path == wanted and line in lines for path, lines in windows):
+            first = max(1, line - _BEFORE)
+            windows.append((wanted, range(first, first + _WINDOW)))
+            yield Wish("read", {"path": wanted, "offset": first, "limit": _WINDOW})
 
 
 def _window(call: ToolCall) -> tuple[object, range] | None:

@@ -21,9 +21,10 @@ _QUOTED = re.compile(r"[\"'`“‘«]([^\"'`”’»]{2,60})[\"'`”’»]")
 
 _ASKING = frozenset(
     """
-    actually bad best chose choose chosen compare compared decide decided decision describe different explain good
-    hardly happen happened happens instead list main meant overview point reason reasons really right settle settled
-    show stand stands stood summarise summarize summary think told whole
+    actually although anyway bad best chose choose chosen compare compared conclude concluded decide decided decision
+    describe different explain good hardly happen happened happens hold holds instead kind kinds list main meant moment
+    overview point reason reasons really right settle settled show sort sorts stand stands stood summarise summarize
+    summary think told whole
     """.split()  # noqa: SIM905 - as in STOP_WORDS
 )
 """Words that say what is wanted of an answer, not what it is about."""
@@ -76,12 +77,12 @@ class Question:
     @cached_property
     def acronyms(self) -> tuple[tuple[str, frozenset[Term]], ...]:
         """What neighbouring words are perhaps shortened to, with the terms that it stands for."""
-        found = []
-        for size in (2, 3):
-            for run in zip(*(self.terms[start:] for start in range(size)), strict=False):
-                if all(term.text.isalpha() for term in run) and f"{' '.join(term.text for term in run)}" in self.text:
-                    found.append(("".join(term.text[0] for term in run).upper(), frozenset(run)))
-        return tuple(found)
+        runs = (run for size in (2, 3) for run in zip(*(self.terms[start:] for start in range(size)), strict=False))
+        return tuple(
+            ("".join(term.text[0] for term in run).upper(), frozenset(run))
+            for run in runs
+            if all(term.text.isalpha() for term in run) and " ".join(term.text for term in run) in self.text
+        )
 
     @cached_property
     def parts(self) -> tuple["Question", ...]:

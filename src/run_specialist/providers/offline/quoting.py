@@ -7,10 +7,8 @@ from itertools import pairwise
 
 from run_specialist.providers.offline.units import Unit
 
-GOOD = 220
-"""Longer ones are cut to their best sentences, shorter ones may grow up to this [characters]."""
-_SPACE = re.compile(r"\s+")
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
+_ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+"))
+"""Where a piece may begin or end, the better places first."""
 
 
 @dataclass(frozen=True)
@@ -30,32 +28,33 @@ class Quote:
         return f'> "{self.text}" — {self.source}'
 
 
-def cut(unit: Unit, rate: Callable[[str], float]) -> Quote:
-    """Quote a unit, or its best sentences, or its best words where a sentence is too long.
+def cut(unit: Unit, longest: int, rate: Callable[[str], float]) -> Quote:
+    """Quote a unit, or as many of its best sentences as fit, or its best lines or words where a sentence does not.
 
     rate: tells how much a piece of text is worth.
     """
-    spans = list(_spans(unit.text))
-    start, end = max(spans, key=lambda span: (rate(unit.text[slice(*span)]), -span[0]))
+    start, end = max(_spans(unit.text, longest), key=lambda span: (rate(unit.text[slice(*span)]), -span[0]))
     return Quote(unit.path, unit.line + unit.text.count("\n", 0, start), unit.text[start:end])
 
 
-def _spans(text: str) -> Iterator[tuple[int, int]]:
+def _spans(text: str, longest: int) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each piece that could be quoted."""
     begin, whole = len(text) - len(text.lstrip()), len(text.rstrip())
-    if whole - begin <= GOOD:
+    if whole - begin <= longest:
         yield begin, whole
         return
-    stops = [begin, *(found.end() for found in _SENTENCE_END.finditer(text, begin, whole)), whole]
-    if any(after - before > GOOD for before, after in pairwise(stops)):
-        stops = sorted({*stops, *(found.end() for found in _SPACE.finditer(text, begin, whole))})
+    stops = [begin, whole]
+    for ends in _ENDS:
+        stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, whole))})
+        if all(after - before <= longest for before, after in pairwise(stops)):
+            break
     for position, start in enumerate(stops[:-1]):
-        ends = [stop for stop in stops[position + 1 :] if stop - start <= GOOD]
-        end = ends[-1] if ends else start + GOOD
+        fitting = [stop for stop in stops[position + 1 :] if stop - start <= longest]
+        end = fitting[-1] if fitting else start + longest
         yield start, start + len(text[start:end].rstrip())
 
 
-def grown(unit: Unit, neighbours: Sequence[Unit], worth: Callable[[Unit], bool]) -> list[Unit]:
+def grown(unit: Unit, neighbours: Sequence[Unit], longest: int, worth: Callable[[Unit], bool]) -> list[Unit]:
     """Return a unit with those that follow and precede it line by line, as long as they are worth it and fit.
 
     neighbours: all units of the file in order.
@@ -70,7 +69,7 @@ def grown(unit: Unit, neighbours: Sequence[Unit], worth: Callable[[Unit], bool])
             other, edge = neighbours[at], neighbours[last if step > 0 else first]
             upper, lower = (edge, other) if step > 0 else (other, edge)
             joined = lower.line == upper.end + 1 and other.headings == unit.headings and not other.is_heading
-            if not joined or size + 1 + len(other.text) > GOOD or not worth(other):
+            if not joined or size + 1 + len(other.text) > longest or not worth(other):
                 break
             size += 1 + len(other.text)
             first, last = (first, at) if step > 0 else (at, last)

@@ -21,16 +21,19 @@ _LABEL, _NEAR, _ABOVE, _BEGINS, _KIN, _KIN_NEAR = 0.7, 0.4, 0.5, 0.6, 0.5, 0.2
 other headings or the path; as the beginning of another word; by its kin in the line, or beside it."""
 _OWN, _OWN_VAGUE = 0.6, 0.35
 """The weight of a part's own words against those of the whole question; less when they are few."""
-_SIGN = 1.35
-_NEWS, _MUCH_NEWS = 0.6, 5
+_SIGN, _AGAIN, _AGAIN_MOST = 1.25, 0.1, 2
+"""What a line counts that shows a sign of an answer, and what more for each further sign."""
+_NEWS, _MUCH_NEWS = 0.8, 5
 """What a unit counts that only repeats the question, and how many other words make it count in full."""
 _ORDERED = 0.15
+_FEW = 2
 _SHORT = 30
 _NUMBERED = re.compile(r"^\s*\d{1,3}[.)] |^\|\s*\d+\s*\|")
 _POINTER = re.compile(r"[\w./-]+\.md\b|^\s*(?:[-*]|\d+\.)\s+(?:\*\*File\*\*: )?`[\w./-]+\.\w{1,5}`")
 _CODE = re.compile(
-    r"^\s*(?:```|~~~|<!--|(?:import|use|from|let|fn|def|return|pub|class|async|const|var) |//|#\[|@)|[;{]$|^\s{6,}\S"
+    r"^\s*(?:```|~~~|<!--|(?:import|use|from|let|fn|def|return|pub|class|async|const|var) |//|#\[|@|assert |\w+(?:\.\w+)* = )|[;{]$|^\s{6,}\S"
 )
+_FRONT = 3
 _KEY = re.compile(r"\w+:( |$)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EARLY = re.compile(r"(?i)\b(?:first|initial|original|begin|start|earl)")
@@ -93,14 +96,11 @@ def score(unit: Unit, question: Question, whole: Question, weights: Weights) -> 
         rated *= 0.4 if unit.is_heading else 0.8
     text = _NUMBERED.sub("", unit.text)
     signs = question.signs or whole.signs
-    shown = [bool(sign.shown.search(text)) for sign in signs]
-    for sign, is_shown in zip(signs, shown, strict=True):
-        rated *= _SIGN if is_shown else sign.without
+    shown = [len(sign.shown.findall(text)) for sign in signs]
+    for sign, times in zip(signs, shown, strict=True):
+        rated *= _SIGN + _AGAIN * min(times - 1, _AGAIN_MOST) if times else sign.without
     news = len(unit.roots - unit.heading_roots - whole.roots)
     return rated * _form(unit, answers=any(shown)) * min(1.0, _NEWS + (1 - _NEWS) * news / _MUCH_NEWS)
-
-
-_FEW = 2
 
 
 def _form(unit: Unit, *, answers: bool) -> float:
@@ -110,11 +110,16 @@ def _form(unit: Unit, *, answers: bool) -> float:
         return 0.8 if answers or ": " in text else 0.6
     if text.rstrip("*_").endswith(":"):
         return 0.5
-    if unit.is_code or _CODE.search(unit.text) or _POINTER.search(text) or (unit.line <= 3 and _KEY.match(text)):
+    if unit.is_code or _CODE.search(unit.text) or _POINTER.search(text) or _is_front(unit):
         return 0.6
     if text.startswith("- [ ]") or text.endswith("?"):
         return 0.8
     return 0.8 if len(text) < _SHORT else 1.0
+
+
+def _is_front(unit: Unit) -> bool:
+    """Tell whether a unit is the front matter of a note."""
+    return unit.line <= _FRONT and _KEY.match(unit.text) is not None
 
 
 def scores(units: Iterable[Unit], question: Question, whole: Question, weights: Weights) -> dict[Unit, float]:

@@ -20,12 +20,14 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
+_MEASURE = (
+    r"(?:line|version|number|size|limit|threshold|rate|ratio|percentage|share|count|value|port|timeout|budget|score"
+    r"|cost|price|issue)\b"
+)
 _AMOUNT = Sign(
     asked=_any(
         r"\bhow (?:many|much|large|big|long|often|fast|slow|high|low|old|far|small|deep|wide|accurate|tall)\b",
-        r"\b(?:what|which)(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} (?:line|version|number|size|limit|threshold)\b",
-        r"\b(?:what|which)(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} (?:rate|ratio|percentage|share|count|value)\b",
-        r"\b(?:what|which)(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} (?:port|timeout|budget|score|cost|price|issue)\b",
+        r"\b(?:what|which)\b(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} " + _MEASURE,
         r"\btolerance\b",
         r"\bnumber of\b",
         r"\bpercent",

@@ -10,7 +10,7 @@ from run_specialist.providers.offline.words import roots
 _HEADING = re.compile(r"#{1,6}\s+\S")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_FENCE = re.compile(r"\s*(?:```|~~~)\s*(\S*).*")
 _EMPTY = re.compile(r"[\W_]*")
 _MOST_LINES = 8
 _LABEL = 7
@@ -95,15 +95,21 @@ def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
 def _fenced(lines: Mapping[int, Sequence[str]]) -> set[int]:
     """Return the numbers of the lines that are code, as far as their fences were seen."""
     code: set[int] = set()
-    opened, before = False, 0
+    opened, before, begin = False, 0, 0
     for number in sorted(lines):
         # What was not seen may have closed a fence; blank lines are left out where passages are shown.
-        opened = opened and number - before <= _GAP
-        if _FENCE.match(lines[number][0]):
+        if number - before > _GAP:
+            opened, begin = False, number
+        fence = _FENCE.fullmatch(lines[number][0])
+        if fence and not (opened or fence[1] or lines.get(number + 1, [""])[0].strip()):
+            # Nothing is fenced after it, so it closes what was opened before the first line that was seen.
+            code.update(line for line in lines if begin <= line <= number)
+        elif fence:
             opened = not opened
+        if fence or opened:
             code.add(number)
-        elif opened:
-            code.add(number)
+        if fence:
+            begin = number + 1
         before = number
     return code
 

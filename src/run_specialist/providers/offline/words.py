@@ -21,7 +21,18 @@ _PHRASES = tuple(
     ]
 )
 _NUMBERS = dict(
-    zip("one two three four five six seven eight nine ten eleven twelve".split(), map(str, range(1, 13)), strict=True)
+    one="1",
+    two="2",
+    three="3",
+    four="4",
+    five="5",
+    six="6",
+    seven="7",
+    eight="8",
+    nine="9",
+    ten="10",
+    eleven="11",
+    twelve="12",
 )
 _SUFFIXES = (
     *("ization", "isation", "ication", "ability", "ation", "ition", "ement", "ments", "ment", "ness", "able", "ible"),
@@ -93,7 +104,7 @@ def plain(text: str) -> str:
     return text
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8192)
 def roots(text: str) -> frozenset[str]:
     """Return the roots of all words of a text, identifiers also in their other spellings."""
     found: set[str] = set()

@@ -1,0 +1,207 @@
+"""The command `run-specialist`: what machines read from it, `--help`, and the completion of names."""
+
+import inspect
+import json
+import os
+
+import jsonschema
+import pytest
+from typer.main import get_command
+
+from run_specialist.cli.run import app, run
+from tests.wire.simulator import faults, policies
+from tests.wire.simulator.replies import answers, calls, says
+
+LOOK = calls("search", {"query": "owls"})
+QUOTES = [
+    {"source": "notes/owls.md:3", "quote": "Owls eat mice at night."},
+    {"source": "notes/owls.md:9", "quote": "Owls eat cheese."},
+]
+
+
+def exactly(**properties):
+    """Return the schema of an object with these keys, all of them, and no others."""
+    closed = {"required": list(properties), "additionalProperties": False}
+    return {"type": "object", "properties": properties, **closed}
+
+
+def many(items):
+    """Return the schema of a list."""
+    return {"type": "array", "items": items}
+
+
+TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 0}
+WORDS = {"type": "string", "minLength": 1}
+AMOUNT = {"type": ["number", "null"], "minimum": 0}
+SPENT = exactly(used=AMOUNT, limit=AMOUNT)
+KINDS = ("tool_calls", "turns", "tokens", "cost", "time", "characters")
+OUTCOME = exactly(
+    run_id=WORDS,
+    specialist=WORDS,
+    model=WORDS,
+    status={"enum": ["answered", "landed", "partial", "failed", "aborted"]},
+    answer=TEXT,
+    evidence=many(exactly(source=TEXT, quote=TEXT, verified={"type": "boolean"})),
+    gaps=many(TEXT),
+    output={"type": "null"},
+    tool_calls=exactly(used=COUNT, limit={"type": ["integer", "null"], "minimum": 0}, failed=COUNT, skipped=COUNT),
+    limits=exactly(**dict.fromkeys(KINDS, SPENT)),
+    landing={
+        "anyOf": [
+            {"type": "null"},
+            exactly(
+                reason={"enum": list(KINDS)},
+                how={"enum": ["force", "order", "none", "finalize", "salvage"]},
+                requests={"type": "integer", "minimum": 0, "maximum": 3},
+            ),
+        ]
+    },
+    usage=exactly(
+        input_tokens=COUNT, cache_read_input_tokens=COUNT, cache_creation_input_tokens=COUNT, output_tokens=COUNT
+    ),
+    cost_usd={"type": ["number", "null"]},
+    duration_s={"type": "number", "minimum": 0},
+    warnings=many(TEXT),
+)
+
+ENDINGS = {
+    "answered": ([LOOK, answers("yes", evidence=QUOTES, gaps=["toads"])], [], 0),
+    "landed": ([LOOK, answers("yes")], ["--tool-calls-limit", "1"], 0),
+    "partial": ([LOOK], ["--tool-calls-limit", "1", "--landing", "stop"], 0),
+    "failed": ([LOOK, faults.not_found()], [], 3),
+    "empty": ([says(), says()], [], 4),
+}
+
+
+@pytest.mark.parametrize(("script", "flags", "exit_code"), ENDINGS.values(), ids=ENDINGS)
+def test_json_is_exactly_the_outcome_whatever_the_ending(api, write, call, script, flags, exit_code):
+    """Stdout is one JSON object of the documented keys and types, also when there is no answer."""
+    write("finder")
+    api(script)
+    result = call("finder", "What?", "--json", *flags)
+    assert result.exit_code == exit_code
+    jsonschema.validate(json.loads(result.stdout), OUTCOME, cls=jsonschema.Draft202012Validator)
+
+
+def test_json_tells_what_was_asked_spent_and_found(api, write, call):
+    """The figures are those of the requests; each quote is looked up; a price that is not known is null."""
+    write("finder", "tool_calls_limit: 7")
+    simulator = api([LOOK, calls("read", {"path": "nowhere.md"}), answers("yes", evidence=QUOTES, gaps=["toads"])])
+    outcome = json.loads(call("finder", "What?", "--json").stdout)
+    assert (outcome["specialist"], outcome["model"], outcome["status"]) == ("finder", "claude-sonnet-5-5", "answered")
+    assert (outcome["answer"], outcome["gaps"], outcome["landing"]) == ("yes", ["toads"], None)
+    assert outcome["evidence"] == [{**QUOTES[0], "verified": True}, {**QUOTES[1], "verified": False}]
+    assert outcome["tool_calls"] == {"used": 2, "limit": 7, "failed": 1, "skipped": 0}
+    assert outcome["limits"]["tool_calls"] == {"used": 2, "limit": 7}
+    assert outcome["limits"]["turns"] == {"used": 3, "limit": None}
+    assert (outcome["cost_usd"], outcome["limits"]["cost"]) == (None, {"used": None, "limit": None})
+    for kind, told in outcome["usage"].items():
+        assert told == sum(request.usage[kind] for request in simulator.requests), kind
+    (warning,) = outcome["warnings"]
+    assert "Owls eat cheese." in warning
+
+
+def test_json_of_a_landing_tells_how_it_came_down(api, write, call):
+    """The limit that was reached, the rung that gave the answer, and the requests it took."""
+    write("finder", "model: haiku", "tool_calls_limit: 2")
+    api(policies.always_tool("search", calls_per_turn=3))
+    outcome = json.loads(call("finder", "What?", "--json").stdout)
+    assert outcome["landing"] == {"reason": "tool_calls", "how": "force", "requests": 1}
+    assert outcome["tool_calls"] == {"used": 2, "limit": 2, "failed": 0, "skipped": 1}
+
+
+def test_json_goes_out_in_utf_8_and_is_readable(api, write, call):
+    """Letters of any script stand as they are, not as escapes."""
+    write("finder")
+    api([answers("Käuzchen – 猫頭鷹")])
+    result = call("finder", "What?", "--json")
+    assert "Käuzchen – 猫頭鷹" in result.stdout
+    assert result.stdout.endswith("}\n")
+
+
+def test_s3_7_events_are_one_json_object_a_line(api, write, call):
+    """First `started`, last `finished` with the outcome of `--json`; calls, budget and landing stand in between."""
+    write("finder", "model: haiku", "tool_calls_limit: 2")
+    api(policies.always_tool("search", calls_per_turn=3))
+    result = call("finder", "What\nof it?", "--events")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert [event["event"] for event in events][:2] == ["started", "request"]
+    assert events[0]["question"] == "What\nof it?"
+    assert events[-1]["event"] == "finished"
+    jsonschema.validate(events[-1], exactly(event={"const": "finished"}, outcome=OUTCOME))
+    assert sum(event["event"] in ("started", "finished") for event in events) == 2
+    phases = [event["phase"] for event in events if event["event"] == "tool_call"]
+    assert sorted(phases) == ["finished", "finished", "skipped", "started", "started"]
+    assert [(e["reason"], e["how"]) for e in events if e["event"] == "landing"] == [("tool_calls", "force")]
+
+
+def test_s3_7_events_end_with_the_outcome_of_a_failed_run_too(api, write, call):
+    """Exit code 3, and the last line is `finished` with what was gathered."""
+    write("finder")
+    api([LOOK, faults.unauthorised()])
+    result = call("finder", "What?", "--events")
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (result.exit_code, last["event"], last["outcome"]["status"]) == (3, "finished", "failed")
+    assert "Owls eat mice at night." in last["outcome"]["answer"]
+
+
+def test_an_answer_is_printed_in_any_encoding(api, write, call):
+    """A terminal without the letters of an answer gets escapes, not a traceback."""
+    write("finder")
+    api([answers("Käuzchen 🦉")])
+    result = call("finder", "What?", charset="ascii")
+    assert (result.exit_code, result.stdout) == (0, "K\\xe4uzchen \\U0001f989\n")
+
+
+@pytest.mark.parametrize("flag", ["--json", "--events"])
+def test_json_is_json_in_any_encoding(api, write, call, flag):
+    """Where the terminal lacks a letter it is escaped as JSON escapes it, so that the answer comes through whole."""
+    write("finder")
+    api([answers("Käuzchen 🦉")])
+    result = call("finder", "What?", flag, charset="ascii")
+    last = json.loads(result.stdout if flag == "--json" else result.stdout.splitlines()[-1])
+    assert last.get("outcome", last)["answer"] == "Käuzchen 🦉"
+
+
+def test_help_lists_every_option(call):
+    """Each parameter of the command stands in `--help` under each of its names, with words of its own."""
+    text = " ".join(call("--help", env={"COLUMNS": "200"}).stdout.split())
+    parameters = {one.name: one for one in get_command(app).params}
+    for name in inspect.signature(run).parameters:
+        parameter = parameters[name]
+        assert parameter.help
+        assert " ".join(parameter.help.split()) in text
+        names = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar]
+        assert [name for name in names if name not in text.replace(",", " ").split()] == []
+
+
+def test_help_names_what_is_promised(call):
+    """The fixed names of the command line, and the exit codes."""
+    text = " ".join(call("--help", env={"COLUMNS": "200"}).stdout.split())
+    fixed = "--dir --root --model --tool-calls-limit --landing --json --events --quiet --strict"
+    assert [flag for flag in fixed.split() if f"{flag} " not in text] == []
+    assert "0 an answer, 2 a wrong flag or file, 3 the model could not be reached, 4 no answer, 130 interrupted" in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("run-specialist fi", ["finder", "fighter"]), ("run-specialist fin", ["finder"]), ("run-specialist q-q", [])],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_the_names_of_specialists(write, program, shell, typed, offered):
+    """A shell that asks as typer's scripts do gets the names that begin so, a bad file's name included."""
+    write("finder")
+    write("fighter", "tool_calls_limit: many")
+    words = typed.split()
+    asked = {
+        "_RUN_SPECIALIST_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(words) - 1),
+        "_TYPER_COMPLETE_ARGS": typed,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    out, err = program(env=os.environ | asked).communicate(timeout=60)
+    assert err == ""
+    ours = {name for name in ("finder", "fighter", "run") if name in out}
+    assert ours == set(offered)

@@ -1,0 +1,235 @@
+"""The command `run-specialist` as a program: signals, pipes that close early, and the live view on a terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import time
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.wire.simulator import Gate
+from tests.wire.simulator.replies import answers, calls, says, tool_use
+
+LOOK = calls("search", {"query": "owls"})
+PATIENCE = 60
+"""The longest that a program is waited for, so that a hang is a failure [s]."""
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+NEVER_LETS_GO = """
+import asyncio, os, sys
+from run_specialist.providers.offline.provider import OfflineConversation, OfflineProvider
+sys.argv[0] = "run-specialist"
+
+async def wait_for_ever(*arguments):
+    os.write(int(os.environ["READY"]), b".")
+    await asyncio.Event().wait()
+
+OfflineConversation.ask = OfflineProvider.aclose = wait_for_ever
+from run_specialist.cli.run import main
+main()
+"""
+"""The program with a provider that neither answers nor closes; it writes a byte each time it is asked to."""
+
+HANGING_TOOL = """
+import os, sys, threading
+from run_specialist.tools import files
+sys.argv[0] = "run-specialist"
+
+def hang(self, query: str, limit: int = 10) -> str:
+    os.write(int(os.environ["READY"]), b".")
+    threading.Event().wait()
+
+files._FileTools.search = hang
+from run_specialist.cli.run import main
+main()
+"""
+"""The program with a search that never ends, in the thread where it runs; it writes a byte when it begins."""
+
+
+@contextmanager
+def telling(program, *arguments, code):
+    """Start a program that writes to the descriptor READY, and give it with the file to read that from."""
+    ours, theirs = os.pipe()
+    process = program(*arguments, code=code, pass_fds=[theirs], env=os.environ | {"READY": str(theirs)})
+    os.close(theirs)  # so that a program that dies is read as an end
+    with open(ours, "rb", buffering=0) as told:  # noqa: PTH123 - a descriptor
+        yield process, told
+
+
+def test_s3_6_ctrl_c_midway_prints_what_was_gathered(api, write, program):
+    """While the server holds the second reply back: exit code 130, the salvage on stdout, one line on stderr."""
+    write("finder")
+    gate = Gate()
+    api([LOOK, says("too late", gate=gate)])
+    process = program("finder", "What do owls eat?")
+    gate.wait_for_request(PATIENCE)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert out.startswith("[No finished answer: interrupted.")
+    assert "Owls eat mice at night." in out
+    assert err.splitlines() == ["run-specialist: aborted: interrupted"]
+
+
+def test_s3_6_sigterm_midway_has_its_outcome_in_json(api, write, program):
+    """Exit code 130 as well, and `--json` prints the object all the same: status `aborted`, the evidence kept."""
+    write("finder")
+    gate = Gate()
+    api([LOOK, says("too late", gate=gate)])
+    process = program("finder", "What do owls eat?", "--json")
+    gate.wait_for_request(PATIENCE)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE)
+    outcome = json.loads(out)
+    assert (process.returncode, outcome["status"], outcome["tool_calls"]["used"]) == (130, "aborted", 1)
+    assert "Owls eat mice at night." in outcome["evidence"][0]["quote"]
+    assert err.splitlines() == ["run-specialist: aborted: interrupted"]
+
+
+def test_a_second_ctrl_c_ends_at_once(write, program):
+    """Whatever the program waits for after the first one, it is left: exit code 130 and no traceback."""
+    write("finder")
+    with telling(program, "finder", "What?", "--model", "offline", code=NEVER_LETS_GO) as (process, told):
+        for _ in range(2):
+            assert told.read(1) == b"."
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (130, "run-specialist: interrupted\n")
+
+
+def test_s3_6_ctrl_c_does_not_wait_for_the_thread_of_a_tool(write, program):
+    """A tool that hangs holds up neither the outcome nor the end of the program."""
+    write("finder")
+    with telling(program, "finder", "What?", "--model", "offline", "--json", code=HANGING_TOOL) as (process, told):
+        assert told.read(1) == b"."
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=5)  # that it ends at all is the point
+    assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
+
+
+@pytest.mark.parametrize("flags", [["--events"], []], ids=["events", "plain"])
+def test_a_reader_that_leaves_early_is_no_error(api, write, program, flags):
+    """Like `head -1`: stdout is closed while the server holds the answer back; nothing is said about it."""
+    write("finder")
+    gate = Gate()
+    api([LOOK, says(tool_use("respond", {"answer": "yes"}), gate=gate)])
+    process = program("finder", "What do owls eat?", *flags)
+    gate.wait_for_request(PATIENCE)
+    if flags == ["--events"]:
+        assert json.loads(process.stdout.readline())["event"] == "started"
+    process.stdout.close()
+    gate.open()
+    err = process.stderr.read()
+    assert (process.wait(PATIENCE), err) == (0, "")
+
+
+class Screen:
+    """A terminal of 120 columns for the standard error of a program, and what was written to it."""
+
+    def __init__(self):
+        self.ours, self.theirs = pty.openpty()
+        self.raw = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.ours)
+        self.hang_up()
+
+    def hang_up(self):
+        """Close the program's end here, so that reading ends when the program does."""
+        if self.theirs is not None:
+            os.close(self.theirs)
+            self.theirs = None
+
+    @property
+    def text(self):
+        """What was written, without what moves the cursor and colours."""
+        return ESCAPES.sub("", self.raw)
+
+    def read(self, until=None):
+        """Read until the text holds these words, or to the end."""
+        last = time.monotonic() + PATIENCE
+        while until is None or until not in self.text:
+            waiting = select.select([self.ours], [], [], max(0, last - time.monotonic()))[0]
+            assert waiting, f"nothing more came: {self.text}"
+            part = b""
+            with suppress(OSError):  # the other end is closed
+                part = os.read(self.ours, 65536)
+            if not part:
+                assert until is None, f"{until!r} was never shown: {self.text}"
+                return
+            self.raw += part.decode("utf-8", "replace")
+
+
+def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):
+    """Calls, what remains, the landing and the sum stand on stderr; stdout is the answer and nothing else."""
+    write("finder", "model: haiku", "tool_calls_limit: 3")
+    gate = Gate()
+    wishes = [("search", {"query": "owls"}), ("read", {"path": "nowhere.md"}), ("ls", {}), ("glob", {"pattern": "*"})]
+    turn = says(*(tool_use(*wish) for wish in wishes))
+    answer = "Owls eat mice, and that at night; toads are asleep by then."
+    simulator = api([turn, says(tool_use("respond", {"answer": answer}), midway=gate)])
+    with Screen() as screen:
+        terminal = {"TERM": "xterm-256color", "COLUMNS": "120"}
+        process = program("finder", "What do owls eat?", stderr=screen.theirs, env=os.environ | terminal)
+        screen.hang_up()
+        gate.wait_for_request(PATIENCE)
+        screen.read(until="Owls eat mice, and")
+        assert answer not in screen.text
+        gate.open()
+        screen.read()
+        out, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, f"{answer}\n")
+    assert [request.stream for request in simulator.requests] == [True, True]
+    lines = [line.strip() for line in re.split(r"[\r\n]+", screen.text)]
+    shown = "\n".join(lines)
+    assert "finder · claude-haiku-5-5" in lines
+    assert re.search(r"^\d  search +owls", shown, re.MULTILINE)
+    assert re.search(r"^\d  read +nowhere.md .*read failed", shown, re.MULTILINE)
+    assert re.search(r"^-  glob .*not run", shown, re.MULTILINE)
+    assert re.findall(r"(\d) remaining$", shown, re.MULTILINE) == ["1", "0"]
+    assert "limit of tool calls reached: it must call respond now" in lines
+    assert re.search(r"^landed · 3 of 3 tool calls · 1 failed · 1 skipped · [\d,]+ tokens", shown, re.MULTILINE)
+    assert "\x1b[" in screen.raw
+
+
+@pytest.mark.parametrize("flags", [["--quiet"], ["--json"]], ids=["quiet", "json"])
+def test_no_live_view_where_it_was_not_asked_for(write, program, flags):
+    """A terminal alone does not bring it up: with these flags nothing but our own lines stands on stderr."""
+    write("finder", "model: offline")
+    with Screen() as screen:
+        process = program("finder", "What do owls eat?", *flags, stderr=screen.theirs)
+        screen.hang_up()
+        screen.read()
+        out, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, "mice" in out) == (0, True)
+    assert "\x1b" not in screen.raw
+    assert "finder · offline" not in screen.text
+
+
+def test_no_live_view_where_stderr_is_no_terminal(api, write, call):
+    """Into a pipe or a file go no frames, and replies are not streamed for nobody."""
+    write("finder")
+    simulator = api([LOOK, answers("yes")])
+    result = call("finder", "What do owls eat?", env={"TERM": "xterm-256color"})
+    assert (result.stdout, result.stderr) == ("yes\n", "")
+    assert [request.stream for request in simulator.requests] == [False, False]
+
+
+def test_help_loads_nothing_heavy(program):
+    """`--help` pays for no client, no validation, no YAML and no terminal drawing."""
+    heavy = ("anthropic", "httpx2", "pydantic", "yaml", "rich.live", "pathspec")
+    code = (
+        "import sys; import run_specialist.cli.run as command\n"
+        "try: command.app(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    out, _ = program(code=code).communicate(timeout=PATIENCE)
+    assert out.splitlines()[-1] == "[]"

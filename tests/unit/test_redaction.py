@@ -1,0 +1,167 @@
+"""Secrets are taken out of what tools return, and nothing else is touched."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.redaction import MASK, redact
+
+B64 = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0NTY3ODkw"
+PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQ==\n-----END {0}PRIVATE KEY-----"
+
+TOKENS = {
+    "Anthropic": "sk-ant-api03-" + "A1b2-_" * 8,
+    "OpenAI": "sk-proj-" + "Zz09" * 10,
+    "OpenAI, old": "sk-" + "a1B2" * 12,
+    "AWS key": "AKIAIOSFODNN7EXAMPLE",
+    "AWS session": "ASIAIOSFODNN7EXAMPLE",
+    "GitHub": "ghp_" + "a1B2" * 9,
+    "GitHub app": "ghs_" + "a1B2" * 9,
+    "GitHub fine": "github_pat_" + "11ABC_d2" * 8,
+    "GitLab": "glpat-" + "a1B2-" * 4,
+    "Slack": "xoxb-123456789012-abcdefABCDEF",
+    "Google": "AIza" + "SyA1b2-_" * 4 + "xyz",
+    "JWT": f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{B64}",
+    "PEM": PEM.format(""),
+    "PEM RSA": PEM.format("RSA "),
+    "PEM OpenSSH": PEM.format("OPENSSH "),
+}
+
+
+@pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
+@pytest.mark.parametrize("around", ["{}", "key = '{}'\n", "({})", "a.md:3: {} and more", "url?k={}&v=2", '"{}",'])
+def test_tokens_of_every_kind_are_masked_wherever_they_stand(token, around):
+    """Not a piece of the token is left, and what stands around it stays as it was."""
+    assert redact(around.format(token)) == around.format(MASK)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("Authorization: Bearer abcdefghij0123456789", "Authorization: Bearer {}"),
+        ("curl -H 'authorization: bearer abc.def-ghi_jkl~mno+p/q=='", "curl -H 'authorization: bearer {}'"),
+        ("BEARER  abcdefghij0123456789;", "BEARER  {};"),
+        ("api_key=abcdef0123456789", "api_key={}"),
+        ("API-KEY: abcdef0123456789", "API-KEY: {}"),
+        ('"apiKey": "abcdef0123456789"', '"apiKey": "{}"'),
+        ("MY_SERVICE_API_KEY='abcdef0123456789'", "MY_SERVICE_API_KEY='{}'"),
+        ("client_secret_key = abcdef0123456789", "client_secret_key = {}"),
+        ("secret: abcdef0123456789 # ours", "secret: {} # ours"),
+        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "aws_secret_access_key = {}"),
+        ("access_token=abcdef0123456789&x=1", "access_token={}&x=1"),
+        ("auth-token: abcdef0123456789", "auth-token: {}"),
+        ("DB_PASSWORD=correct-horse-battery-9", "DB_PASSWORD={}"),
+        ("password : 'abcdef0123456789'", "password : '{}'"),
+    ],
+)
+def test_bearer_tokens_and_assigned_secrets_lose_their_value_only(text, masked):
+    """The name of the secret stays, so that a reader sees that there is one."""
+    assert redact(text) == masked.format(MASK)
+
+
+def test_a_private_key_without_its_end_is_masked_to_the_end():
+    """A file that was cut within a key shows nothing of it."""
+    cut = PEM.format("EC ").rpartition("\n")[0]
+    assert redact(f"before\n{cut}") == f"before\n{MASK}"
+
+
+def test_several_secrets_are_all_masked():
+    """Each one, in whatever order they come, and the text between them stays."""
+    text = redact(" | ".join(TOKENS.values()))
+    assert text == " | ".join([MASK] * len(TOKENS))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "The password is asked for twice; keep your API key secret.",
+        "def check_password(password: str, *, secret_key: bytes | None = None) -> bool:",
+        'api_key = os.environ["ANTHROPIC_API_KEY"]',
+        "api_key: config.settings.service.api_key",
+        "password = getpass.getpass('Password: ')",
+        "secret: ${{ secrets.DEPLOY_TOKEN }}",
+        "access_token=<your-token-here-please>",
+        "the bearer of bad news; Bearer token; bearer: none",
+        "sk-learn, task-runner, sk-, risk-assessment-of-something-long-and-winding-in-the-mountains",
+        "AKIA is a prefix; AKIAIOSFODNN7 is too short",
+        "ghp_short, gho_, github_pat_, glpat-, xoxo-hugs",
+        "eyJ is how base64 of a JSON object begins",
+        "-----BEGIN PUBLIC KEY-----\nMIIBIjANBg\n-----END PUBLIC KEY-----",
+        "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "src/run/redaction.py:12: MASK = 1  # see docs/design.md:40",
+        "password: short1",
+        "naïve – ✓ 猫頭鷹 \x00\x1b[31m\r\n\t",
+    ],
+)
+def test_prose_and_code_stay_byte_for_byte(text):
+    """Words about secrets are no secrets."""
+    assert redact(text) == text
+
+
+PROSE = """
+the owl eats mice password secret key: token = bearer api_key def return "quoted" 'x' 42 3.14 -- ## https://a.bc/d
+-----BEGIN eyJ sk- ghp_ AKIA (x) {y} [z] é 猫
+"""
+WORDS = st.sampled_from([*PROSE.split(), "\n", "\t"])
+
+
+@given(st.lists(WORDS).map(" ".join))
+def test_text_without_the_shape_of_a_secret_is_unchanged(text):
+    """However its words are put together: none is long enough to be a key."""
+    assert redact(text) == text
+
+
+@given(st.text(st.characters(exclude_characters="-:=_." + "0123456789")))
+def test_any_text_without_digits_and_joints_is_unchanged(text):
+    """Every shape but that of a bearer token has a digit, a dash, a dot, a colon or a line below."""
+    if "bearer" not in text.lower():
+        assert redact(text) == text
+
+
+PIECES = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from([*TOKENS.values(), "Bearer ", "password=", "api_key: '", B64, "-----BEGIN PRIVATE KEY-----", MASK]),
+)
+
+
+@given(st.lists(PIECES, max_size=12).map(" ".join))
+def test_redaction_is_idempotent_and_takes_any_text(text):
+    """A second pass finds nothing, so what the model, the store and the report see is the same."""
+    once = redact(text)
+    assert redact(once) == once
+
+
+@given(st.sampled_from(sorted(TOKENS)), st.text(), st.text())
+def test_a_token_never_survives(kind, before, after):
+    """Whatever stands before it on other lines, and after it."""
+    token = TOKENS[kind]
+    assert token not in redact(f"{before}\n{token}\n{after}")
+
+
+@pytest.mark.parametrize(
+    ("before", "unit"),
+    [
+        ("", "a"),
+        ("password", " "),
+        ("password=", " "),
+        ("bearer", " "),
+        ("", "bearer a"),
+        ("", "secret_"),
+        ("", "ghp_-"),
+        ("", "eyJaaaaaaaaaa."),
+        ("", "-----BEGIN A "),
+        ("-----BEGIN PRIVATE KEY-----", "-----END "),
+        ("", "eyJ-"),
+        ("", "password="),
+    ],
+)
+def test_a_megabyte_made_to_be_hard_comes_through(before, unit):
+    """A tool may return anything; what looks like a thousand beginnings of secrets does not hang the run."""
+    code = f"from run_specialist.redaction import redact\nredact({before!r} + {unit!r} * (1_000_000 // len({unit!r})))"
+    # In a process of its own, because a regular expression that runs away cannot be stopped.
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=5)

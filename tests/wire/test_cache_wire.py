@@ -1,0 +1,191 @@
+"""What a run reads from the prompt cache and writes to it: the real SDK against a server that keeps the books."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.providers.base import Opening
+from run_specialist.providers.models import capabilities
+from tests.jobs import job, outcome_of
+from tests.wire.simulator import MODELS, Model, policies
+from tests.wire.simulator.cache import MARKERS, count_tokens, markers
+from tests.wire.simulator.prompt import segments
+from tests.wire.simulator.replies import answers, calls, cut_call, says, text, thinking, tool_use
+
+pytestmark = pytest.mark.anyio
+LONG = "You look things up, with care. " * 300
+"""A prompt that is long enough to be cached by itself."""
+
+
+@pytest.fixture(params=["json", "stream"])
+def ask(messages_api, request):
+    """Return a function that runs a job with a long prompt and returns its outcome and the requests."""
+    watch = None if request.param == "json" else lambda delta: None
+
+    async def run(script, limit=30, *, model="haiku", effort=None, models=MODELS, **settings):
+        api = messages_api(script, models=models)
+        async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+            plain = job(AnthropicProvider(model, client), limit, **settings)
+            opening = Opening(LONG + plain.opening.system, plain.opening.tools, effort)
+            outcome = await outcome_of(replace(plain, opening=opening), watch=watch)
+        assert {sent.stream for sent in api.requests} == {watch is not None}
+        return outcome, api.requests
+
+    return run
+
+
+def whole(sent):
+    """Return the tokens of a request's whole prompt."""
+    return count_tokens(segments(sent.body))
+
+
+def front(sent):
+    """Return the tokens of its tools and system prompt."""
+    return count_tokens([part for part in segments(sent.body) if part.level != "messages"])
+
+
+def read(sent):
+    """Return the tokens that it read from the cache."""
+    return sent.usage["cache_read_input_tokens"]
+
+
+def written(sent):
+    """Return the tokens that it wrote to the cache."""
+    return sent.usage["cache_creation_input_tokens"]
+
+
+def marked(sent):
+    """Return the numbers of the messages that carry a marker of their own."""
+    return [
+        number
+        for number, message in enumerate(sent.messages)
+        if any("cache_control" in block for block in message["content"])
+    ]
+
+
+async def test_every_request_reads_what_the_one_before_wrote(ask):
+    """The first one writes its whole prompt, each later one reads all of the last prompt and writes what is new."""
+    outcome, requests = await ask(policies.works_then_answers("look", calls=6))
+    assert outcome.status == "answered"
+    first = requests[0]
+    assert (read(first), written(first), first.usage["input_tokens"]) == (0, whole(first), 0)
+    for before, after in pairwise(requests):
+        assert read(after) == whole(before)
+        assert written(after) == whole(after) - whole(before)
+    assert outcome.usage.cache_read_input_tokens == sum(map(read, requests)) > 0
+
+
+async def test_s0_4_a_forced_landing_reads_tools_and_system_and_writes_nothing(ask):
+    """The changed choice loses the messages; no tail marker is sent, because nothing would read that write."""
+    outcome, requests = await ask(policies.always_tool("look"), 4)
+    *_, before, last = requests
+    assert outcome.landing.how == "force"
+    assert last.tool_choice == {"type": "tool", "name": "respond"}
+    assert (read(last), written(last)) == (front(last), 0)
+    assert 0 < front(last) < whole(before)
+    assert "cache_control" not in last.body
+    assert marked(last) == []
+    assert len(markers(last.body, segments(last.body))) == 1
+
+
+async def test_s0_10_a_landing_without_tools_reads_tools_and_system_too(ask):
+    """`tool_choice: none` is another choice as well, and the tools stay in place."""
+    outcome, requests = await ask(policies.always_tool("look"), 3, landing="none")
+    last = requests[-1]
+    assert (outcome.landing.how, last.tool_choice) == ("none", {"type": "none"})
+    assert (read(last), written(last)) == (front(last), 0)
+    assert "cache_control" not in last.body
+
+
+@pytest.mark.parametrize(("model", "style"), [("haiku", "order"), ("sonnet", "auto")])
+async def test_s0_10_a_landing_by_order_reads_the_messages(ask, model, style):
+    """Nothing changes but the last result, so everything up to the last turn comes from the cache."""
+    outcome, requests = await ask(policies.always_tool("look"), 4, model=model, landing=style)
+    *_, before, last = requests
+    assert (outcome.landing.how, last.tool_choice) == ("order", None)
+    assert read(last) == whole(before) > front(last)
+    assert last.body["cache_control"] == {"type": "ephemeral"}
+
+
+async def test_s0_10_a_ladder_that_goes_on_after_force_reads_the_messages_again(ask):
+    """The order after a forced request that was ignored is an ordinary request: it finds the last ordinary write."""
+    outcome, requests = await ask(policies.ignores_everything("look"), 3)
+    forced, ordered, without = requests[-3:]
+    assert (outcome.status, outcome.landing.requests) == ("partial", 3)
+    assert read(forced) == read(without) == front(forced)
+    assert read(ordered) == whole(requests[-4])
+
+
+@pytest.mark.parametrize(("at_once", "extra"), [(1, False), (9, False), (10, True), (12, True), (30, True)])
+async def test_a_large_batch_still_reads_the_whole_prefix(ask, at_once, extra):
+    """A turn of 12 calls adds 24 blocks, more than the lookback of 20: the previous tail is marked too, and read."""
+    outcome, requests = await ask(policies.works_then_answers("look", calls=3 * at_once, calls_per_turn=at_once), None)
+    assert outcome.tool_calls.used == 3 * at_once
+    for number, (before, after) in enumerate(pairwise(requests)):
+        assert read(after) == whole(before), number
+        assert marked(after) == ([2 * number] if extra else [])
+    assert marked(requests[0]) == []
+
+
+async def test_the_marker_on_the_previous_tail_stands_on_its_last_block_only(ask):
+    """One block of the message carries it; the content is that of the request before, byte for byte."""
+    _, requests = await ask(policies.works_then_answers("look", calls=24, calls_per_turn=12), None)
+    before, after = requests[1].messages[2]["content"], requests[2].messages[2]["content"]
+    assert after[:-1] == before[:-1]
+    assert after[-1] == {**before[-1], "cache_control": {"type": "ephemeral"}}
+
+
+async def test_x_9_thinking_and_text_count_as_blocks_of_a_turn(ask):
+    """Nine calls beside a thought and a text are 20 blocks with their results: marked and read."""
+    wishes = [tool_use("look", {"query": str(number)}) for number in range(9)]
+    small, large = [*wishes], [thinking("hm"), text("I look."), *wishes]
+    _, requests = await ask([says(*small), says(*large), answers("yes")])
+    assert [marked(sent) for sent in requests] == [[], [], [2]]
+    assert read(requests[2]) == whole(requests[1])
+
+
+async def test_a_large_batch_at_the_limit_is_not_marked_where_forcing_loses_it_anyway(ask):
+    """At a forced landing no message carries a marker, however large the last turn was."""
+    _, requests = await ask(policies.always_tool("look", calls_per_turn=15), 30)
+    assert [marked(sent) for sent in requests] == [[], [0], []]
+    assert read(requests[-1]) == front(requests[-1])
+
+
+@pytest.mark.parametrize("at_once", [1, 12])
+@pytest.mark.parametrize("style", ["force", "order", "finalize", "none"])
+async def test_never_more_markers_than_the_api_takes(ask, at_once, style):
+    """System, tail, and at most the previous tail: three of four, in every request of every landing."""
+    _, requests = await ask(policies.ignores_everything("look", calls_per_turn=at_once), 3 * at_once, landing=style)
+    counts = [len(markers(sent.body, segments(sent.body))) for sent in requests]
+    assert max(counts) == (2 if at_once == 1 else 3) < MARKERS
+    assert all("cache_control" in sent.body["system"][-1] for sent in requests)
+
+
+@pytest.mark.parametrize("effort", ["low", "medium", "high", "xhigh", "max"])
+async def test_effort_is_passed_on_in_every_request(ask, effort):
+    """As `output_config.effort`, the same throughout, so that the cache holds."""
+    _, requests = await ask([calls("look", {"query": "a"}), answers("yes")], effort=effort)
+    assert [sent.body["output_config"] for sent in requests] == [{"effort": effort}] * 2
+    assert read(requests[1]) == whole(requests[0])
+
+
+async def test_without_effort_the_model_decides(ask):
+    """Nothing is sent that nobody asked for."""
+    _, requests = await ask([answers("yes")])
+    assert "output_config" not in requests[0].body
+
+
+LOCAL = Model("a-local-model", max_output=32_000)
+
+
+@pytest.mark.parametrize("model", [*MODELS, LOCAL], ids=lambda model: model.id)
+async def test_x_6_max_tokens_stays_within_what_the_model_takes(ask, model):
+    """Also with more room after a cut, and for a model that nobody knows."""
+    script = [cut_call("look", '{"que', {}), answers("yes")]
+    outcome, requests = await ask(script, model=model.id, models=(*MODELS, LOCAL))
+    first, second = (sent.body["max_tokens"] for sent in requests)
+    assert outcome.answer == "yes"
+    assert first < second <= min(model.max_output, capabilities(model.id).max_output_tokens)
+    assert read(requests[1]) == whole(requests[0])
