@@ -58,17 +58,15 @@ async def test_x_2_countdown_lines_stand_in_call_order_whatever_finishes_first()
 @pytest.mark.parametrize("most", [1, 3])
 async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
     """Never more tools at once than allowed, and really that many."""
-    running, peak, lock = 0, 0, threading.Lock()
-    together = threading.Barrier(most, timeout=10)
+    running, peak = 0, 0
 
-    def work(query: str) -> str:
+    async def work(query: str) -> str:
         nonlocal running, peak
-        with lock:
-            running += 1
-            peak = max(peak, running)
-        together.wait()
-        with lock:
-            running -= 1
+        running += 1
+        peak = max(peak, running)
+        for _ in range(20):
+            await asyncio.sleep(0)  # lets every call start that may
+        running -= 1
         return query
 
     provider = ScriptedProvider([batch(*"abcdef"), DONE])
@@ -76,6 +74,19 @@ async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
     await outcome_of(job(provider, None, tools=[Tool("look", "Work.", work)], dispatch=settings))
     assert peak == most
     assert results(provider.asked[1].messages[-1]) == list("abcdef")
+
+
+async def test_s2_5_plain_functions_run_in_parallel_too():
+    """Three blocking calls wait for one another in threads: one after the other they would never end."""
+    together = threading.Barrier(3, timeout=10)
+
+    def meet(query: str) -> str:
+        together.wait()
+        return query
+
+    provider = ScriptedProvider([batch(*"abc"), DONE])
+    await outcome_of(job(provider, None, tools=[Tool("look", "Meet.", meet)]))
+    assert results(provider.asked[1].messages[-1]) == list("abc")
 
 
 def broken(query: str) -> str:
@@ -192,3 +203,11 @@ async def test_secrets_are_masked_before_the_model_sees_them():
     assert results(provider.asked[1].messages[-1]) == ["note on '[redacted]', part 0"]
     assert "note on '[redacted]'" in outcome.answer
     assert all(secret not in one.quote for one in outcome.evidence)
+
+
+async def test_a_secret_across_the_cut_is_masked_whole():
+    """Masking comes before cutting, so that no half of a key is left over."""
+    secret = "sk-ant-api03-" + "A1b2" * 10
+    provider = ScriptedProvider([calls(("look", {"query": secret})), DONE])
+    await outcome_of(job(provider, 9, dispatch=DispatchSettings(tool_result_limit=30)))
+    assert results(provider.asked[1].messages[-1]) == ["note on '[redacted]', part 0"]

@@ -85,6 +85,23 @@ async def test_x_6_a_tool_call_that_was_cut_is_never_executed():
     assert provider.asked[3].choice is Choice.RESPOND
     assert outcome.tool_calls.used == 1
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
+    assert outcome.tool_calls.skipped == 1
+
+
+async def test_x_5_a_landing_for_another_reason_runs_no_calls_either():
+    """Calls are left, but the run is landing: they are skipped and the next rung follows."""
+    halves = [cut(("look", {"query": "ha"}), first_id=number) for number in (50, 60)]
+    provider = ScriptedProvider([*halves, LOOKS, ANSWER])
+    outcome = await outcome_of(job(provider, 9))
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (0, 2)
+    assert results(provider.asked[-1].messages[-1])[0].startswith("Not run: the limit of tokens is reached")
+    assert (outcome.status, outcome.landing.how) == ("landed", "order")
+
+
+async def test_a_salvage_of_nothing_is_a_failure():
+    """With nothing gathered there is no partial answer: failed, exit code 4."""
+    outcome = await outcome_of(job(ScriptedProvider([]), 0, landing="stop"))
+    assert (outcome.status, outcome.exit_code, outcome.answer) == ("failed", Exit.NO_ANSWER, "")
 
 
 async def test_x_6_a_later_cut_is_told_and_the_run_goes_on():

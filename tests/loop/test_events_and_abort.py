@@ -74,6 +74,15 @@ async def test_s3_6_an_abort_midway_keeps_what_was_gathered():
     assert outcome.tool_calls.used == 3
 
 
+async def test_s3_6_an_abort_after_the_end_harms_nobody():
+    """The run is over; its caller's own work goes on."""
+    run = Run(job(ScriptedProvider([says("done")]), 4))
+    outcome = await run.outcome()
+    run.abort()
+    await asyncio.sleep(0)
+    assert outcome.status == "answered"
+
+
 async def test_s3_6_a_cancelled_parent_stays_cancelled():
     """A cancellation from outside goes on its way, after the last event."""
     events, reached = [], asyncio.Event()

@@ -63,3 +63,10 @@ def test_negative_spending_is_refused():
     """Nobody can earn budget."""
     with pytest.raises(ValueError, match="negative"):
         Budget.of({}).spend(-1)
+
+
+def test_a_limit_of_0_is_the_tightest_of_all():
+    """Nothing can be tighter than nothing."""
+    budget = Budget.of({CALLS: 10, Kind.TURNS: 0}).spend(9)
+    assert budget.tightest.kind is Kind.TURNS
+    assert budget.phase is Phase.SPENT

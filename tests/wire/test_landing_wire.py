@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from run_specialist.errors import ProviderError
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.providers.anthropic_reply import StreamedMessage
 from run_specialist.providers.base import Delta
 from tests.jobs import job, outcome_of
 from tests.wire.simulator import MessagesSimulator, policies
@@ -64,3 +66,32 @@ async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, wa
         kept = [json.dumps(without_markers(message)) for message in before.messages]
         assert [json.dumps(without_markers(message)) for message in after.messages[: len(kept)]] == kept
     assert not [request.oddities for request in api.requests if request.oddities]
+
+
+async def test_s0_10_a_server_that_ignores_every_tool_choice_is_left_with_a_salvage(messages_api, watch):
+    """Force, order, none, as a small local server ignores them all: an outcome after three landing requests."""
+    api = messages_api(policies.ignores_everything("look"))
+    provider = provider_for(api)
+    outcome = await outcome_of(job(provider, 2), watch=watch)
+    await provider.aclose()
+
+    assert [request.tool_choice for request in api.requests[2:]] == [FORCED, None, {"type": "none"}]
+    assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
+    assert "note on 'question 1'" in outcome.answer
+
+
+@pytest.mark.parametrize("missing", range(1, 6))
+def test_a_stream_that_ends_early_is_no_message(missing):
+    """However few events are missing, nothing is taken for whole."""
+    events = [
+        {"type": "message_start", "message": {"usage": {}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    message = StreamedMessage(lambda delta: None)
+    for event in events[:-missing]:
+        message.add(event)
+    with pytest.raises(ProviderError, match="broke off"):
+        message.whole()
