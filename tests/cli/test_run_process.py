@@ -111,20 +111,31 @@ def test_s3_6_ctrl_c_does_not_wait_for_the_thread_of_a_tool(write, program):
     assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
 
 
-@pytest.mark.parametrize("flags", [["--events"], []], ids=["events", "plain"])
-def test_a_reader_that_leaves_early_is_no_error(api, write, program, flags):
-    """Like `head -1`: stdout is closed while the server holds the answer back; nothing is said about it."""
+def test_a_reader_that_leaves_midway_is_no_error(api, write, program):
+    """Like `head -1`: one event is read, stdout closed while the server holds its reply back; nothing is said."""
     write("finder")
     gate = Gate()
     api([LOOK, says(tool_use("respond", {"answer": "yes"}), gate=gate)])
-    process = program("finder", "What do owls eat?", *flags)
+    process = program("finder", "What do owls eat?", "--events")
     gate.wait_for_request(PATIENCE)
-    if flags == ["--events"]:
-        assert json.loads(process.stdout.readline())["event"] == "started"
+    assert json.loads(process.stdout.readline())["event"] == "started"
     process.stdout.close()
     gate.open()
     err = process.stderr.read()
     assert (process.wait(PATIENCE), err) == (0, "")
+
+
+@pytest.mark.parametrize("flags", [["--events"], ["--json"], ["--quiet"]], ids=" ".join)
+def test_a_reader_that_never_reads_is_no_error(write, program, flags):
+    """Stdout is closed before anything is written: no traceback, whatever was to be printed."""
+    write("finder", "model: offline")
+    process = program("finder", "What do owls eat?", *flags)
+    process.stdout.close()
+    err = process.stderr.read()
+    assert "Traceback" not in err
+    assert "Exception" not in err
+    assert "Broken pipe" not in err
+    assert process.wait(PATIENCE) == 0
 
 
 class Screen:

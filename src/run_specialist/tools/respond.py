@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
+from run_specialist.errors import ToolError
 from run_specialist.tools.base import Tool
 
 NAME = "respond"
@@ -104,4 +105,4 @@ def _respond(
     ] = (),
     gaps: Annotated[tuple[str, ...], Field(description="What was asked and could not be found out.")] = (),
 ) -> str:
-    raise NotImplementedError("the loop reads the arguments of `respond`; there is nothing to run")
+    raise ToolError("the loop reads the arguments of `respond`; there is nothing to run")

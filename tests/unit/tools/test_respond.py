@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from run_specialist.errors import ToolError
 from run_specialist.tools.respond import MOST_EVIDENCE, Evidence, Response, respond_tool
 
 
@@ -79,5 +80,5 @@ def test_the_tool_describes_itself():
 
 def test_the_function_is_not_for_running():
     """The loop never runs `respond`; doing so is a programming error."""
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(ToolError):
         asyncio.run(respond_tool().call({"answer": "x"}))

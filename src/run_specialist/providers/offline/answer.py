@@ -116,7 +116,7 @@ class _Choice:
             return 0.0
         # That both hold the words of the question does not make two lines alike.
         news = unit.roots - self._question.roots
-        alike = max((_alike(news, other) for other in self._words), default=0.0)
+        alike = max((len(news & said) / (len(news) or 1) for said in self._words), default=0.0)
         if alike > _ALIKE:
             return 0.0
         return rated * (1 - 0.5 * alike) * 0.9 ** self._said.get(unit.path, 0)
@@ -141,10 +141,6 @@ class _Choice:
             self._weights.of(term) * max(is_in(term, own), 0.5 * bool(term.kin & own)) for term in self._question.terms
         )
         return terms + sum(2.0 for sign in self._question.signs if sign.shown.search(text))
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / (min(len(one), len(other)) or 1)
 
 
 def _fitting(quotes: Iterable[Quote], room: int) -> Iterator[Quote]:
