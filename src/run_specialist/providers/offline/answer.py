@@ -16,6 +16,7 @@ from run_specialist.tools.respond import Evidence, Response
 LONGEST_ANSWER = 1500
 MOST_QUOTES = 8
 _LONGEST_LIST = 160
+_LOOKING = ("search", "grep", "read")
 _WORTH = 0.4
 """A quote that rates less than this share of the best one is left out."""
 _ALIKE = 0.7
@@ -64,8 +65,8 @@ def _says_nothing(question: Question, absent: Sequence[Term], best: float) -> bo
 
 
 def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> str:
-    if not gathered.exchanges:
-        return "Nothing was looked up, so the notes have no word in this answer."
+    if not any(exchange.call.name in _LOOKING and not exchange.failed for exchange in gathered.exchanges):
+        return "Nothing could be looked up, so the notes have no word in this answer."
     missing = _listed([term for term in absent if term.name] or absent or question.terms)
     if not missing:
         return "The question names nothing that could be looked up in the notes."
@@ -86,7 +87,7 @@ def _listed(terms: Iterable[Term]) -> str:
 
 
 class _Choice:
-    """Chooses quotes one by one, each time something new, for each part of the question in turn."""
+    """Chooses quotes one by one, each time something new, with a word for each part of the question."""
 
     def __init__(self, question: Question, found: Sequence[Unit], weights: Weights) -> None:
         self._question = question

@@ -41,6 +41,8 @@ class Gathered:
     exchanges: Sequence[Exchange]
     over: bool
     """Somebody said that no more calls will be run."""
+    recent: int
+    """How many calls were made since somebody last spoke; a resumed run begins anew."""
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     """By path and number: the line, or those parts of a long one that were seen; all verbatim."""
     read: dict[str, set[int]] = field(default_factory=dict)
@@ -55,10 +57,13 @@ class Gathered:
     @classmethod
     def of(cls, messages: Sequence[Message]) -> "Gathered":
         """Read a transcript; whatever it holds, this never fails."""
-        question = next((text_of(message.content) for message in messages if message.role == "user"), "")
+        texts = [text_of(message.content) if message.role == "user" else "" for message in messages]
+        said = [at for at, text in enumerate(texts) if text] or [0]
         exchanges = tuple(_exchanges(messages))
-        last = exchanges[-1].result if exchanges else question
-        gathered = cls(_without_orders(question), exchanges, any(map(_is_order, last.split("\n")[-_LAST_LINES:])))
+        recent = len(tuple(_exchanges(messages[said[-1] :])))
+        last = exchanges[-1].result if recent else "".join(texts[said[-1] : said[-1] + 1])
+        over = any(map(_is_order, last.split("\n")[-_LAST_LINES:]))
+        gathered = cls(_without_orders("".join(texts[said[0] : said[0] + 1])), exchanges, over, recent)
         for exchange in exchanges:
             if not exchange.failed:
                 gathered._learn(exchange)

@@ -13,14 +13,17 @@ from run_specialist.providers.offline.words import literal
 from run_specialist.tools.base import Toolset
 
 ENOUGH = 8
-"""After this many calls it may stop, when what it holds to be best was read in its context."""
+"""After this many calls it stops when the best lines were read with what stands around them."""
 MOST = 16
 """It never makes more calls than this."""
 _AT_ONCE = 2
 _HOPEFUL, _SURE = 60, 5
+"""How many of the best lines are worth reading around: before it may stop, and after."""
 _BEFORE, _WINDOW = 10, 40
 _LONGEST_QUERY = 400
 _FEW, _RARE = 2, 40
+_TERMS, _ABSENT, _SYNONYMS, _FILES = 4, 2, 4, 6
+"""How many are looked up: telling terms together, words that no file holds, synonyms of a term, files by name."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,7 @@ class Wish:
 
 def next_wishes(question: Question, gathered: Gathered, tools: Toolset) -> list[Wish]:
     """Return the calls of the next turn; none when it is time to answer."""
-    made = len(gathered.exchanges)
-    most = 1 if not made else min(_AT_ONCE, MOST - made)
+    most = min(_AT_ONCE, MOST - gathered.recent) if gathered.exchanges else 1
     new: dict[str, Wish] = {}
     for wish in _wishes(question, gathered, tools):
         if len(new) >= most:
@@ -59,13 +61,13 @@ def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[
         if part is not question:
             yield Wish("search", {"query": _about(part, telling), "limit": 8})
     if len(telling) > _FEW:
-        yield Wish("search", {"query": " ".join(term.text for term in telling[:4]), "limit": 8})
-    if others := [word for term in telling[:4] for word in term.synonyms[:4]]:
+        yield Wish("search", {"query": " ".join(term.text for term in telling[:_TERMS]), "limit": 8})
+    if others := [word for term in telling[:_TERMS] for word in term.synonyms[:_SYNONYMS]]:
         fixed = [term.text for term in telling[:3] if not term.synonyms]
         yield Wish("search", {"query": " ".join([*fixed, *others]), "limit": 8})
     yield from (_grep(phrase) for phrase in question.phrases[:2])
     absent = [term for term in telling if gathered.counts.get(term.text.casefold()) == 0]
-    yield from (_grep(_beginning(term.text)) for term in absent[:2])
+    yield from (_grep(_beginning(term.text)) for term in absent[:_ABSENT])
     rare = [term for term in telling if term.name and 0 < gathered.counts.get(term.text.casefold(), 0) <= _RARE]
     yield from (_grep(term.text) for term in rare[:1])
     if not gathered.lines:
@@ -97,14 +99,14 @@ def _browse(gathered: Gathered) -> Iterator[Wish]:
     """Look around where nothing can be searched."""
     yield Wish("glob", {"pattern": "*.md"})
     yield Wish("ls", {"path": "."})
-    yield from (Wish("read", {"path": path, "offset": 1, "limit": 200}) for path in gathered.files[:6])
+    yield from (Wish("read", {"path": path, "offset": 1, "limit": 200}) for path in gathered.files[:_FILES])
 
 
 def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[Wish]:
     """Read around the best lines, as long as that is worth a call."""
     windows = [window for exchange in gathered.exchanges if (window := _window(exchange.call))]
     seen = all_units(gathered.lines)
-    ranked = best(seen, question, weights)[: _SURE if len(gathered.exchanges) >= ENOUGH else _HOPEFUL]
+    ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
     # Notes begin with what matters.
     begins = [(path, 1) for path in best_files(seen, question, weights)[:2]]
     for wanted, line in [*begins, *((unit.path, unit.line) for unit in ranked)]:

@@ -31,7 +31,9 @@ _SHORT = 30
 _NUMBERED = re.compile(r"^\s*\d{1,3}[.)] |^\|\s*\d+\s*\|")
 _POINTER = re.compile(r"[\w./-]+\.md\b|^\s*(?:[-*]|\d+\.)\s+(?:\*\*File\*\*: )?`[\w./-]+\.\w{1,5}`")
 _CODE = re.compile(
-    r"^\s*(?:```|~~~|<!--|(?:import|use|from|let|fn|def|return|pub|class|async|const|var) |//|#\[|@|assert |\w+(?:\.\w+)* = )|[;{]$|^\s{6,}\S"
+    r"^\s*(?:```|~~~|<!--|//|#\[|@|assert |\w+(?:\.\w+)* = )"
+    r"|^\s*(?:import|use|from|let|fn|def|return|pub|class|async|const|var) "
+    r"|[;{]$|^\s{6,}\S"
 )
 _FRONT = 3
 _KEY = re.compile(r"\w+:( |$)")
