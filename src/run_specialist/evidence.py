@@ -11,6 +11,8 @@ SALVAGED_RESULT = 600
 """The most of one result that a salvaged answer shows [characters]."""
 SALVAGED_TOTAL = 6_000
 """The most that a salvaged answer shows of all results [characters]."""
+LABEL = 200
+"""The most that the call itself may take there [characters]."""
 GATHERED_QUOTE = 400
 """The most of one result that stands as evidence when there is no answer [characters]."""
 
@@ -44,11 +46,11 @@ def salvage(why: str, text: str, executed: Sequence[Executed]) -> str:
     parts, room = [], SALVAGED_TOTAL
     # The newest results come first: they are nearest to the answer, should the room run out.
     for one in reversed(_useful(executed)):
-        excerpt = _excerpt(one.text, min(SALVAGED_RESULT, room))
-        if not excerpt:
+        part = f"{_label(one)}\n{_excerpt(one.text, SALVAGED_RESULT)}"
+        if len(part) > room:
             break
-        parts.append(f"{_label(one)}\n{excerpt}")
-        room -= len(excerpt)
+        parts.append(part)
+        room -= len(part)
     if not text and not parts:
         return ""
     head = f"[No finished answer: {why}. This is what was gathered until then.]"
@@ -60,11 +62,11 @@ def _useful(executed: Sequence[Executed]) -> list[Executed]:
 
 
 def _label(one: Executed) -> str:
-    return f"{one.call.name} {json.dumps(one.call.arguments, ensure_ascii=False)}"
+    return _excerpt(f"{one.call.name} {json.dumps(one.call.arguments, ensure_ascii=False)}", LABEL)
 
 
 def _excerpt(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: max(room - 2, 0)] + " …"
+    return text if len(text) <= room else text[: room - 2] + " …"
 
 
 def _fold(text: str) -> str:

@@ -13,16 +13,16 @@ _SECRETS = re.compile(
   | \bglpat-[\w-]{20,}                                  # GitLab
   | \bxox[abeoprs]-[A-Za-z0-9-]{10,}                    # Slack
   | \bAIza[0-9A-Za-z_-]{35}                             # Google
-  | \beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}          # JSON web tokens
+  | (?<![\w-])eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}          # JSON web tokens
     """,
     re.VERBOSE | re.DOTALL,
 )
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/-]{16,}=*")
 _ASSIGNED = re.compile(
     r"""(?ix)
-    \b([a-z0-9_]*(?:api[_-]?key|secret(?:[_-]?(?:access)?[_-]?key)?|access[_-]?token|auth[_-]?token|password)
+    (?<![a-z0-9_])([a-z0-9_]{0,40}?(?:api[_-]?key|secret(?:[_-]?(?:access)?[_-]?key)?|access[_-]?token|auth[_-]?token|password)
        ["']? \s* [:=] \s* ["']?)
-    (?=[^\s"']*\d) [A-Za-z0-9._~+/-]{16,}=*
+    (?=[^\s"']{0,200}?\d) [A-Za-z0-9._~+/-]{16,}=*
     """
 )
 

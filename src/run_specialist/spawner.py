@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
 from run_specialist.dispatch import Augmenter, DispatchSettings, Executed
@@ -16,9 +18,12 @@ from run_specialist.providers.base import Opening, Provider
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.specialist.values import wanted
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.files import file_tools
+from run_specialist.tools.listing import files as visible_files
 from run_specialist.tools.respond import respond_tool
+from run_specialist.tools.sandbox import Sandbox
 
 LIMITS = {
     "tool_calls_limit": Kind.TOOL_CALLS,
@@ -63,7 +68,7 @@ def settle(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool =
     file = file.strict() if strict else file
     if file.specialist is None:
         raise SpecialistUnusable("\n".join(str(problem) for problem in file.problems if problem.level == "error"))
-    settings = file.specialist.model_copy(update=dict(overrides))
+    settings = file.specialist.model_copy(update=_checked(overrides))
     for key in (*(key for key in LIMITS if key not in ENFORCED), *SHAPING):
         if getattr(settings, key) is not None:
             raise SpecialistUnusable(
@@ -74,6 +79,19 @@ def settle(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool =
     if settings.preset not in (None, "soft-landing"):
         raise SpecialistUnusable(f"{_place(file, 'preset')}: preset: only soft-landing is kept by this version")
     return settings
+
+
+def _checked(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    if unknown := sorted(set(overrides) - set(Specialist.model_fields)):
+        raise UsageError(f"no such setting: {', '.join(unknown)}")
+    try:
+        checked = Specialist.model_validate({"name": "", "description": "", "prompt": "", **overrides})
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        key = str(wrong["loc"][0])
+        want = wanted(key)
+        raise UsageError(f"{key}: wanted {want.words if want else wrong['msg']}, found {overrides[key]!r}") from None
+    return {key: getattr(checked, key) for key in overrides}
 
 
 def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Surroundings) -> Job:
@@ -107,9 +125,9 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
 
 def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> Toolset:
     paths = settings.paths or ()
-    if paths and not any(any(around.root.glob(path.strip("/"))) for path in paths):
+    if paths and next(iter(visible_files(Sandbox(around.root, paths))), None) is None:
         raise UsageError(
-            f"{settings.name} reads {', '.join(paths)}, and there is no such thing under {around.root}; name the "
+            f"{settings.name} reads {', '.join(paths)}, and there is nothing of it under {around.root}; name the "
             "folder that holds it with --root, or write a specialist for what is here with `specialists new`"
         )
     files = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}

@@ -1,5 +1,6 @@
 """What both commands share: printing, failing, completing names."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -37,9 +38,15 @@ def fail(text: str, code: int = 2) -> NoReturn:
     raise typer.Exit(code)
 
 
-def limit_text(text: str) -> str:
-    """Let the text of a limit pass: a whole number from 0 up, or `none`."""
-    if text != "none" and not (text.isascii() and text.isdigit()):
+def print_json(value: object, indent: int | None = 2) -> None:
+    """Print a value as JSON; where the output cannot hold every character, all beyond ASCII is escaped."""
+    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    print_line(json.dumps(value, ensure_ascii=plain, indent=indent))
+
+
+def limit_text(text: str | None) -> str | None:
+    """Let the text of a limit pass: a whole number from 0 up, or `none`; None is no text."""
+    if text is not None and text != "none" and not (text.isascii() and text.isdigit()):
         raise typer.BadParameter(f"{text!r} is neither a whole number from 0 up nor `none`")
     return text
 

@@ -1,6 +1,5 @@
 """The command `specialists`: look after files."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.console import complete_names, fail, guarded, limit_text, print_line, say
+from run_specialist.cli.console import complete_names, fail, guarded, limit_text, print_json, print_line, say
 from run_specialist.cli.table import print_table
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def list_(dir_: Dir = None, root: Root = None, json_: Json = False) -> None:
         registry = Registry(places(_root(root), dir_))
         files = registry.files()
         if json_:
-            _print_json({"specialists": [file.as_json() for file in files]})
+            print_json({"specialists": [file.as_json() for file in files]})
             return
         if not files:
             fail(f"no specialists in {', '.join(str(_near(place)) for place in registry.places)}", 0)
@@ -68,7 +67,7 @@ def check(
         if strict:
             files = [file.strict() for file in files]
         if json_:
-            _print_json({"files": [file.as_json() for file in files]})
+            print_json({"files": [file.as_json() for file in files]})
         else:
             for file in files:
                 _print_problems(file.problems)
@@ -89,7 +88,7 @@ def new(
         str | None,
         typer.Option(
             metavar="N|none",
-            callback=lambda text: text and limit_text(text),
+            callback=limit_text,
             help="Tool calls in one run.  [default: 30]",
         ),
     ] = None,
@@ -141,7 +140,7 @@ def show(
         prompt = file.specialist.prompt if file.specialist else None
         if json_:
             values = {s.key: {"value": s.value, "source": s.source, "line": s.line} for s in settings}
-            _print_json(file.as_json() | {"settings": values, "prompt": prompt})
+            print_json(file.as_json() | {"settings": values, "prompt": prompt})
             return
         print_line(f"{file.name}  {file.status}  {_near(file.path)}\n{_one_line(file.description)}\n")
         if settings:
@@ -159,7 +158,7 @@ def schema() -> None:
     """Print the JSON Schema of the front matter, for editors."""
     from run_specialist.specialist.schema import json_schema  # noqa: PLC0415 - fast `--help`
 
-    _print_json(json_schema())
+    print_json(json_schema())
 
 
 def _root(given: Path | None) -> Path:
@@ -177,10 +176,6 @@ def _number(text: str) -> int | str:
 def _near(path: Path) -> Path:
     """Return the path from here, where that is shorter to read."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def _print_json(value: object) -> None:
-    print_line(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def _print_listing(files: Sequence["SpecialistFile"]) -> None:

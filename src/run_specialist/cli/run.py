@@ -1,7 +1,6 @@
 """The command `run-specialist NAME QUERY`."""
 
 import asyncio
-import json
 import signal
 import sys
 from enum import StrEnum
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from run_specialist.cli.console import complete_names, fail, guarded, limit_text, print_line, say
+from run_specialist.cli.console import complete_names, fail, guarded, limit_text, print_json, print_line, say
 
 if TYPE_CHECKING:
     from run_specialist.cli.live import LiveView
@@ -48,7 +47,7 @@ def run(
     model: Annotated[str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, or `offline`.")] = None,
     tool_calls_limit: Annotated[
         str | None,
-        typer.Option(metavar="N|none", callback=lambda text: text and limit_text(text), help="Tool calls in this run."),
+        typer.Option(metavar="N|none", callback=limit_text, help="Tool calls in this run."),
     ] = None,
     landing: Annotated[Landing | None, typer.Option(help="How to land when the limit is reached.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
@@ -114,12 +113,12 @@ def _view(*, json_: bool, events: bool, quiet: bool) -> "LiveView | None":
 
 
 def _print_event(event: "Event") -> None:
-    print_line(json.dumps(event.as_json(), ensure_ascii=False))
+    print_json(event.as_json(), indent=None)
 
 
 def _show(outcome: "Outcome", *, json_: bool, events: bool, quiet: bool) -> None:
     if json_:
-        print_line(json.dumps(outcome.as_json(), ensure_ascii=False, indent=2))
+        print_json(outcome.as_json())
     elif not events and outcome.answer:
         print_line(outcome.answer)
     if not quiet:

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
+from run_specialist.redaction import redact
+
 if TYPE_CHECKING:
     import httpx2
     from anthropic import APIStatusError
@@ -45,23 +47,28 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 
 def one_line(error: Exception, base_url: object) -> str:
-    """Say what went wrong and what to do, in one line.
+    """Say what went wrong and what to do, in one line without secrets.
 
     base_url: where the requests went.
     """
+    return redact(" ".join(_words(error, base_url).split()))
+
+
+def _words(error: Exception, base_url: object) -> str:
     import anthropic  # noqa: PLC0415 - already loaded on the way to the request
     import httpx2  # noqa: PLC0415 - likewise
 
     match error:
         case anthropic.APIStatusError():
             return _status_line(error)
+        case _ if isinstance(error.__cause__ or error, httpx2.LocalProtocolError):
+            # Its text quotes the header that cannot be sent, which may be the key.
+            return "the request cannot be sent; check ANTHROPIC_API_KEY for stray characters"
         case anthropic.APITimeoutError() | httpx2.TimeoutException():
             return f"no answer from {base_url} in time; try again, or check the server"
         case anthropic.APIConnectionError() | httpx2.ConnectError():
             why = f" ({error.__cause__})" if error.__cause__ else ""
             return f"cannot reach {base_url}{why}; check the network, or ANTHROPIC_BASE_URL"
-        case httpx2.LocalProtocolError():
-            return f"the request cannot be sent ({error}); check ANTHROPIC_API_KEY for stray characters"
         case httpx2.HTTPError():
             return f"the connection to {base_url} broke off in the middle of a reply; try again"
         case _:

@@ -1,9 +1,12 @@
 """The interface of a tool, and the set of tools of one run."""
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -44,9 +47,38 @@ class Tool:
         try:
             if inspect.iscoroutinefunction(self.function):
                 return str(await self._adapter.validate_python(bound))
-            return str(await asyncio.to_thread(self._adapter.validate_python, bound))
+            return str(await in_thread(lambda: self._adapter.validate_python(bound)))
         except ValidationError as error:
             raise ToolError(f"invalid arguments: {_reasons(error)}") from error
+
+
+async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns
+    """Run a blocking function in a thread of its own.
+
+    The thread is a daemon: one that hangs is given up at a timeout or an abort, and cannot keep the program from
+    ending, as a thread of the loop's own pool would.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as above
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        try:
+            outcome = (function(), None)
+        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            outcome = (None, error)
+        with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits any more
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
+    return await future
 
 
 def tool(function: Callable[..., Any]) -> Tool:

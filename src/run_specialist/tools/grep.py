@@ -22,7 +22,8 @@ from run_specialist.tools.text import clip, text_lines
 SECONDS = 10.0
 """How long one search by pattern may take; it is then ended and says so."""
 _BATCH = 20_000
-_PLACE = re.compile(rb"(.*?)\0(\d+):(\d+):[^\n]*\n", re.DOTALL)
+# ripgrep leaves out the column of an empty match at the end of a file.
+_PLACE = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
 _compiling = threading.Lock()
 
 
@@ -78,7 +79,7 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
     for batch in _batches(paths):
         output, in_time = _run(engines, batch, sandbox.root, deadline)
         matches += [
-            Match(os.fsdecode(path).removeprefix("./"), int(line), int(column))
+            Match(os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
             for path, line, column in _PLACE.findall(output)
         ]
         if not in_time or len(matches) > limit:

@@ -161,7 +161,7 @@ def test_gitignore_with_nested_files_and_negation(call, write):
     found = call("search", query="needle", limit=50)
     assert {line.split(":")[0] for line in found.splitlines() if line[:1] not in ("", "[")} == set(seen)
     for hidden in ("a.log", "build/x.md", "top.md", "sub/only.md"):
-        with pytest.raises(ToolError, match="hidden by .gitignore"):
+        with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
             call("read", path=hidden)
 
 

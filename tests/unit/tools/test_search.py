@@ -26,7 +26,7 @@ def notes(write):
     """A few notes with different subjects."""
     write(
         {
-            "cache.md": "# Cache\n\nThe cache was removed because it grew without bound.\n\n## Size\n\nIt held 40 GB.\n",
+            "cache.md": "# Cache\n\nIt was removed because it grew without bound.\n\n## Size\n\nIt held 40 GB.\n",
             "release.md": "# Release\n\nWe shipped v0.3 on Monday. The parser lives in tree.rs:1539.\n",
             "api.md": "# API\n\nSet `tool_choice` to force a tool. See KMeansClassifier and the round-trip tests.\n",
             "lunch.md": "# Lunch\n\nOn Monday there is soup.\n",

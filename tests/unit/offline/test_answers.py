@@ -1,0 +1,133 @@
+"""What the provider answers: facts in verbatim quotes at their line, or the honest word that there is nothing."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+def quotes_hold(root, finished):
+    """Assert that each quote stands where it is said to stand."""
+    for item in finished.response.evidence:
+        path, _, line = item.source.rpartition(":")
+        lines = (root / path).read_text().split("\n")
+        rest = "\n".join(lines[int(line) - 1 :])
+        assert item.quote in rest
+        assert item.quote.split("\n")[0] in lines[int(line) - 1]
+        assert f'> "{item.quote}" — {item.source}' in finished.response.answer
+
+
+@pytest.mark.parametrize(
+    ("question", "fact", "source"),
+    [
+        ("Why did we get rid of the cache?", "stale entries broke logins", "notes/cache.md:7"),
+        ("How much slower did requests get without the cache?", "12 ms", "notes/cache.md:8"),
+        ("Which PostgreSQL version did we settle on, and why not a newer one?", "16 (not 17)", "database.md:5"),
+        ("How many connections are in the pool?", "40 connections", "database.md:"),
+        ("When did release 2.4 go out?", "2024-03-11", "notes/release.md:3"),
+        ("summarise the cache", "stale entries", "notes/cache.md"),
+        ("PostgreSQL", "PostgreSQL 16", "database.md:5"),
+    ],
+)
+async def test_the_fact_is_quoted_with_its_line(ask, root, question, fact, source):
+    """The answer holds the fact, word for word, with path and line, and the same as evidence."""
+    finished = await ask(question)
+    assert fact in finished.response.answer
+    assert source in finished.response.answer
+    assert finished.response.evidence
+    quotes_hold(root, finished)
+
+
+async def test_a_question_of_two_parts_gets_quotes_for_both(ask, root):
+    """Each part is answered, from different lines where that is needed."""
+    finished = await ask("How fast was the importer in the first load test, and how fast after batching?")
+    assert "300 rows" in finished.response.answer
+    assert "9,000 rows" in finished.response.answer
+    quotes_hold(root, finished)
+
+
+async def test_two_notes_are_brought_together(ask, root):
+    """Parts about different subjects are answered from different notes."""
+    finished = await ask("Why was the cache removed, and how many connections does the pool hold?")
+    assert {"notes/cache.md", "notes/2024-01-05_database.md"} <= {
+        item.source.rpartition(":")[0] for item in finished.response.evidence
+    }
+    quotes_hold(root, finished)
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        ("What did we decide about running the importer on Kubernetes?", "Kubernetes"),
+        ("who is on the pagerduty rotation?", "pagerduty"),
+        ("Is `tool_choice` forced?", "tool_choice"),
+    ],
+)
+async def test_what_stands_in_no_note_is_said_to_be_missing(ask, question, word):
+    """The answer names the missing word and quotes nothing; it is also listed as a gap."""
+    finished = await ask(question)
+    assert re.match(rf"The notes hold nothing on .*{word}", finished.response.answer)
+    assert finished.response.evidence == []
+    assert word in finished.response.gaps
+
+
+async def test_a_missing_name_beside_a_known_one(ask):
+    """Where one name is unknown and another known, the first is said to be missing, the second quoted."""
+    finished = await ask("What does Alice say about PostgreSQL?")
+    assert finished.response.answer.startswith("The notes do not mention Alice;")
+    assert "PostgreSQL 16" in finished.response.answer
+
+
+@pytest.mark.parametrize("question", ["", "???", "   \n", "—", "How many?", "the of and"])
+async def test_a_question_without_content_gets_an_honest_answer(ask, question):
+    """Nothing that can be looked up: the answer says so and the run ends soon."""
+    finished = await ask(question)
+    assert re.search(r"nothing|not", finished.response.answer)
+    assert len(finished.calls) <= 12
+
+
+async def test_long_paragraphs_are_cut_to_the_sentence_that_matters(ask, root):
+    """In a line of thousands of characters the quote is the right sentence, not its beginning."""
+    text = (
+        "Nothing of note happened. " * 80 + "The frobnicator was retired because it overheated. " + "And so on. " * 80
+    )
+    finished = await ask("Why was the frobnicator retired?", notes={"notes/long.md": f"# Log\n\n{text}\n"})
+    assert "The frobnicator was retired because it overheated." in finished.response.answer
+    quotes_hold(root, finished)
+
+
+async def test_wrapped_paragraphs_are_quoted_over_their_lines(ask, root):
+    """A sentence that goes over two lines is quoted whole, at the line where it begins."""
+    note = "# Sync\n\nThe replicator stopped twice, because the\nclock of the second host was wrong.\n"
+    finished = await ask("Why did the replicator stop?", notes={"notes/sync.md": note})
+    assert "because the\nclock of the second host was wrong" in finished.response.answer
+    quotes_hold(root, finished)
+
+
+async def test_code_and_pointers_give_way_to_prose(ask):
+    """A sentence that answers stands before code and references that only name the words."""
+    note = (
+        "# Widget\n\n```python\nwidget_timeout = load('widget.timeout')\n```\n\nSee `notes/widget.md` on widget timeouts.\n"
+        "The widget timeout is 45 seconds, since the upstream needs 40.\n"
+    )
+    finished = await ask("How long is the widget timeout, and why?", notes={"notes/widget.md": note})
+    assert finished.response.evidence[0].quote.startswith("The widget timeout is 45 seconds")
+
+
+@pytest.mark.parametrize(
+    "tools", [("search",), ("grep",), ("grep", "read"), ("glob", "read"), ("search", "read", "grep")], ids=str
+)
+async def test_any_set_of_tools_will_do(ask, root, tools):
+    """It works with whatever file tools there are, as far as they carry."""
+    finished = await ask("Why was the cache removed?", tools=tools)
+    assert "stale entries" in finished.response.answer
+    assert {call.name for call in finished.calls} <= set(tools)
+    quotes_hold(root, finished)
+
+
+async def test_without_tools_it_says_that_nothing_was_looked_up(ask):
+    """With no tool but `respond` it answers at once, honestly."""
+    finished = await ask("Why was the cache removed?", tools=())
+    assert finished.calls == ()
+    assert finished.response.answer == "Nothing could be looked up, so the notes have no word in this answer."
