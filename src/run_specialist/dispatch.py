@@ -62,6 +62,7 @@ class Dispatcher:
         self._first: dict[str, asyncio.Task[Executed]] = {}
         self._executed: dict[int, Executed] = {}
         self._started = 0
+        self._shown = Budget(())
 
     @property
     def executed(self) -> tuple[Executed, ...]:
@@ -70,6 +71,7 @@ class Dispatcher:
 
     async def run(self, calls: Sequence[ToolCall], budget: Budget) -> list[ToolResult]:
         """Run the calls, which the budget must allow, and return their results in call order."""
+        self._shown = budget
         async with asyncio.TaskGroup() as group:
             tasks = []
             for call in calls:
@@ -130,7 +132,9 @@ class Dispatcher:
         phase: CallPhase = "failed" if executed.is_error else "finished"
         why = executed.text if executed.is_error else ""
         self._emit(Called(phase, call.id, call.name, call.arguments, size, round(duration, 4), why))
-        self._emit(BudgetSpent.of(executed.budget.tightest))
+        # Told as calls finish, which may be in another order than that of the calls.
+        self._shown = self._shown.spend()
+        self._emit(BudgetSpent.of(self._shown.tightest))
         return executed
 
     def _augmented(self, executed: Executed) -> ToolResult:

@@ -34,9 +34,8 @@ class Ending:
         return cls("landed" if at_limit else "answered", response)
 
     @classmethod
-    def cut(cls, response: Response) -> Self:
-        """The answer was cut off by the length limit of a reply; what came of it is kept."""
-        error = "the answer was cut off at the model's length limit"
+    def cut(cls, response: Response, error: str) -> Self:
+        """The answer was cut off; what came of it is kept."""
         if not response.answer.strip():
             return cls.salvaged(error)
         whole = response.model_copy(update={"answer": f"{response.answer.rstrip()}\n{NOT_FINISHED}"})

@@ -5,7 +5,8 @@
     │   ├── SpecialistNotFound  no file of that name; carries near names
     │   └── SpecialistUnusable  the file is there and cannot be run; carries its problems
     ├── ProviderError           the model could not be asked, or answered nonsense (exit code 3)
-    │   └── ForcingRefused      the endpoint does not take a forced `tool_choice`; the landing goes on without
+    │   ├── ForcingRefused      the endpoint does not take a forced `tool_choice`; the landing goes on without
+    │   └── ContextExceeded     the transcript no longer fits; the run ends with what was gathered
     └── ToolError               a tool call failed; its text goes to the model as an error result
 
 A spent budget is an outcome, not an exception.
@@ -31,9 +32,16 @@ class SpecialistUnusable(UsageError):
 class ProviderError(RunSpecialistError):
     """The model could not be asked, or its reply could not be read."""
 
+    partial: str = ""
+    """The text that had come through when a reply broke off."""
+
 
 class ForcingRefused(ProviderError):
     """The endpoint refused a request because its `tool_choice` forces a tool."""
+
+
+class ContextExceeded(ProviderError):
+    """The transcript is longer than the model's context."""
 
 
 class ToolError(RunSpecialistError):

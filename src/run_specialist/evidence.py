@@ -16,6 +16,7 @@ LABEL = 200
 GATHERED_QUOTE = 400
 """The most of one result that stands as evidence when there is no answer [characters]."""
 
+_NOTICE = re.compile(r"^\[.*\]$", re.MULTILINE)
 _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
 
 
@@ -24,13 +25,16 @@ def check(claims: Iterable[tuple[str, str]], executed: Sequence[Executed]) -> tu
 
     claims: pairs of source and quote, as the model gave them.
     """
-    claims = list(claims)
-    # A quote over several lines is found once the tools' own line prefixes are out of the way.
-    results = [_fold(form) for one in executed for form in (one.text, _LINE_PREFIX.sub("", one.text))]
-    return tuple(
-        Evidence(source, quote, any(_fold(quote) in result for result in results) if quote.strip() else False)
-        for source, quote in claims
-    )
+    # A quote over several lines is found once the tools' own line prefixes are out of the way. What the tools say
+    # themselves, in brackets or as an error, may repeat the model's own words and proves nothing.
+    texts = [_NOTICE.sub("", one.text) for one in executed if not one.is_error]
+    results = [_fold(form) for text in texts for form in (text, _LINE_PREFIX.sub("", text))]
+    return tuple(Evidence(source, quote, verified=_is_in(results, quote)) for source, quote in claims)
+
+
+def _is_in(results: Sequence[str], quote: str) -> bool:
+    folded = _fold(_NOTICE.sub("", quote))
+    return bool(folded) and any(folded in result for result in results)
 
 
 def gathered(executed: Sequence[Executed]) -> tuple[Evidence, ...]:

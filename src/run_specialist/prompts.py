@@ -37,8 +37,8 @@ def notice(tool_calls_limit: int) -> str:
         return f"{have}. Answer at once through `respond`, from what you have been told."
     return (
         f"{have} for this task; failed calls count, `respond` does not. Spend them on what matters most: search "
-        "before you read, and read only the lines that you need. Once half is spent each result ends with what "
-        "remains. When nothing remains you must call `respond` with what you have gathered."
+        "before you read, and read only the lines that you need. Later on each result ends with what remains. "
+        "When nothing remains you must call `respond` with what you have gathered."
     )
 
 

@@ -17,6 +17,7 @@ _SECRETS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@]{1,100}:)[^\s:/@]{3,200}(?=@)")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/-]{16,}=*")
 _ASSIGNED = re.compile(
     r"""(?ix)
@@ -30,5 +31,6 @@ _ASSIGNED = re.compile(
 def redact(text: str) -> str:
     """Replace keys, tokens and private keys by a mask; everything else stays byte for byte."""
     text = _SECRETS.sub(MASK, text)
+    text = _URL_PASSWORD.sub(rf"\1{MASK}", text)
     text = _BEARER.sub(rf"\1{MASK}", text)
     return _ASSIGNED.sub(rf"\1{MASK}", text)

@@ -12,7 +12,7 @@ from run_specialist import prompts
 from run_specialist.budget import Kind, Phase
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import Ending, Tally, conclude
-from run_specialist.errors import ForcingRefused, ProviderError
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.events import Event, Finished, Landed, Listener, Replied, Requested, Warned
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung, ladder
@@ -30,6 +30,8 @@ MAX_TOKENS = 16_000
 """The most that an ordinary reply may hold [tokens]."""
 MORE_ROOM = 4
 """A reply that was cut is asked for again with this many times the room."""
+LENGTH_LIMIT = "the answer was cut off at the model's length limit"
+CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 MAX_PAUSES = 5
 """Pauses in one run before it no longer goes along with them."""
 
@@ -62,7 +64,8 @@ class Run:
     def abort(self) -> None:
         """Stop as soon as possible; `outcome` then returns what was gathered."""
         self._aborted = True
-        if self._task is not None:
+        # A listener that aborts stands inside the task: the loop sees the flag, a cancellation would strike the caller.
+        if self._task is not None and asyncio.current_task() is not self._task:
             self._task.cancel()
 
     async def outcome(self) -> Outcome:
@@ -74,8 +77,11 @@ class Run:
         self._emit(self._job.started())
         cancelled: asyncio.CancelledError | None = None
         try:
-            ending = Ending.aborted() if self._aborted else await self._loop()
+            ending = await self._loop()
+        except ContextExceeded as error:
+            ending = Ending.salvaged(str(error))
         except ProviderError as error:
+            self._tally.last_text = error.partial or self._tally.last_text
             ending = Ending.failed(str(error), Exit.PROVIDER)
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
@@ -84,17 +90,17 @@ class Run:
             ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
         self._budget = self._budget.spend(time.monotonic() - begun, Kind.TIME)
         outcome = conclude(self._job, ending, self._budget, self._landing, self._tally, self._dispatcher.executed)
+        # From here on there is nothing to abort but the caller's own work.
+        task, self._task = self._task, None
         self._emit(Finished(outcome))
         if cancelled and not self._aborted:
             raise cancelled
-        if cancelled and self._task:
-            self._task.uncancel()
-        # From here on there is nothing to abort but the caller's own work.
-        self._task = None
+        if cancelled and task:
+            task.uncancel()
         return outcome
 
     async def _loop(self) -> Ending:
-        while True:
+        while not self._aborted:
             if self._landing is None and self._budget.phase is Phase.SPENT:
                 self._land(self._budget.tightest.kind)
             if self._landing and self._landing.rung is Rung.SALVAGE:
@@ -105,6 +111,7 @@ class Run:
             ending = await self._take(reply)
             if ending is not None:
                 return ending
+        return Ending.aborted()
 
     async def _ask(self) -> Reply:
         choice = CHOICES.get(self._landing.rung, Choice.AUTO) if self._landing else Choice.AUTO
@@ -117,7 +124,7 @@ class Run:
                 raise
             # A refused request never became history, so the order may still join its last message.
             self._landing = self._landing.refused()
-            self._emit(Landed(self._landing.reason, self._landing.rung))
+            self._tell_rung()
             return await self._ask()
         self._tally.count(reply)
         self._budget = self._budget.spend(1, Kind.TURNS).spend(reply.usage.total_tokens, Kind.TOKENS)
@@ -163,11 +170,11 @@ class Run:
         return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
-        respond = reply.first_call(RESPOND)
-        if respond is not None:
-            ending = self._answer(Response.parse(respond.arguments))
+        responses = [Response.parse(call.arguments) for call in reply.calls if call.name == RESPOND]
+        if responses:
+            ending = self._answer(next((one for one in responses if one.answer.strip()), responses[0]))
             if ending is not None:
-                self._enter(reply, [self._leave(call, respond) for call in reply.calls])
+                self._enter(reply, [self._leave(call) for call in reply.calls])
             return ending
         limit = self._budget[Kind.TOOL_CALLS]
         room = 0 if self._landing else len(reply.calls) if limit.remaining is None else int(limit.remaining)
@@ -181,8 +188,8 @@ class Run:
             self._next_rung()
         return None
 
-    def _leave(self, call: ToolCall, respond: ToolCall) -> ToolResult:
-        if call is respond:
+    def _leave(self, call: ToolCall) -> ToolResult:
+        if call.name == RESPOND:
             return ToolResult(call.id, prompts.DELIVERED)
         self._tally.skipped += 1
         return self._dispatcher.refuse(call, prompts.NOT_RUN_BESIDE_RESPOND.format(tool=call.name))
@@ -209,9 +216,10 @@ class Run:
             return None
         respond = reply.first_call(RESPOND)
         if respond is not None or not reply.calls:
-            return Ending.cut(Response.parse(respond.arguments) if respond else Response(answer=reply.text))
+            said = Response.parse(respond.arguments) if respond else Response(answer=reply.text)
+            return Ending.cut(said, LENGTH_LIMIT if reply.more_room_helps else CONTEXT_FULL)
         if not reply.more_room_helps:
-            return Ending.salvaged("the model's context is full")
+            return Ending.salvaged(CONTEXT_FULL)
         self._tally.skipped += len(reply.calls)
         cut_off = [self._dispatcher.refuse(call, prompts.CALL_CUT_OFF.format(tool=call.name)) for call in reply.calls]
         self._enter(reply, cut_off)
@@ -237,11 +245,15 @@ class Run:
     def _land(self, reason: Kind) -> None:
         rungs = ladder(self._job.landing, forced_choice=self._job.provider.capabilities.forced_choice)
         self._landing = Landing(reason, rungs)
-        self._emit(Landed(reason, self._landing.rung))
+        self._tell_rung()
 
     def _next_rung(self) -> None:
         if self._landing:
             self._landing = self._landing.ignored()
+            self._tell_rung()
+
+    def _tell_rung(self) -> None:
+        if self._landing and self._landing.rung is not Rung.WAIT:
             self._emit(Landed(self._landing.reason, self._landing.rung))
 
     def _warn(self, text: str) -> None:
@@ -249,5 +261,10 @@ class Run:
         self._emit(Warned(text))
 
     def _emit(self, event: Event) -> None:
-        if self._listener:
+        if self._listener is None:
+            return
+        try:
             self._listener(event)
+        except Exception as error:  # noqa: BLE001 - whoever watches must not cost what was gathered
+            self._listener = None
+            self._tally.warnings.append(f"the listener failed and was dropped: {error!r}")

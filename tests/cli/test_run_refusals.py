@@ -108,7 +108,7 @@ def test_paths_that_are_not_there_name_the_ways_out(write, refused, notes):
     """A specialist for folders that this project lacks: the root is told, `--root`, and how to write another one."""
     write("finder", "paths: thoughts, plans")
     said = refused("finder", "What?")
-    assert f"finder reads thoughts, plans, and there is no such thing under {notes}" in said
+    assert f"finder reads thoughts, plans, and there is nothing of it under {notes}" in said
     assert "--root" in said
     assert "`specialists new`" in said
 
@@ -119,7 +119,7 @@ def test_paths_that_lead_out_of_the_root_are_an_error_of_the_file(write, refused
     assert f"{path}:4:8: paths: wanted folders or globs under the root" in refused("finder", "What?")
 
 
-@pytest.mark.parametrize("pattern", [".", "./", "**", "notes/**", "./notes", "**.md", "notes/**.md"])
+@pytest.mark.parametrize("pattern", [".", "./", "**", "notes/**", "./notes", "notes/**.md"])
 def test_paths_of_every_spelling_run(write, call, pattern):
     """The root itself and any glob that git would take are no reason to break off."""
     write("finder", f'paths: ["{pattern}"]')

@@ -1,7 +1,7 @@
 """What was gathered: quotes are looked up in the results, and a salvage is made of them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from run_specialist import evidence
@@ -78,10 +78,17 @@ def test_a_quote_does_not_run_from_one_result_into_the_next():
     assert not verified("at night. Toads sleep", "Owls eat mice at night.", "Toads sleep in winter.")
 
 
-def test_failed_calls_can_be_quoted_and_nothing_can_without_results():
-    """What a tool said of its failure was read as well; without results every quote is unverified."""
-    (one,) = evidence.check([("x", "no such file")], [result("read failed: no such file", is_error=True)])
-    assert one.verified
+@pytest.mark.parametrize(
+    "text", ["read failed: there is no cheese moon", "notes.md:1: owls\n[in no file: cheese moon]"]
+)
+def test_words_of_the_model_that_a_tool_repeats_prove_nothing(text):
+    """An error and a tool's own notice in brackets may echo the question; neither is a source."""
+    (one,) = evidence.check([("x", "cheese moon")], [result(text, is_error="failed" in text)])
+    assert not one.verified
+
+
+def test_nothing_can_be_quoted_without_results():
+    """Without results every quote is unverified."""
     assert not verified("Owls")
 
 
@@ -98,6 +105,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\t 
 @given(TEXT, TEXT, TEXT)
 def test_every_part_of_a_result_is_found(before, middle, after):
     """Cut out of a result at will, a quote that is not blank is verified."""
+    assume("[" not in before + middle + after)  # a line in brackets is a tool's own
     assert verified(middle, before + middle + after) == bool(middle.strip())
 
 

@@ -1,10 +1,10 @@
-"""What both commands share: printing, failing, completing names."""
+"""What both commands share: printing, failing, limits, completing names."""
 
 import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,24 +12,35 @@ import typer
 
 from run_specialist.errors import ProviderError, RunSpecialistError
 
+LONGEST_NUMBER = 18
+"""Digits of a limit on the command line."""
+
 
 def print_line(text: str) -> None:
-    """Print to standard output, whatever its encoding; end quietly when nobody reads it."""
+    """Print to standard output, whatever its encoding; a terminal gets no control characters."""
+    if sys.stdout is None:
+        return
     encoding = sys.stdout.encoding or "utf-8"
-    try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The interpreter flushes once more at its end; give it somewhere to write to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # Not typer's own exit: this one passes through task groups as it is.
-        raise SystemExit(0) from None
+    shown = printable(text) if sys.stdout.isatty() else text
+    sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stdout.flush()
+
+
+def print_json(value: object, indent: int | None = 2) -> None:
+    """Print a value as JSON; where the output cannot hold every character, all beyond ASCII is escaped."""
+    plain = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
+    print_line(json.dumps(value, ensure_ascii=plain, indent=indent))
+
+
+def printable(text: str) -> str:
+    """Return the text without what could move the cursor, change the title or clear the screen."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text)
 
 
 def say(text: str) -> None:
-    """Print a line of our own to standard error."""
-    program = Path(sys.argv[0]).name
-    typer.echo(f"{program}: {text}", err=True)
+    """Print a line of our own to standard error, if there is one."""
+    with suppress(OSError):
+        typer.echo(f"{Path(sys.argv[0]).name}: {printable(text)}", err=True)
 
 
 def fail(text: str, code: int = 2) -> NoReturn:
@@ -38,28 +49,47 @@ def fail(text: str, code: int = 2) -> NoReturn:
     raise typer.Exit(code)
 
 
-def print_json(value: object, indent: int | None = 2) -> None:
-    """Print a value as JSON; where the output cannot hold every character, all beyond ASCII is escaped."""
-    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    print_line(json.dumps(value, ensure_ascii=plain, indent=indent))
-
-
 def limit_text(text: str | None) -> str | None:
     """Let the text of a limit pass: a whole number from 0 up, or `none`; None is no text."""
-    if text is not None and text != "none" and not (text.isascii() and text.isdigit()):
+    if text is None or text == "none":
+        return text
+    if not (text.isascii() and text.isdigit()):
         raise typer.BadParameter(f"{text!r} is neither a whole number from 0 up nor `none`")
+    if len(text) > LONGEST_NUMBER:
+        raise typer.BadParameter("that number is too long; `none` takes the limit away")
     return text
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Turn what goes wrong on purpose into one line and the right exit code."""
+    """Turn what goes wrong into one line and the right exit code."""
     try:
         yield
     except RunSpecialistError as error:
         fail(str(error), 3 if isinstance(error, ProviderError) else 2)
+    except BrokenPipeError:
+        _hush()
+        raise typer.Exit(0) from None
+    except OSError as error:
+        _hush()
+        fail(f"{error.strerror or error}: {error.filename or 'the current folder, or the output'}")
     except KeyboardInterrupt:
         fail("interrupted", 130)
+
+
+def _hush() -> None:
+    """Give what is still buffered somewhere to go: the interpreter flushes once more at its end."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """End without a traceback when Ctrl-C strikes before or after the work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def complete_names(incomplete: str) -> list[str]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from run_specialist.budget import Phase
+from run_specialist.cli.console import printable
 from run_specialist.events import BudgetSpent, Called, Event, Finished, Landed, Replied, Requested, Started, Warned
 from run_specialist.landing import Rung
 from run_specialist.outcome import Outcome
@@ -28,6 +29,9 @@ LANDINGS = {
 }
 BAR_WIDTH = 24
 ANSWER_LINES = 6
+ANSWER_CHARACTERS = 2_000
+PARSED_CHARACTERS = 100_000
+"""A longer answer is no longer shown as it grows: parsing it anew each time would cost more than it tells."""
 
 
 class LiveView:
@@ -78,7 +82,7 @@ class LiveView:
                 reached = f"limit of {event.reason.words} reached"
                 self._print(Text(f"  {reached}: {LANDINGS[event.how]}", "bold red"))
             case Warned():
-                self._print(Text(f"  {event.text}", "yellow"))
+                self._print(Text(f"  {_one_line(event.text)}", "yellow"))
             case Finished():
                 self._print(_summary(event.outcome))
                 self._print("")
@@ -129,7 +133,7 @@ class LiveView:
         parts: list[RenderableType] = [row, self._gauge()]
         answer = self._answer()
         if answer:
-            lines = answer.splitlines()[-ANSWER_LINES:]
+            lines = printable(answer[-ANSWER_CHARACTERS:]).splitlines()[-ANSWER_LINES:]
             parts.append(Text("\n".join(lines), "italic", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
@@ -147,6 +151,8 @@ class LiveView:
     def _answer(self) -> str:
         if not self._arguments:
             return self._text
+        if len(self._arguments) > PARSED_CHARACTERS:
+            return f"… {len(self._arguments):,} characters"
         from jiter import from_json  # noqa: PLC0415 - comes with the SDK, and only a streamed answer needs it
 
         try:
@@ -164,7 +170,7 @@ def _short(arguments: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    return " ".join(printable(text).split())
 
 
 def _summary(outcome: Outcome) -> Text:

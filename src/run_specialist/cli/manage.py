@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.console import complete_names, fail, guarded, limit_text, print_json, print_line, say
+from run_specialist.cli.console import (
+    complete_names,
+    fail,
+    guarded,
+    interruptible,
+    limit_text,
+    print_json,
+    print_line,
+    say,
+)
 from run_specialist.cli.table import print_table
 
 if TYPE_CHECKING:
@@ -97,7 +106,7 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a new specialist's file with a prompt to start from."""
-    if description is None and not sys.stdin.isatty():
+    if description is None and (sys.stdin is None or not sys.stdin.isatty()):
         fail("--description is needed where nobody can be asked")
     if description is None:
         description = typer.prompt("When should it be used?", prompt_suffix=" ", err=True)
@@ -215,4 +224,5 @@ def _summary(files: Sequence["SpecialistFile"]) -> str:
 
 def main() -> None:
     """Run the command."""
-    app()
+    with interruptible():
+        app()

@@ -3,16 +3,28 @@
 import asyncio
 import signal
 import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from run_specialist.cli.console import complete_names, fail, guarded, limit_text, print_json, print_line, say
+from run_specialist.cli.console import (
+    complete_names,
+    fail,
+    guarded,
+    interruptible,
+    limit_text,
+    print_json,
+    print_line,
+    say,
+)
 
 if TYPE_CHECKING:
     from run_specialist.cli.live import LiveView
+    from run_specialist.doors.api import Runner
     from run_specialist.events import Event
     from run_specialist.outcome import Outcome
     from run_specialist.runner import Run
@@ -65,30 +77,72 @@ def run(
     """
     if json_ and events:
         fail("--json and --events exclude each other; --events ends with the outcome anyway")
-    question = sys.stdin.buffer.read().decode("utf-8", "replace") if query == "-" else query
     settings: dict[str, Any] = {}
     if tool_calls_limit is not None:
         settings["tool_calls_limit"] = None if tool_calls_limit == "none" else int(tool_calls_limit)
     if landing is not None:
         settings["landing"] = landing.value
-    view = _view(json_=json_, events=events, quiet=quiet)
+    output = Output(json=json_, events=events, quiet=quiet)
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - `--help` must not pay for it
 
-        async def once() -> "Outcome":
-            async with Runner(root=root, dir=dir_, model=model, strict=strict) as runner:
-                listener = _print_event if events else view
-                watch = view.grow if view else None
-                run = runner.prepare(name, question, listener=listener, watch=watch, **settings)
-                return await _interruptible(run)
-
-        if view is None:
-            outcome = asyncio.run(once())
-        else:
-            with view:
-                outcome = asyncio.run(once())
-    _show(outcome, json_=json_, events=events, quiet=quiet)
+        question = _read_question() if query == "-" else query
+        runner = Runner(root=root, dir=dir_, model=model, strict=strict)
+        outcome = _ask(runner, name, question, settings, output)
+        _show(outcome, output)
     raise typer.Exit(outcome.exit_code)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed, and where."""
+
+    json: bool
+    events: bool
+    quiet: bool
+
+
+def _ask(runner: "Runner", name: str, question: str, settings: dict[str, Any], output: Output) -> "Outcome":
+    """Run the specialist while somebody watches; raises BrokenPipeError when the events are no longer read."""
+    view = _view(output)
+    printer = _EventPrinter()
+
+    async def once() -> "Outcome":
+        async with runner:
+            listener = printer if output.events else view
+            watch = view.grow if view else None
+            printer.run = runner.prepare(name, question, listener=listener, watch=watch, **settings)
+            return await _interruptible(printer.run)
+
+    with view or nullcontext():
+        outcome = asyncio.run(once())
+    if printer.unread:
+        raise printer.unread
+    return outcome
+
+
+class _EventPrinter:
+    """Prints each event as a line; when nobody reads any more, the run is stopped."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.unread: BrokenPipeError | None = None
+
+    def __call__(self, event: "Event") -> None:
+        if self.unread:
+            return
+        try:
+            print_json(event.as_json(), indent=None)
+        except BrokenPipeError as error:
+            self.unread = error
+            if self.run:
+                self.run.abort()
+
+
+def _read_question() -> str:
+    if sys.stdin is None:
+        fail("the question shall come from standard input, which is closed")
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 async def _interruptible(run: "Run") -> "Outcome":
@@ -104,24 +158,20 @@ async def _interruptible(run: "Run") -> "Outcome":
     return await run.outcome()
 
 
-def _view(*, json_: bool, events: bool, quiet: bool) -> "LiveView | None":
-    if json_ or events or quiet or not sys.stderr.isatty():
+def _view(output: Output) -> "LiveView | None":
+    if output.json or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
         return None
     from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
 
     return LiveView()
 
 
-def _print_event(event: "Event") -> None:
-    print_json(event.as_json(), indent=None)
-
-
-def _show(outcome: "Outcome", *, json_: bool, events: bool, quiet: bool) -> None:
-    if json_:
+def _show(outcome: "Outcome", output: Output) -> None:
+    if output.json:
         print_json(outcome.as_json())
-    elif not events and outcome.answer:
+    elif not output.events and outcome.answer:
         print_line(outcome.answer)
-    if not quiet:
+    if not output.quiet:
         for warning in outcome.warnings:
             if warning != outcome.error:
                 say(f"warning: {warning}")
@@ -136,4 +186,5 @@ def _show(outcome: "Outcome", *, json_: bool, events: bool, quiet: bool) -> None
 
 def main() -> None:
     """Run the command."""
-    app()
+    with interruptible():
+        app()

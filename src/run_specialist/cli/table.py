@@ -18,7 +18,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns: cut to the width of a terminal, and whole where there is none."""
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - fast `--help`
 
-    terminal = sys.stdout.isatty()
+    terminal = sys.stdout is not None and sys.stdout.isatty()
     widths = [max(map(cell_len, column)) for column in zip(*(head, *rows), strict=True)]
     if terminal:
         widths = [min(width, _WIDEST) for width in widths[:-1]]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import ForcingRefused, ProviderError
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.messages import Block, Message, Reply, encode
 from run_specialist.providers.anthropic_errors import one_line, refuse_long_waits
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_message, read_reply
@@ -71,6 +71,7 @@ class AnthropicConversation:
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
         self._watch = watch
+        self._growing: StreamedMessage | None = None
         self._front = encode(
             {
                 "model": provider.model,
@@ -99,7 +100,11 @@ class AnthropicConversation:
             if isinstance(error, BadRequestError) and choice is Choice.RESPOND and "tool_choice" in str(error):
                 self._provider.learn_unforceable()
                 raise ForcingRefused(line) from error
-            raise ProviderError(line) from error
+            if isinstance(error, BadRequestError) and "prompt is too long" in str(error):
+                raise ContextExceeded(line) from error
+            broken = ProviderError(line)
+            broken.partial = self._growing.text if self._growing else ""
+            raise broken from error
 
     def _body(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> bytes:
         varying: dict[str, Any] = {"max_tokens": max_tokens}
@@ -140,12 +145,14 @@ class AnthropicConversation:
         )
         async with stream:
             kind = stream.response.headers.get("content-type", "")
-            if not kind.startswith("text/event-stream"):
+            if not kind.lower().startswith("text/event-stream"):
                 return read_message(kind, await stream.response.aread())
-            message = StreamedMessage(watch)
+            self._growing = StreamedMessage(watch)
             async for event in stream:
-                message.add(event)
-            return message.whole()
+                self._growing.add(event)
+            message = self._growing.whole()
+            self._growing = None
+            return message
 
 
 def _previous_tail(messages: Sequence[Message]) -> int | None:

@@ -1,5 +1,6 @@
 """One clear line for whatever goes wrong between here and the Messages API."""
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     import httpx2
     from anthropic import APIStatusError
 
+LONGEST_LINE = 600
+"""What a server says beyond this is cut [characters]."""
 LONGEST_WAIT = 60.0
 """A server that asks for a longer pause than this is not waited for [s]."""
 
@@ -37,6 +40,8 @@ async def refuse_long_waits(response: "httpx2.Response") -> None:
 def _retry_after(headers: Mapping[str, str]) -> float:
     text = headers.get("retry-after", "")
     try:
+        if milliseconds := headers.get("retry-after-ms"):
+            return float(milliseconds) / 1000
         return float(text)
     except ValueError:
         pass
@@ -51,7 +56,8 @@ def one_line(error: Exception, base_url: object) -> str:
 
     base_url: where the requests went.
     """
-    return redact(" ".join(_words(error, base_url).split()))
+    words = " ".join(_words(error, base_url).split())
+    return redact(words if len(words) <= LONGEST_LINE else f"{words[:LONGEST_LINE]} …")
 
 
 def _words(error: Exception, base_url: object) -> str:
@@ -87,5 +93,5 @@ def _status_line(error: "APIStatusError") -> str:
     advice = WHAT_TO_DO.get(status, "" if 400 <= status < 500 else "try again later")  # noqa: PLR2004
     wait = _retry_after(error.response.headers)
     if wait > LONGEST_WAIT:
-        advice = f"try again in {wait:.0f} seconds, as it asks"
+        advice = f"try again in {wait:.0f} seconds, as it asks" if math.isfinite(wait) else "try again later"
     return f"the API answered {what}: {said}" + (f"; {advice}" if advice else "")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Block, Reply, Stop, Usage
+from run_specialist.messages import Block, Reply, Stop, Usage, text_of
 from run_specialist.providers.base import Delta, Watch
 
 STOPS = {
@@ -27,7 +27,7 @@ def read_message(content_type: str, body: bytes) -> Block:
 
     Raises ProviderError for anything that is no JSON object.
     """
-    if "json" not in content_type:
+    if "json" not in content_type.lower():
         kind = content_type or "no content type"
         raise ProviderError(f"the server answered with {kind}, not JSON; {LOOK_AT_THE_URL}")
     try:
@@ -44,6 +44,8 @@ def read_reply(message: Block) -> Reply:
 
     Raises ProviderError for an object that is no message.
     """
+    if message.get("type") == "error":
+        raise ProviderError(f"the server answered with an error: {message.get('error')}; try again later")
     content = message.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
@@ -53,7 +55,7 @@ def read_reply(message: Block) -> Reply:
     wants_tools = any(block.get("type") == "tool_use" for block in content)
     stop = STOPS.get(reason)
     detail = "" if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
-    if stop in (None, Stop.ANSWERED, Stop.WANTS_TOOLS):
+    if stop in {None, Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
         # What the reply holds is more certain than what it says of itself.
         stop = Stop.WANTS_TOOLS if wants_tools else Stop.ANSWERED
     if stop is Stop.REFUSED:
@@ -106,15 +108,14 @@ class StreamedMessage:
         """Take the next event; kinds that are not known are passed over."""
         match event:
             case {"type": "message_start", "message": dict(message)}:
-                self._message = {**message, "usage": dict(message.get("usage") or {})}
+                self._message = message
             case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
                 self._blocks[index] = dict(block)
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)} if index in self._blocks:
                 self._grow(index, delta)
             case {"type": "message_delta", "delta": dict(delta), **rest}:
-                usage = rest.get("usage")
-                told = {k: v for k, v in usage.items() if v is not None} if isinstance(usage, dict) else {}
-                self._message |= {**delta, "usage": {**self._message.get("usage", {}), **told}}
+                told = {key: value for key, value in _object(rest.get("usage")).items() if value is not None}
+                self._message |= {**delta, "usage": _object(self._message.get("usage")) | told}
             case {"type": "message_stop"}:
                 self._complete = True
 
@@ -132,6 +133,11 @@ class StreamedMessage:
             if kind == "text_delta":
                 self._watch(Delta(str(delta.get("text", ""))))
 
+    @property
+    def text(self) -> str:
+        """The text that came through so far."""
+        return text_of(self._blocks.values())
+
     def whole(self) -> Block:
         """Return the message object.
 
@@ -143,6 +149,10 @@ class StreamedMessage:
             if text:
                 self._blocks[index]["input"] = _arguments(text)
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _arguments(text: str) -> object:

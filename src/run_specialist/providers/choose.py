@@ -4,9 +4,11 @@ import os
 
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
+from run_specialist.redaction import redact
 
 OFFLINE = "offline"
-CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
+KEY = "ANTHROPIC_API_KEY"
+CREDENTIALS = (KEY, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 BASE_URL = "ANTHROPIC_BASE_URL"
 
 
@@ -37,9 +39,17 @@ def make_provider(model: str) -> Provider:
         )
     from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - a heavy import
 
+    key = os.environ.get(KEY, "").strip()
     # A local server wants no key, and the SDK insists on one.
-    return AnthropicProvider(model, make_client() if _credentials() else make_client(api_key="none-needed"))
+    options = {"api_key": key} if key else {} if _credentials() else {"api_key": "none-needed"}
+    try:
+        return AnthropicProvider(model, make_client(**options))
+    except Exception as error:  # whatever the SDK and the HTTP library make of the environment
+        raise UsageError(
+            f"the connection to the API cannot be set up ({redact(str(error))}); "
+            f"check {BASE_URL}, the proxy settings and the certificates"
+        ) from error
 
 
 def _credentials() -> bool:
-    return any(os.environ.get(name) for name in CREDENTIALS)
+    return any(os.environ.get(name, "").strip() for name in CREDENTIALS)

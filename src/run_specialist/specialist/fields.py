@@ -45,6 +45,8 @@ def _share_or_calls(value: object) -> object:
 
 
 def _inside(folder: str) -> str:
+    if not folder.strip():
+        raise ValueError("empty")
     if folder.startswith(("/", "~")) or ".." in folder.replace("\\", "/").split("/"):
         raise ValueError("outside of the root")
     return folder

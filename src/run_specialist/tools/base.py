@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -30,7 +31,10 @@ class Tool:
     _adapter: TypeAdapter[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        adapter: TypeAdapter[Any] = TypeAdapter(self.function)  # type: ignore[arg-type] # a function has a schema too
+        # The twin has the signature and only hands the checked arguments back: the function itself is then called from
+        # Python, because a thread that is given up inside of pydantic's native code takes the program down with it.
+        twin = functools.wraps(self.function)(lambda **arguments: arguments)
+        adapter: TypeAdapter[Any] = TypeAdapter(twin)  # type: ignore[arg-type] # a function has a schema too
         object.__setattr__(self, "_adapter", adapter)
 
     @property
@@ -43,13 +47,13 @@ class Tool:
 
         Raises ToolError for arguments that do not fit, and whatever the function raises.
         """
-        bound = ArgsKwargs((), dict(arguments))
         try:
-            if inspect.iscoroutinefunction(self.function):
-                return str(await self._adapter.validate_python(bound))
-            return str(await in_thread(lambda: self._adapter.validate_python(bound)))
+            checked = self._adapter.validate_python(ArgsKwargs((), dict(arguments)))
         except ValidationError as error:
             raise ToolError(f"invalid arguments: {_reasons(error)}") from error
+        if inspect.iscoroutinefunction(self.function):
+            return str(await self.function(**checked))
+        return str(await in_thread(lambda: self.function(**checked)))
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns
@@ -70,12 +74,13 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what 
             future.set_exception(error)
 
     def work() -> None:
+        result, failure = None, None
         try:
-            outcome = (function(), None)
+            result = function()
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-            outcome = (None, error)
+            failure = error
         with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits any more
-            loop.call_soon_threadsafe(settle, *outcome)
+            loop.call_soon_threadsafe(settle, result, failure)
 
     Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
     return await future

@@ -48,10 +48,19 @@ class IgnoreRules:
     def hide(self, relative: str, *, is_folder: bool) -> bool:
         """Tell whether the entry is ignored, given that no folder above it is."""
         for base, spec in reversed(self.files):
-            verdict = spec.check_file(relative[len(base) :] + "/" * is_folder).include
-            if verdict is not None:
-                return verdict
+            name = relative[len(base) :] + "/" * is_folder
+            for pattern in reversed(list(spec.patterns)):
+                if pattern.regex is not None and any(_means(match, name) for match in pattern.regex.finditer(name)):
+                    return pattern.include is True
         return False
+
+
+def _means(match: re.Match[str], name: str) -> bool:
+    """Tell whether a pattern means the entry itself; what it says of a folder above was heeded there."""
+    if match.groupdict().get("ps_d"):
+        return match.end() == len(name)
+    # `folder/**` is about what the folder holds.
+    return not (name.endswith("/") and match[0] == name)
 
 
 def _read(path: Path) -> list[str]:

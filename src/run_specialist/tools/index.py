@@ -1,6 +1,5 @@
 """Ranked search over the passages of all visible text files, in memory."""
 
-import sqlite3
 import threading
 import weakref
 from collections import Counter, defaultdict
@@ -8,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import log
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.listing import files
@@ -15,6 +15,9 @@ from run_specialist.tools.passages import Passage, passages
 from run_specialist.tools.sandbox import Sandbox, shown
 from run_specialist.tools.terms import STOP_WORDS, content_terms, parts, spellings, variants
 from run_specialist.tools.text import is_text, text_lines
+
+if TYPE_CHECKING:
+    import sqlite3
 
 LARGEST_FILE = 2_000_000
 """Larger files are left out of the index [bytes]."""
@@ -99,7 +102,9 @@ class Index:
                 far[file] += weights[term] / whole
         return sorted(scores, key=lambda row: (-scores[row] * (0.5 + near[row] + 0.5 * far[self._file_of[row]]), row))
 
-    def _build(self) -> sqlite3.Connection:
+    def _build(self) -> "sqlite3.Connection":
+        import sqlite3  # noqa: PLC0415 - most runs of most commands never search
+
         connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         connection.execute(_TABLE)
         connection.execute("BEGIN")
@@ -143,7 +148,7 @@ class Index:
             return
 
 
-def _rows_by_term(connection: sqlite3.Connection, terms: list[str]) -> tuple[dict[str, set[int]], dict[str, int]]:
+def _rows_by_term(connection: "sqlite3.Connection", terms: list[str]) -> tuple[dict[str, set[int]], dict[str, int]]:
     """Look each term up: the rows that each of its FTS5 expressions finds, and how many find the term."""
     found: dict[str, set[int]] = {}
     counts: dict[str, int] = {}
@@ -158,7 +163,7 @@ def _rows_by_term(connection: sqlite3.Connection, terms: list[str]) -> tuple[dic
     return found, counts
 
 
-def _rows(connection: sqlite3.Connection, expression: str) -> set[int]:
+def _rows(connection: "sqlite3.Connection", expression: str) -> set[int]:
     return {row for (row,) in connection.execute("SELECT rowid FROM passage WHERE passage MATCH ?", (expression,))}
 
 

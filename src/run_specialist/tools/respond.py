@@ -52,7 +52,7 @@ class Response(BaseModel):
         answer = given.get("answer")
         evidence = [Evidence.parse(item) for item in _items(given.get("evidence"))]
         return cls(
-            answer=answer if isinstance(answer, str) else "",
+            answer=answer if isinstance(answer, str) else _text(answer),
             evidence=[item for item in evidence if item][:MOST_EVIDENCE],
             gaps=[text for item in _items(given.get("gaps")) if (text := _text(item))],
         )

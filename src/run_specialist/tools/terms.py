@@ -50,7 +50,7 @@ def _variants(word: str) -> str:
 def spellings(token: str) -> Iterator[str]:
     """Yield how else a token may be spelt.
 
-    `KMeansModel` as `K Means Model`, `round-trip` as `roundtrip`, ideographs one by one.
+    `HttpServerConfig` as `Http Server Config`, `time-out` as `timeout`, ideographs one by one.
     """
     split = _CAMEL.findall(token)
     if len(split) > 1 and not token.islower():

@@ -59,7 +59,7 @@ async def test_two_notes_are_brought_together(ask, root):
 @pytest.mark.parametrize(
     ("question", "word"),
     [
-        ("What did we decide about running the importer on Kubernetes?", "Kubernetes"),
+        ("What did we decide about running the importer on Zookeeper?", "Zookeeper"),
         ("who is on the pagerduty rotation?", "pagerduty"),
         ("Is `tool_choice` forced?", "tool_choice"),
     ],
@@ -108,7 +108,8 @@ async def test_wrapped_paragraphs_are_quoted_over_their_lines(ask, root):
 async def test_code_and_pointers_give_way_to_prose(ask):
     """A sentence that answers stands before code and references that only name the words."""
     note = (
-        "# Widget\n\n```python\nwidget_timeout = load('widget.timeout')\n```\n\nSee `notes/widget.md` on widget timeouts.\n"
+        "# Widget\n\n```python\nwidget_timeout = load('widget.timeout')\n```\n\n"
+        "See `notes/widget.md` on widget timeouts.\n\n"
         "The widget timeout is 45 seconds, since the upstream needs 40.\n"
     )
     finished = await ask("How long is the widget timeout, and why?", notes={"notes/widget.md": note})

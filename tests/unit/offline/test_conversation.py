@@ -178,7 +178,7 @@ LINE = st.one_of(
     st.builds("{:>6}\t{}".format, st.integers(0, 9), st.lists(WORDS, max_size=200).map(" ".join)),
     st.text(max_size=30),
     st.just("[passages per word: cache 3, x]"),
-    st.just("[in no file: Kubernetes, …]"),
+    st.just("[in no file: Zookeeper, …]"),
     st.just("0 tool calls remaining"),
 )
 CALL = st.tuples(

@@ -165,6 +165,23 @@ def test_gitignore_with_nested_files_and_negation(call, write):
             call("read", path=hidden)
 
 
+def test_gitignore_that_opens_only_some_kinds_of_files(call, write):
+    """The idioms that ignore all and bring some back mean what they mean to git."""
+    write(
+        {
+            ".gitignore": "*\n!*/\n!*.md\n",
+            "a.txt": "needle",
+            "sub/a.md": "needle",
+            "sub/a.txt": "needle",
+            "docs/.gitignore": "x/**\n",
+            "docs/x/.gitignore": "!b.md\n",
+            "docs/x/a.md": "needle",
+            "docs/x/b.md": "needle",
+        }
+    )
+    assert call("grep", pattern="needle") == "docs/x/b.md:1: needle\nsub/a.md:1: needle"
+
+
 def test_git_is_never_shown_and_hidden_files_are(call, write):
     """`.git` is invisible at any depth and in any case; other hidden files are ordinary."""
     write({".git/config": "needle", "sub/.GIT/x": "needle", ".env.example": "needle"})

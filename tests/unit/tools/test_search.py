@@ -27,8 +27,8 @@ def notes(write):
     write(
         {
             "cache.md": "# Cache\n\nIt was removed because it grew without bound.\n\n## Size\n\nIt held 40 GB.\n",
-            "release.md": "# Release\n\nWe shipped v0.3 on Monday. The parser lives in tree.rs:1539.\n",
-            "api.md": "# API\n\nSet `tool_choice` to force a tool. See KMeansClassifier and the round-trip tests.\n",
+            "release.md": "# Release\n\nWe shipped v0.3 on Monday. The parser lives in parse.rs:207.\n",
+            "api.md": "# API\n\nSet `tool_choice` to force a tool. See HttpServerConfig and the time-out tests.\n",
             "lunch.md": "# Lunch\n\nOn Monday there is soup.\n",
         }
     )
@@ -43,11 +43,11 @@ def notes(write):
         ("tool_choice", "api.md"),
         ("tool choice forcing", "api.md"),
         ("v0.3", "release.md"),
-        ("tree.rs:1539", "release.md"),
-        ("k means classifier", "api.md"),
-        ("kmeansclassifier", "api.md"),
-        ("roundtrip", "api.md"),
-        ("classif", "api.md"),
+        ("parse.rs:207", "release.md"),
+        ("http server config", "api.md"),
+        ("httpserverconfig", "api.md"),
+        ("timeout", "api.md"),
+        ("confi", "api.md"),
         ("LUNCH", "lunch.md"),
     ],
 )
@@ -71,8 +71,8 @@ def test_hits_are_lines_with_their_heading(call):
 @pytest.mark.usefixtures("notes")
 def test_nothing_found_is_said_plainly(call):
     """Words that stand nowhere are named, and what to try."""
-    assert call("search", query="What about Kubernetes?").split("\n") == [
-        "[in no file: Kubernetes]",
+    assert call("search", query="What about Terraform?").split("\n") == [
+        "[in no file: Terraform]",
         "[nothing found in 4 files; use other words, or grep for a part of one]",
     ]
 
@@ -192,11 +192,11 @@ def test_passages_keep_every_line_and_its_number(text):
 
 def test_content_terms_drop_stop_words_only_when_others_are_left():
     """A question's own words remain, identifiers in one piece; a query of stop words stays searchable."""
-    assert content_terms("Why was the KMeans norm trick in tree.rs:1539 (v0.3) taken out?") == [
-        "KMeans",
-        "norm",
-        "trick",
-        "tree.rs:1539",
+    assert content_terms("Why was the HttpServer retry loop in parse.rs:207 (v0.3) there?") == [
+        "HttpServer",
+        "retry",
+        "loop",
+        "parse.rs:207",
         "v0.3",
     ]
     assert content_terms("What is it?") == ["What", "is", "it"]

@@ -105,7 +105,7 @@ _STATE = Sign(
     shown=_any(r"\d\s?[%x×]", r"\d/\d", r"\b\d+ \w*\s?(?:pass|fail|test)", r"\b(?:pass|fail|complete|done|match)"),
 )
 _NAMED = Sign(
-    asked=_any(r"\b(?:which|what) (?:name|letter|word|term|label|alias)\b", r"\bcalled\b"),
+    asked=_any(r"\b(?:which|what) (?:name|word|term|label|alias|title)\b", r"\bcalled\b"),
     shown=re.compile(r"[\"“][^\"”]{1,40}[\"”]"),
 )
 _WAY = Sign(
