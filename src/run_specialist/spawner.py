@@ -124,11 +124,12 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
 
 
 def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> Toolset:
-    paths = settings.paths or ()
-    if paths and next(iter(visible_files(Sandbox(around.root, paths))), None) is None:
+    paths = () if settings.paths is None else settings.paths
+    if settings.paths is not None and not _anything(around.root, paths):
         raise UsageError(
-            f"{settings.name} reads {', '.join(paths)}, and there is nothing of it under {around.root}; name the "
-            "folder that holds it with --root, or write a specialist for what is here with `specialists new`"
+            f"{_place(file, 'paths')}: paths: {settings.name} reads {', '.join(paths) or 'nothing'}, and there is "
+            f"nothing of it under {around.root}; name the folder that holds it with --root, or write a specialist for "
+            "what is here with `specialists new`"
         )
     files = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, files)
@@ -138,6 +139,10 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
             f"there are {', '.join(files)}"
         )
     return Toolset([*(files[name] for name in resolved.names), *around.tools, respond_tool()])
+
+
+def _anything(root: Path, paths: Sequence[str]) -> bool:
+    return bool(paths) and next(iter(visible_files(Sandbox(root, paths))), None) is not None
 
 
 def _countdown(style: str) -> Augmenter:

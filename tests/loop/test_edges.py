@@ -218,3 +218,17 @@ async def test_evidence_may_span_lines_that_a_tool_has_numbered():
     provider = ScriptedProvider([LOOKS, calls(("respond", {"answer": "x", "evidence": quotes}), first_id=2)])
     outcome = await outcome_of(job(provider, 9, tools=[read]))
     assert [one.verified for one in outcome.evidence] == [True, True]
+
+
+async def test_of_two_answers_in_a_turn_the_first_that_says_something_counts():
+    """An empty `respond` beside a full one is passed over."""
+    both = calls(("respond", {"answer": ""}), ("respond", {"answer": "yes"}))
+    outcome = await outcome_of(job(ScriptedProvider([both]), 9))
+    assert (outcome.status, outcome.answer) == ("answered", "yes")
+
+
+@pytest.mark.parametrize(("answer", "text"), [(42, "42"), (["a", "b"], '["a", "b"]'), ({"x": 1}, '{"x": 1}')])
+async def test_an_answer_of_another_type_is_taken_as_text(answer, text):
+    """A model that answers with a number or a list has answered."""
+    outcome = await outcome_of(job(ScriptedProvider([calls(("respond", {"answer": answer}))]), 9))
+    assert (outcome.status, outcome.answer) == ("answered", text)

@@ -107,3 +107,39 @@ async def test_the_scripted_provider_fails_on_what_the_script_does_not_know():
         await outcome_of(job(ScriptedProvider([LOOKS]), 9))
     with pytest.raises(OffScript):
         ScriptedProvider([LOOKS]).assert_used_up()
+
+
+async def test_a_listener_that_fails_is_dropped_and_the_run_goes_on():
+    """Whoever watches cannot cost what was gathered; the outcome tells of it."""
+
+    def listen(event):
+        raise KeyError("oops")
+
+    outcome = await Run(job(ScriptedProvider([LOOKS, says("done")]), 4), listen).outcome()
+    assert (outcome.status, outcome.answer) == ("answered", "done")
+    assert "the listener failed" in outcome.warnings[0]
+
+
+async def test_s3_6_a_listener_may_abort():
+    """From inside the loop the next request is not made, and nobody's task is cancelled."""
+    provider = ScriptedProvider([LOOKS])
+    run = Run(job(provider, 4), lambda event: run.abort() if event.event == "reply" else None)
+    outcome = await run.outcome()
+    await asyncio.sleep(0)
+    assert (outcome.status, len(provider.asked)) == ("aborted", 1)
+
+
+async def test_budget_events_go_up_whatever_finishes_first():
+    """The gauge never runs backwards."""
+    second_may_end, events = asyncio.Event(), []
+
+    async def race(query: str) -> str:
+        if query == "a":
+            await second_may_end.wait()
+        second_may_end.set()
+        return query
+
+    wanted = calls(("look", {"query": "a"}), ("look", {"query": "b"}))
+    child = job(ScriptedProvider([wanted, says("done")]), 4, tools=[Tool("look", "Races.", race)])
+    await outcome_of(child, events)
+    assert [event.used for event in events if event.event == "budget"] == [1, 2]

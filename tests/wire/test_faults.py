@@ -153,3 +153,62 @@ async def test_x_4_respond_beside_other_calls_on_the_wire(ask):
     """The run ends with the answer, whatever else was wished for."""
     outcome, api = await ask([says(*LOOK.content, respond("done", evidence=[{"source": "x:1", "quote": "y"}]))])
     assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 0, 1)
+
+
+async def test_a_wait_in_milliseconds_is_bounded_too(ask):
+    """The SDK honours `retry-after-ms` before `retry-after`; so does the deadline."""
+    busy = faults.ApiError(529, "overloaded_error", "Overloaded", {"retry-after-ms": "3600000"})
+    outcome, api = await ask([busy], retries=2)
+    assert "try again in 3600 seconds" in outcome.error
+    assert len(api.requests) == 1
+
+
+async def test_x_8_a_paused_turn_with_a_call_of_ours_is_answered(ask):
+    """What the reply holds counts more than its stop reason: the call is run, the history stays whole."""
+    outcome, _ = await ask([says(*LOOK.content, stop_reason="pause_turn"), GOOD])
+    assert (outcome.answer, outcome.tool_calls.used) == ("fine", 1)
+
+
+async def test_x_8_a_prompt_that_is_too_long_ends_with_what_was_gathered(ask):
+    """A full context is no broken endpoint: partial, exit code 0, the salvage stands in the answer."""
+    outcome, _ = await ask([LOOK, faults.invalid("prompt is too long: 1000001 tokens > 1000000 maximum")])
+    assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
+    assert "prompt is too long" in outcome.error
+    assert "note on 'a'" in outcome.answer
+
+
+async def test_an_error_object_with_status_200_is_told(ask):
+    """Some gateways wrap the API's error in a success; its message is not lost."""
+    body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    outcome, _ = await ask([faults.json_value(body)])
+    assert "Overloaded" in outcome.error
+    assert outcome.exit_code == Exit.PROVIDER
+
+
+async def test_content_types_are_compared_without_regard_to_case(messages_api):
+    """`Application/JSON` is JSON."""
+    api = messages_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
+    assert outcome.answer == "fine"
+
+
+async def test_text_that_streamed_before_a_break_is_salvaged(messages_api):
+    """What was shown while it came is not lost when the stream breaks off."""
+    reply = says("The first half of a long answer that never came to its end.")
+    api = messages_api([faults.BrokenOff(reply, after_events=5)])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        shown = []
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda d: shown.append(d.text))
+    assert outcome.status == "failed"
+    assert "".join(shown)
+    assert "".join(shown) in outcome.answer
+
+
+async def test_a_key_that_cannot_be_sent_is_never_shown(messages_api):
+    """A line break in the key: the line says where to look, and holds nothing of the key."""
+    api = messages_api([])
+    async with make_client(base_url=api.base_url, api_key="sk-my\nsecret-key", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
+    assert outcome.error == "the request cannot be sent; check ANTHROPIC_API_KEY for stray characters"
+    assert "secret" not in repr(outcome)

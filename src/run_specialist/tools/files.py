@@ -80,6 +80,8 @@ class _FileTools:
             notes.append(f"[passages per word: {held}]")
         if absent := listed(word for word, count in hits.counts.items() if not count):
             notes.append(f"[in no file: {absent}]")
+        if not self._index.complete:
+            notes.append(f"[only the first {self._index.files} files were searched: the root is too large; use grep]")
         if skipped := self._index.skipped:
             notes.append(f"[large files not searched: {len(skipped)}, such as {shown(skipped[0])[-40:]}; use grep]")
         if not hits.best:

@@ -1,6 +1,7 @@
 """Ranked search over the passages of all visible text files, in memory."""
 
 import threading
+import time
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ LARGEST_FILE = 2_000_000
 """Larger files are left out of the index [bytes]."""
 LARGEST_INDEX = 100_000_000
 """No more than this is indexed [bytes]."""
+LONGEST_BUILD = 20.0
+"""A root too large to be read in this time is searched as far as it was read [s]."""
 _PROSE = {".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc", ".org", ""}
 _CANDIDATES = 200
 _PER_FILE = 3
@@ -66,6 +69,8 @@ class Index:
         """Text files that are too large, or came after the index was full."""
         self.files = 0
         """How many files were read."""
+        self.complete = True
+        """False when there was no time to read all of them."""
 
     def search(self, query: str, limit: int) -> Hits:
         """Rank the passages that hold any word of the query, best first, at most a few of each file."""
@@ -117,8 +122,11 @@ class Index:
         return connection
 
     def _rows(self) -> Iterator[tuple[int, str, str, str, str]]:
-        size = 0
+        size, begun = 0, time.monotonic()
         for path in files(self._sandbox):
+            if time.monotonic() - begun > LONGEST_BUILD:
+                self.complete = False
+                return
             try:
                 bytes_ = (self._sandbox.root / path).stat().st_size
             except OSError:

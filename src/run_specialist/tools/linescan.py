@@ -48,7 +48,7 @@ def main() -> None:
     for path in sys.argv[4:]:
         try:
             with open(path, "rb") as file:  # noqa: PTH123 - pathlib would double the start-up time
-                encoding = encoding_of(file.read(HEAD)) or "latin-1"
+                encoding = encoding_of(file.read(HEAD) or b"") or "latin-1"
                 file.seek(0)
                 found = (
                     f"{number}:{len(line[: match.start()].encode('utf-8', 'replace')) + 1}:\n"

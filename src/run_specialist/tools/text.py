@@ -17,7 +17,7 @@ def is_text(sandbox: Sandbox, relative: str) -> bool:
     """Tell whether a file can be read and looks like text."""
     try:
         with sandbox.open(relative) as file:
-            return encoding_of(file.read(HEAD)) is not None
+            return encoding_of(file.read(HEAD) or b"") is not None
     except OSError:
         return False
 
@@ -30,7 +30,7 @@ def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Iterator[tuple[str, 
     """
     try:
         with sandbox.open(relative) as file:
-            encoding = encoding_of(file.read(HEAD))
+            encoding = encoding_of(file.read(HEAD) or b"")
             if encoding is None:
                 raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
             file.seek(0)

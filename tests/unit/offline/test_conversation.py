@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from run_specialist.messages import Message, Stop, ToolResult
 from run_specialist.providers.base import Choice, Delta, Opening, Provider
-from run_specialist.providers.offline import OfflineProvider
+from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.respond import respond_tool

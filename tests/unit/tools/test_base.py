@@ -1,0 +1,106 @@
+"""A tool made of a function: its schema, its arguments, its thread."""
+
+import asyncio
+import threading
+
+import pytest
+from pydantic import BaseModel
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.base import Toolset, tool
+
+pytestmark = pytest.mark.anyio
+
+
+class Point(BaseModel):
+    """A place on a map."""
+
+    x: int
+    y: int = 0
+
+
+@tool
+def go(to: Point, fast: bool = False) -> str:
+    """Go somewhere."""
+    return f"{type(to).__name__} {to.x},{to.y} {fast}"
+
+
+async def test_arguments_are_checked_and_converted():
+    """The function gets what its signature says, defaults included."""
+    assert await go.call({"to": {"x": "3"}}) == "Point 3,0 False"
+    with pytest.raises(ToolError, match=r"to\.x: .*valid integer.*; speed: "):
+        await go.call({"to": {"x": "far"}, "speed": 3})
+
+
+def test_the_schema_is_that_of_the_signature():
+    """Name, description, types, defaults and what is required come from the function."""
+    assert (go.name, go.description) == ("go", "Go somewhere.")
+    assert go.input_schema["type"] == "object"
+    assert go.input_schema["required"] == ["to"]
+    assert go.input_schema["properties"]["fast"]["default"] is False
+
+
+async def test_what_a_function_raises_is_its_own():
+    """A validation error from inside a tool is no complaint about its arguments."""
+
+    @tool
+    def build(x: str) -> str:
+        """Build."""
+        return str(Point(x=x))
+
+    with pytest.raises(ValueError, match="Point"):
+        await build.call({"x": "far"})
+
+
+async def test_a_plain_function_runs_beside_the_loop_and_a_coroutine_in_it():
+    """Threads are daemons with the caller's context; coroutines stay where they are."""
+    threads = []
+
+    @tool
+    def plain() -> str:
+        """Run."""
+        threads.append(threading.current_thread())
+        return "plain"
+
+    @tool
+    async def coroutine() -> str:
+        """Run."""
+        threads.append(threading.current_thread())
+        return "coroutine"
+
+    assert await asyncio.gather(plain.call({}), coroutine.call({})) == ["plain", "coroutine"]
+    assert {(thread is threading.main_thread(), thread.daemon) for thread in threads} == {(True, False), (False, True)}
+
+
+async def test_a_thread_that_ends_after_it_was_given_up_harms_nobody():
+    """A result that nobody waits for any more is let go."""
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @tool
+    def slow() -> str:
+        """Wait."""
+        begun.set()
+        may_end.wait(10)
+        ended.set()
+        return "late"
+
+    task = asyncio.create_task(slow.call({}))
+    await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    may_end.set()
+    assert await asyncio.to_thread(ended.wait, 10)
+
+
+def test_a_toolset_is_sorted_and_the_last_of_a_name_wins():
+    """The order of the tools never changes: the prompt cache depends on it."""
+
+    @tool
+    def alpha() -> str:
+        """First."""
+        return ""
+
+    other = tool(go.function)
+    assert Toolset([go, alpha, other]).names == ("alpha", "go")
+    assert Toolset([go, alpha, other]).get("go") is other
