@@ -44,7 +44,7 @@ def test_any_bytes_load(data: bytes) -> None:
 
 
 @given(st.lists(PIECES, max_size=40), st.booleans())
-def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:  # noqa: FBT001
+def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:
     """Every mix of what YAML and we give a meaning to is survived."""
     text = "".join(pieces)
     text = f"---\n{text}\n---\nBody" if fenced else text
