@@ -68,7 +68,8 @@ def _report(key: str, inner: str | None, field: Field, problems: Problems) -> No
     want = wanted(key, inner)
     text = f"wanted {want.words}, found {_found(node, field)}" if want else "no such key"
     report = problems.warn if key in _FORGIVEN else problems.error
-    report(field.chunk.place(node.start), text, f"{key}.{inner}" if inner else key)
+    place = field.place if node is field.node else field.chunk.place(node.start)
+    report(place, text, f"{key}.{inner}" if inner else key)
 
 
 def _inner_node(node: Node, inner: str | None) -> Node:

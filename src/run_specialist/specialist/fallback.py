@@ -11,6 +11,8 @@ from run_specialist.specialist.problems import Problems
 
 _OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
 _PROSE_KEYS = frozenset({"description", "landing_prompt"})
+_TITLE = re.compile(r"# \S")
+_COMMENT = re.compile(r"#+(?:[ \t]|\Z)")
 _BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:\n|$)")
 _ESCAPE = re.compile(r'\\(["\\/nt])')
 _QUOTES = frozenset("\"'")
@@ -35,6 +37,8 @@ def stretches(front: str, line: int) -> tuple[list[Stretch], int]:
     lines = front.split("\n", MOST_LINES)
     margin = _margin(lines)
     last_close = max((i for i, text in enumerate(lines) if _CLOSE.search(text)), default=-1)
+    last_key = _last_key(lines, margin)
+    last_text = max((i for i, text in enumerate(lines) if text.strip() and not _COMMENT.match(text)), default=-1)
     starts: list[tuple[int, str]] = []
     in_prose, open_examples, blank_before = False, 0, False
     for index, text in enumerate(lines):
@@ -50,8 +54,11 @@ def stretches(front: str, line: int) -> tuple[list[Stretch], int]:
         elif starts and blank_before and not in_prose and _is_body(text):
             lines = lines[: _back_over_headings(lines, index)]
             break
+        elif in_prose and last_key < index < last_text and not open_examples and _TITLE.match(text):
+            lines = lines[:index]
+            break
         open_examples = max(0, open_examples + len(_OPEN.findall(text)) - len(_CLOSE.findall(text)))
-        blank_before = False
+        blank_before = blank_before and text.startswith("#")
     ends = [*(start for start, _ in starts[1:]), len(lines)]
     fields = [
         Stretch(key, "\n".join(lines[start:end]), line + start) for (start, key), end in zip(starts, ends, strict=False)
@@ -84,6 +91,25 @@ def _margin(lines: list[str]) -> str:
     return first[: len(first) - len(first.lstrip())]
 
 
+def _last_key(lines: list[str], margin: str) -> int:
+    """Return the last line with a key that ends a description, -1 without one; code in a body has none."""
+    last, in_code = -1, False
+    for index, text in enumerate(lines):
+        if text.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and (key := is_key_line(text.removeprefix(margin))) and starts_field_in_prose(key):
+            last = index
+    return last
+
+
+def _without_comments(text: str) -> str:
+    """Leave out the comment lines at the end, which stand above the next key."""
+    lines = text.split("\n")
+    while len(lines) > 1 and (not lines[-1].strip() or _COMMENT.match(lines[-1])):
+        lines.pop()
+    return "\n".join(lines)
+
+
 def _is_body(text: str) -> bool:
     return text[0] not in " \t-#]})\"'"
 
@@ -103,9 +129,12 @@ def _with_line_breaks(node: Node) -> Node:
 
 def _raw(stretch: Stretch, start: int, chunk: Chunk, problems: Problems) -> Scalar:
     """Return the text after the colon, later lines dedented, as one scalar."""
-    whole = stretch.text[start:].rstrip()
+    whole = _without_comments(stretch.text[start:]).rstrip()
     end = start + len(whole)
     block = _BLOCK.match(whole)
+    last = chunk.place(end).line
+    if whole and not block and last > stretch.line:
+        problems.warn(chunk.place(0), f"is no valid YAML by itself; its text up to line {last} is taken", stretch.key)
     first, _, rest = ("", "", whole[block.end() :]) if block else whole.partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
     unquoted = _unquote(text)

@@ -80,9 +80,9 @@ def is_key_line(line: str) -> str | None:
     return match[2] if spaced or is_known(match[2]) else None
 
 
-def _skip_lead(text: str) -> tuple[int, bool]:
+def _skip_lead(text: str, at: int = 0) -> tuple[int, bool]:
     """Return where blank and comment lines end, and whether a `#` line was among them."""
-    at, hashes = 0, False
+    hashes = False
     while match := _LEAD.match(text, at):
         at = match.end()
         hashes = hashes or match[0].lstrip().startswith("#")
@@ -98,8 +98,9 @@ def _dedent(text: str, indent: str) -> str | None:
 
 
 def _key_follows(text: str, at: int) -> bool:
-    line = text[at:].lstrip("\n").partition("\n")[0]
-    return is_key_line(line) is not None
+    start, hashes = _skip_lead(text, at)
+    key = is_key_line(text[start:].lstrip().partition("\n")[0])
+    return key is not None and (not hashes or is_known(key))
 
 
 def _check_fence(fence: str, place: Place, which: str, problems: Problems) -> None:
@@ -116,7 +117,7 @@ def _unclosed(text: str, start: int, indent: int, fence: Place, problems: Proble
         lines += 1
         stop = text.find("\n", at) + 1 or len(text)
         line = text[at:stop]
-        if not line.strip():
+        if not line.strip() or (end == start and line.startswith("#")):
             blank_before = True
         elif _goes_on(line, end > start, blank_before):
             end, blank_before = stop, False

@@ -28,8 +28,9 @@ class Field:
 
     @property
     def place(self) -> Place:
-        """Where the value starts."""
-        return self.chunk.place(self.node.start)
+        """Where the value starts, or its key where the value stands on lines of its own."""
+        start = self.chunk.place(self.node.start)
+        return start if start.line == self.key_place.line else self.key_place
 
     @property
     def source(self) -> str:
@@ -138,7 +139,8 @@ def read(data: bytes | str, problems: Problems) -> FrontMatter:
     try:
         _, body = handler.split(text)
     except ValueError:
-        problems.warn(START, "no front matter: the file's name and first words stand in for name and description")
+        why = ", the file starts with a code fence" if text.lstrip().startswith("```") else ""
+        problems.warn(START, f"no front matter{why}: the file's name and first words stand in for name and description")
         return FrontMatter({}, text.strip("\n"), present=False)
     return FrontMatter(handler.fields, _without_leading_blank_lines(body), present=True)
 

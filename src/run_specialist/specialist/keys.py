@@ -54,21 +54,25 @@ ALIASES = {
 
 # Another program would hold the agent back by these, we do not: worth a warning.
 RESTRICTING = frozenset(
-    {"allowed_tools", "hooks", "isolation", "permission", "permission_mode", "permissions", "sandbox"}
+    """
+    allowed_tools approval_mode blocked_tools denied_tools deny_tools exclude_tools excluded_tools hooks isolation
+    permission permission_mode permissions readonly read_only sandbox
+    """.split()  # noqa: SIM905
 )
 
 # Keys that other programs know.
 INERT = RESTRICTING | frozenset(
     """
-    agent aliases apply_to argument_hint arguments author auto_load autoload background capabilities category
-    categories color colour command compatibility context created date default_context default_progress
-    default_reads dependencies disable disable_model_invocation disabled display_name domain enabled emoji
-    examples expertise expertise_level extends handoffs hidden icon id infer inherit_project_context
-    inherit_skills initial_prompt input inputs keywords kind language last_updated license max_output_tokens
-    max_tokens memory metadata mode output outputs owner prompt priority proactive provider reasoning
-    reasoning_effort requires role scope skill skills source specialization status subagent_type system_prompt
-    system_prompt_mode tags target temperature thinking thinking_level title tool_choice top_k top_p triggers
-    type updated use_when user_invocable user_invokable version when_to_use whento_use
+    agent aliases always_apply apply_to argument_hint arguments author auto_load autoload background
+    capabilities categories category color colour command compatibility context created date default_context
+    default_progress default_reads dependencies disable disable_model_invocation disabled display_name domain
+    emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id include_mcp_json
+    infer inherit_project_context inherit_skills initial_prompt input inputs is_background keyboard_shortcut
+    keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode output outputs
+    owner priority proactive prompt provider reasoning reasoning_effort requires role scope skill skills source
+    specialization status subagent_type system_prompt system_prompt_mode tags target temperature text_verbosity
+    thinking thinking_level title tool_aliases tool_choice tools_settings top_k top_p triggers type updated
+    use_when user_invocable user_invokable variant version voice_id welcome_message when_to_use whento_use
     """.split()  # noqa: SIM905, a list of a hundred quoted words is harder to read
 )
 

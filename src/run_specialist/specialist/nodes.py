@@ -115,6 +115,7 @@ def parse(text: str) -> Node | None:
 
 def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
     """Build the tree with a stack of our own, so that depth is a number and not a crash."""
+    root: Node | None = None
     anchors: dict[str, Node] = {}
     opened: list[tuple[yaml.CollectionStartEvent, list[Node]]] = []
     for event in events:
@@ -137,10 +138,14 @@ def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
             continue
         if isinstance(source, yaml.ScalarEvent | yaml.CollectionStartEvent) and source.anchor:
             anchors[source.anchor] = node
-        if not opened:
-            return node
-        opened[-1][1].append(node)
-    return None
+        if opened:
+            opened[-1][1].append(node)
+        elif root is None:
+            # Read on: what follows may be no YAML.
+            root = node
+        else:
+            raise UnreadableError("more than one document", start)
+    return root
 
 
 def _span(event: yaml.Event) -> tuple[int, int]:

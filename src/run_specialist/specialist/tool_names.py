@@ -84,9 +84,9 @@ def split_names(text: str, remark: Callable[[str], None]) -> list[str]:
     Lines count as separators, and blanks where there is no comma at all.
     """
     text = _ITEM.sub("", text.strip())
-    if text.startswith("["):
+    if text.startswith("[") or (text.endswith("]") and "[" not in text):
         remark("a list that is not closed or not valid; its names are taken")
-        text = text[1:].removesuffix("]")
+        text = text.removeprefix("[").removesuffix("]")
     parts = _split(text, ",\n")
     if len(parts) == 1 and len(by_blanks := _split(text, " \t")) > 1:
         remark("names are separated by blanks; commas are expected")

@@ -77,6 +77,8 @@ def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] |
     switches = {name.text: _on(value) for name, value in node.pairs if isinstance(name, Scalar)}
     on = [name for name, value in switches.items() if value]
     off = [name for name, value in switches.items() if not value]
+    if "*" in off:
+        return on, [name for name in off if name != "*"]
     # A map that only turns things off leaves the rest as it was.
     return (on if on or not off else None), off
 
@@ -120,11 +122,15 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
         return True, split_names(value, problems.remark(field.place, key))
     if key == "countdown" and isinstance(value, dict):
         return True, {canonical(inner): item for inner, item in value.items()}
-    if want and isinstance(value, str):
+    if want and isinstance(value, str) and not _has_own_tag(field.node):
         value = _unquoted(key, value, field, want, problems)
     if key == "time_limit" and _in_minutes(field.key) and isinstance(value, int | float) and _is_number(value):
         value *= 60
     return True, value
+
+
+def _has_own_tag(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.tag is not None and node.tag not in CORE_TAGS
 
 
 def _in_minutes(key: str) -> bool:

@@ -133,6 +133,45 @@ def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
     assert any("never closed" in problem.text for problem in file.problems)
 
 
+def test_rule_2_a_title_ends_an_unclosed_description() -> None:
+    """Rule 2: a description that no fence closes ends at the title of the body, also where code below holds keys."""
+    body = "# Finder\n\n## Role\nYou find: notes.\n\n```yaml\nmodel: opus\n```"
+    file = load_text(f"---\nname: agent\ndescription: Finds notes\n{body}\n\n---\n\nMore", Path("agent.md"))
+    assert (file.description, file.model) == ("Finds notes", None)
+    assert file.specialist is not None
+    assert file.specialist.prompt == f"{body}\n\n---\n\nMore"
+    assert "4:1: the front matter is never closed; this is taken for the body" in lines_of(file)
+
+
+def test_rule_2_a_title_ends_an_unclosed_name() -> None:
+    """Rule 2: text below a heading is body, without a blank line between them too."""
+    file = load_text("---\nname: agent\n# Finder\n\n## Role\nYou find: notes.\n\n---\n\nMore", Path("agent.md"))
+    assert file.name == "agent"
+    assert file.specialist is not None
+    assert file.specialist.prompt.startswith("# Finder\n\n## Role\nYou find")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"---\n# about it\n{HEAD}\nBody",
+        f"---\n\n# about it\n{HEAD}\nBody",
+        f"# made\n---\n# about it\n{HEAD}---\nBody",
+    ],
+)
+def test_rule_2_comments_above_the_first_key(text: str) -> None:
+    """Rule 2: a comment between an odd fence and the first key hides nothing."""
+    file = load_text(text, Path("agent.md"))
+    assert (file.name, file.description, len(file.problems)) == ("agent", "Finds notes", 1)
+
+
+def test_rule_3_a_code_fence_around_the_file_is_told() -> None:
+    """Rule 3: a file that starts with a code fence has no front matter, and the warning says why."""
+    file = load_text(f"```agent\n---\n{HEAD}---\nBody\n```", Path("finder.md"))
+    assert file.name == "finder"
+    assert "no front matter, the file starts with a code fence" in file.problems[0].text
+
+
 def test_rule_2_indented_lines_belong_to_the_key_above_when_unclosed() -> None:
     """Rule 2: a block value with a blank line in it is still front matter."""
     file = load_text("---\nname: agent\ndescription: |\n  One\n\n  Two\nmodel: opus\n\nBody", Path("agent.md"))
@@ -260,6 +299,29 @@ def test_rule_5_blocks_and_tabs_in_broken_files() -> None:
     assert any("no blank after the colon" in line for line in lines_of(file))
 
 
+def test_rule_5_comments_above_the_next_key_are_no_text() -> None:
+    """Rule 5: comment lines at the end of a broken description are left out; a heading with text below is kept."""
+    assert file_of("name: agent\ndescription: a: b\n# of all\nmodel: opus").description == "a: b"
+    assert file_of("name: agent\ndescription: a: b\n\n# last").description == "a: b"
+    kept = "a: b\n# When\nAlways"
+    assert file_of(f"name: agent\ndescription: {kept}\nmodel: opus").description == kept
+
+
+def test_rule_5_text_over_several_lines_is_told() -> None:
+    """Rule 5: the warning at a broken value says how far its text goes."""
+    file = file_of("name: agent\ndescription: One: a\nTwo\n\nThree\ntools:\n\t- Read\nmodel: opus")
+    assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
+    assert lines_of(file)[0] == "3:1: description: is no valid YAML by itself; its text up to line 6 is taken"
+    assert "7:1: tools: is no valid YAML by itself; its text up to line 8 is taken" in lines_of(file)
+
+
+def test_rule_5_what_follows_the_first_block_is_read() -> None:
+    """Rule 5: keys that stand further left than the first end the YAML, and are not lost."""
+    file = file_of("  name: agent\ndescription: Finds notes\ntools: Read")
+    assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read",))
+    assert "no valid YAML" in lines_of(file)[0]
+
+
 def test_rule_5_no_break_spaces_are_blanks() -> None:
     """Rule 5: no-break spaces pasted from a web page separate like blanks."""
     file = file_of("name:\u00a0agent\ndescription:\u00a0Finds notes\ntools:\u00a0Read,\u00a0Grep")
@@ -284,6 +346,7 @@ def test_rule_5_no_break_spaces_are_blanks() -> None:
         "unlimited",
         "'x'",
         "٣",
+        "!calls 3",
         "9" * 5000,
     ],
 )
@@ -348,12 +411,15 @@ def test_rule_6_all_errors_at_once() -> None:
         ("Read, Bash(git log:*, git show:*), Agent(a, b)", ("Read", "Bash(git log:*, git show:*)", "Agent(a, b)")),
         ("[Read, 'Agent(a, b)']", ("Read", "Agent(a, b)")),
         ("[Read, Agent(a, b)]", ("Read", "Agent(a, b)")),
+        ("Read, Grep]", ("Read", "Grep")),
         ("[Read, Grep, Bash(git log:*)", ("Read", "Grep", "Bash(git log:*)")),
         ("Read Grep Bash(git log)", ("Read", "Grep", "Bash(git log)")),
         ("|\n  Read\n  Grep", ("Read", "Grep")),
         ("\n  - Read\n  - name: Grep", ("Read", "Grep")),
         ("{read: true, bash: false}", ("read",)),
         ("{bash: false}", None),
+        ("{'*': false}", ()),
+        ("{'*': false, read: true}", ("read",)),
         ("*", None),
         ("['*']", None),
         ("[]", ()),
@@ -371,6 +437,19 @@ def test_rule_7_switches_that_are_off_take_tools_away() -> None:
     file = file_of(HEAD + "tools: {bash: false}\ndisallowed_tools: Grep")
     assert file.specialist is not None
     assert (file.specialist.tools, set(file.specialist.disallowed_tools)) == (None, {"bash", "Grep"})
+
+
+def test_rule_7_all_off_but_some() -> None:
+    """Rule 7: a map that turns everything off leaves what it turns on."""
+    file = file_of(HEAD + "tools:\n  '*': false\n  read: true\n  bash: false")
+    assert file.specialist is not None
+    assert (file.specialist.tools, file.specialist.disallowed_tools) == (("read",), ("bash",))
+
+
+@pytest.mark.parametrize("written", ["model:\n  - opus\n  - haiku", "tools:\n  - Bash", "tools:\n  read: true"])
+def test_rule_7_remarks_on_a_block_stand_at_its_key(written: str) -> None:
+    """Rules 4 and 7: what is said about a list or map as a whole points at the line of its key."""
+    assert [(p.line, p.column) for p in file_of(HEAD + written).problems] == [(4, 1)]
 
 
 def test_rule_7_tools_that_we_lack() -> None:
