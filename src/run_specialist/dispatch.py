@@ -103,7 +103,10 @@ class Dispatcher:
                 text, is_error = await self._output(tool, call), False
             except ToolError as error:
                 text, is_error = prompts.failed(call.name, str(error)), True
-            except Exception as error:  # noqa: BLE001 - a tool may raise anything; the model is told, the run goes on
+            # A tool may raise anything, even what would end a task or a program: the model is told, the run goes on.
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                if (task := asyncio.current_task()) and task.cancelling():
+                    raise
                 text, is_error = prompts.failed(call.name, f"{type(error).__name__}: {error}"), True
             executed = Executed(call, self._cut(redact(text)), is_error, repeated=False, budget=budget)
             return self._record(executed, number, time.monotonic() - begun)
@@ -124,7 +127,7 @@ class Dispatcher:
 
     def _cut(self, text: str) -> str:
         limit = self._settings.tool_result_limit
-        return text if len(text) <= limit else f"{text[:limit]}\n[truncated]"
+        return text if len(text) <= limit else text[:limit] + prompts.TRUNCATED
 
     def _record(self, executed: Executed, number: int, duration: float) -> Executed:
         self._executed[number] = executed
@@ -143,11 +146,9 @@ class Dispatcher:
             lines.append(prompts.SAME_CALL)
         for augmenter in self._augmenters:
             try:
-                line = augmenter(executed)
+                lines += [str(line)] if (line := augmenter(executed)) else []
             except Exception as error:  # noqa: BLE001 - a foreign augmenter never harms the result
                 self._emit(Warned(f"an augmenter failed on {executed.call.name}: {error!r}"))
-            else:
-                lines += [line] if line else []
         return ToolResult(executed.call.id, "\n".join(lines), executed.is_error)
 
     def skip(self, calls: Sequence[ToolCall], kind: Kind, limit: float | None) -> list[ToolResult]:

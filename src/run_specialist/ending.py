@@ -11,10 +11,8 @@ from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung
 from run_specialist.messages import Reply, Usage
 from run_specialist.outcome import Exit, LandingReport, Outcome, Spent, Status, ToolCalls
+from run_specialist.prompts import TRUNCATED
 from run_specialist.tools.respond import Response
-
-NOT_FINISHED = "[truncated]"
-"""Ends an answer that was cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Ending:
         """The answer was cut off; what came of it is kept."""
         if not response.answer.strip():
             return cls.salvaged(error)
-        whole = response.model_copy(update={"answer": f"{response.answer.rstrip()}\n{NOT_FINISHED}"})
+        whole = response.model_copy(update={"answer": response.answer.rstrip() + TRUNCATED})
         return cls("partial", whole, error)
 
     @classmethod
@@ -94,7 +92,7 @@ def conclude(  # noqa: PLR0913, PLR0917 - all that is known at the end, in the o
         status, exit_code = "failed", Exit.NO_ANSWER
     unfound = [f"not found in what was read: {one.source}: {one.quote!r}" for one in quotes if not one.verified]
     calls = budget[Kind.TOOL_CALLS]
-    budget = budget.spend(sum(len(one.text) for one in executed), Kind.CHARACTERS)
+    budget = budget.spend(sum(len(one.text.removesuffix(TRUNCATED)) for one in executed), Kind.CHARACTERS)
     return Outcome(
         run_id=job.run_id,
         specialist=job.specialist,
@@ -111,7 +109,7 @@ def conclude(  # noqa: PLR0913, PLR0917 - all that is known at the end, in the o
             skipped=tally.skipped,
         ),
         limits={limit.kind.value: _spent(limit) for limit in budget.limits},
-        landing=_report(landing, answered=ending.response is not None),
+        landing=_report(landing, ending),
         usage=tally.usage,
         cost_usd=None,
         duration_s=round(budget[Kind.TIME].used, 3),
@@ -127,12 +125,13 @@ def _spent(limit: Limit) -> Spent:
     return Spent(used, limit.limit)
 
 
-def _report(landing: Landing | None, *, answered: bool) -> LandingReport | None:
+def _report(landing: Landing | None, ending: Ending) -> LandingReport | None:
     if landing is None:
         return None
-    if answered:
-        landing = landing.answered()
-        how = Rung.FINALIZE if landing.rung is Rung.WAIT else landing.rung
-    else:
+    how = Rung.FINALIZE if landing.rung is Rung.WAIT else landing.rung
+    if ending.response is None:
         how = Rung.SALVAGE
+    # An empty reply and a refusal are answers to a request too; the rungs that were left count theirs themselves.
+    if ending.response is not None or ending.exit_code is Exit.NO_ANSWER:
+        landing = landing.answered()
     return LandingReport(landing.reason.value, how.value, landing.requests)

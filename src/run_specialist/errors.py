@@ -2,8 +2,8 @@
 
     RunSpecialistError
     ├── UsageError              the caller's doing: a flag, a file, missing credentials (exit code 2)
-    │   ├── SpecialistNotFound  no file of that name; carries near names
-    │   └── SpecialistUnusable  the file is there and cannot be run; carries its problems
+    │   ├── SpecialistNotFound  no file of that name, near names are told
+    │   └── SpecialistUnusable  the file is there and cannot be run
     ├── ProviderError           the model could not be asked, or answered nonsense (exit code 3)
     │   ├── ForcingRefused      the endpoint does not take a forced `tool_choice`; the landing goes on without
     │   └── ContextExceeded     the transcript no longer fits; the run ends with what was gathered

@@ -43,7 +43,7 @@ class Requested(Event):
 
     event = "request"
     turn: int
-    """Counted from 1; a repeated request has the number of the first."""
+    """Counted from 1; a request that is repeated counts anew."""
     choice: str
 
 
@@ -80,7 +80,7 @@ class Called(Event):
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpent(Event):
-    """The budget after a turn's calls."""
+    """The budget after a call."""
 
     event = "budget"
     kind: str

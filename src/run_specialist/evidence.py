@@ -16,7 +16,9 @@ LABEL = 200
 GATHERED_QUOTE = 400
 """The most of one result that stands as evidence when there is no answer [characters]."""
 
-_NOTICE = re.compile(r"^\[.*\]$", re.MULTILINE)
+_NOTICE = re.compile(r"^\[[^\]\n]* .*\]$", re.MULTILINE)
+_GAP = "\0"
+"""Stands where a notice was, so that no quote runs across it."""
 _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
 
 
@@ -27,14 +29,14 @@ def check(claims: Iterable[tuple[str, str]], executed: Sequence[Executed]) -> tu
     """
     # A quote over several lines is found once the tools' own line prefixes are out of the way. What the tools say
     # themselves, in brackets or as an error, may repeat the model's own words and proves nothing.
-    texts = [_NOTICE.sub("", one.text) for one in executed if not one.is_error]
+    texts = [_NOTICE.sub(_GAP, one.text) for one in executed if not one.is_error]
     results = [_fold(form) for text in texts for form in (text, _LINE_PREFIX.sub("", text))]
     return tuple(Evidence(source, quote, verified=_is_in(results, quote)) for source, quote in claims)
 
 
 def _is_in(results: Sequence[str], quote: str) -> bool:
-    folded = _fold(_NOTICE.sub("", quote))
-    return bool(folded) and any(folded in result for result in results)
+    folded = _fold(_NOTICE.sub(_GAP, quote))
+    return bool(folded.strip(f"{_GAP} ")) and any(folded in result for result in results)
 
 
 def gathered(executed: Sequence[Executed]) -> tuple[Evidence, ...]:

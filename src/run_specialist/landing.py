@@ -51,6 +51,10 @@ def ladder(style: Style, *, forced_choice: bool) -> tuple[Rung, ...]:
             assert_never(style)
 
 
+MOST_REQUESTS = 3
+"""Landing requests that are answered, whatever becomes of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Landing:
     """Where a run stands on its ladder."""
@@ -64,8 +68,8 @@ class Landing:
 
     @property
     def rung(self) -> Rung:
-        """The current rung; salvage when none is left."""
-        return self.rungs[0] if self.rungs else Rung.SALVAGE
+        """The current rung; salvage when none is left, or as many requests were answered as there may be."""
+        return self.rungs[0] if self.rungs and self.requests < MOST_REQUESTS else Rung.SALVAGE
 
     def answered(self) -> "Landing":
         """Count an answered request of the current rung."""

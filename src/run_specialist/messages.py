@@ -165,7 +165,7 @@ class Reply:
     reason: str = ""
     """The provider's own word for why the turn ended."""
     detail: str = ""
-    """What the provider says about it, e.g. the category of a refusal."""
+    """What is odd about it and worth a warning."""
     more_room_helps: bool = True
     """False for a turn that was cut because the whole context is full."""
 

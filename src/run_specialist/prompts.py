@@ -10,6 +10,7 @@ When you know enough, call `respond`: it is the only way your answer reaches the
 Give the answer itself, not a report on what you did. Put quotes that bear it out under `evidence`, each word for word \
 with its `path:line`, and what you looked for and did not find under `gaps`."""
 
+TRUNCATED = "\n[truncated]"
 EMPTY_RESULT = "(no output)"
 CALL_CUT_OFF = "Not run: your reply was cut off at its length limit, so the arguments of {tool} may be incomplete."
 DELIVERED = "The answer was delivered; the run is over."

@@ -18,7 +18,7 @@ from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung, ladder
 from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, sendable
 from run_specialist.outcome import Exit, Outcome
-from run_specialist.providers.base import Choice, Watch
+from run_specialist.providers.base import Choice, Delta, Watch
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -36,6 +36,20 @@ MAX_PAUSES = 5
 """Pauses in one run before it no longer goes along with them."""
 
 
+def _harmless(watch: Watch | None) -> Watch | None:
+    """Let a watcher fail without the reply that it watches failing with it."""
+    if watch is None:
+        return None
+
+    def grow(delta: Delta) -> None:
+        try:
+            watch(delta)
+        except Exception:  # noqa: BLE001 - as with a listener
+            _log.debug("the watcher failed", exc_info=True)
+
+    return grow
+
+
 class Run:
     """One question on its way to its outcome."""
 
@@ -47,7 +61,7 @@ class Run:
         """
         self._job = job
         self._listener = listener
-        self._conversation = job.provider.open(job.opening, watch)
+        self._conversation = job.provider.open(job.opening, _harmless(watch))
         self._dispatcher = Dispatcher(job.opening.tools, job.augmenters, job.dispatch, self._emit)
         self._accepted: list[Message] = []
         self._tail: Message | None = Message.user(job.question)
@@ -59,14 +73,21 @@ class Run:
         self._pauses = 0
         self._tally = Tally(warnings=list(job.warnings))
         self._task: asyncio.Task[object] | None = None
-        self._aborted = False
+        self._abort = asyncio.Event()
 
     def abort(self) -> None:
-        """Stop as soon as possible; `outcome` then returns what was gathered."""
-        self._aborted = True
+        """Stop as soon as possible; `outcome` then returns what was gathered. For the thread of the loop."""
+        if self._abort.is_set():
+            return
+        self._abort.set()
         # A listener that aborts stands inside the task: the loop sees the flag, a cancellation would strike the caller.
         if self._task is not None and asyncio.current_task() is not self._task:
             self._task.cancel()
+
+    @property
+    def transcript(self) -> tuple[Message, ...]:
+        """All that was said so far, the newest last; after the end every tool call has its result."""
+        return tuple(self._messages())
 
     async def outcome(self) -> Outcome:
         """Work on the question until there is an outcome; call it once.
@@ -93,14 +114,13 @@ class Run:
         # From here on there is nothing to abort but the caller's own work.
         task, self._task = self._task, None
         self._emit(Finished(outcome))
-        if cancelled and not self._aborted:
+        # Our own cancellation ends here; one from outside goes on its way.
+        if cancelled and not (self._abort.is_set() and task and task.uncancel() == 0):
             raise cancelled
-        if cancelled and task:
-            task.uncancel()
         return outcome
 
     async def _loop(self) -> Ending:
-        while not self._aborted:
+        while not self._abort.is_set():
             if self._landing is None and self._budget.phase is Phase.SPENT:
                 self._land(self._budget.tightest.kind)
             if self._landing and self._landing.rung is Rung.SALVAGE:
@@ -108,15 +128,18 @@ class Run:
                     f"no answer came at the limit of {self._landing.reason.words}; raise it to go on"
                 )
             reply = await self._ask()
-            ending = await self._take(reply)
+            ending = await self._take(reply) if reply else None
             if ending is not None:
                 return ending
         return Ending.aborted()
 
-    async def _ask(self) -> Reply:
+    async def _ask(self) -> Reply | None:
+        """Send one request; None when somebody aborted meanwhile."""
         choice = CHOICES.get(self._landing.rung, Choice.AUTO) if self._landing else Choice.AUTO
         turn = int(self._budget[Kind.TURNS].used) + 1
         self._emit(Requested(turn, choice))
+        if self._abort.is_set():
+            return None
         try:
             reply = await self._conversation.ask(self._messages(), choice, self._max_tokens)
         except ForcingRefused:
@@ -130,8 +153,8 @@ class Run:
         self._budget = self._budget.spend(1, Kind.TURNS).spend(reply.usage.total_tokens, Kind.TOKENS)
         self._emit(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage))
         if reply.detail:
-            self._warn(reply.detail)
-        return reply
+            self._emit(Warned(reply.detail))
+        return None if self._abort.is_set() else reply
 
     def _messages(self) -> list[Message]:
         if self._tail is None:
@@ -204,8 +227,8 @@ class Run:
         if self._pauses > MAX_PAUSES:
             return Ending.salvaged(f"the model paused more than {MAX_PAUSES} times")
         self._enter(reply, ())
-        if self._landing:
-            self._next_rung()
+        # It goes on where it was, so the rung stays the same; the request counts all the same.
+        self._landing = self._landing.answered() if self._landing else None
         return None
 
     def _truncated(self, reply: Reply, *, again: bool) -> Ending | None:
@@ -256,11 +279,9 @@ class Run:
         if self._landing and self._landing.rung is not Rung.WAIT:
             self._emit(Landed(self._landing.reason, self._landing.rung))
 
-    def _warn(self, text: str) -> None:
-        self._tally.warnings.append(text)
-        self._emit(Warned(text))
-
     def _emit(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self._tally.warnings.append(event.text)
         if self._listener is None:
             return
         try:

@@ -192,7 +192,7 @@ async def test_long_results_are_cut_before_anything_is_added():
     outcome = await outcome_of(job(provider, 1, dispatch=DispatchSettings(tool_result_limit=12)))
     (text,) = results(provider.asked[1].messages[-1])
     assert text == "note on 'xxx\n[truncated]\n0 tool calls remaining"
-    assert outcome.limits["characters"].used == len("note on 'xxx\n[truncated]")
+    assert outcome.limits["characters"].used == len("note on 'xxx")  # without words of ours
 
 
 async def test_secrets_are_masked_before_the_model_sees_them():
@@ -211,3 +211,51 @@ async def test_a_secret_across_the_cut_is_masked_whole():
     provider = ScriptedProvider([calls(("look", {"query": secret})), DONE])
     await outcome_of(job(provider, 9, dispatch=DispatchSettings(tool_result_limit=30)))
     assert results(provider.asked[1].messages[-1]) == ["note on '[redacted]', part 0"]
+
+
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError("mine"), SystemExit(3), StopIteration("odd"), TimeoutError("own")]
+)
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+async def test_s1_7_whatever_a_tool_raises_goes_to_the_model(error, kind):
+    """Not even what would end a task, a program or a generator ends the run."""
+
+    def plain(query: str) -> str:
+        raise error
+
+    async def coroutine(query: str) -> str:
+        raise RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
+
+    function = plain if kind == "plain" else coroutine
+    provider = ScriptedProvider([batch("a"), DONE])
+    outcome = await outcome_of(job(provider, 9, tools=[Tool("look", "Raises.", function)]))
+    assert (outcome.status, outcome.tool_calls.failed) == ("answered", 1)
+    assert results(provider.asked[1].messages[-1])[0].startswith("look failed: ")
+
+
+async def test_s3_3_an_augmenter_may_return_what_it_likes_and_its_failure_is_told():
+    """A number is written out; an error is a warning of the outcome."""
+
+    def bad(executed):
+        raise KeyError("oops")
+
+    provider = ScriptedProvider([batch("a"), DONE])
+    outcome = await outcome_of(job(provider, 9, augmenters=[lambda executed: 7, bad]))
+    assert results(provider.asked[1].messages[-1]) == ["note on 'a', part 0\n7"]
+    assert "an augmenter failed on look" in outcome.warnings[0]
+
+
+async def test_an_empty_result_is_said_in_words():
+    """The API would take an empty text for a mistake, and so would a model."""
+    provider = ScriptedProvider([batch("a"), DONE])
+    await outcome_of(job(provider, 9, tools=[Tool("look", "Finds nothing.", lambda query: " ")]))
+    assert results(provider.asked[1].messages[-1]) == ["(no output)"]
+
+
+async def test_x_13_a_repeat_counts_down_from_its_own_place():
+    """The record's text is the same, the budget is that of the new call."""
+    tool = Tool("look", "Looks.", lambda query: "note", repeatable=True)
+    provider = ScriptedProvider([batch("a", "a"), ANSWER])
+    await outcome_of(job(provider, 2, tools=[tool]))
+    first, second = results(provider.asked[1].messages[-1])
+    assert (first.splitlines()[-1], second.splitlines()[-1]) == ("1 tool call remaining", "0 tool calls remaining")

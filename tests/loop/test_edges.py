@@ -7,8 +7,10 @@ import pytest
 from run_specialist.errors import ProviderError
 from run_specialist.messages import Reply, Stop
 from run_specialist.outcome import Exit
+from run_specialist.prompts import DELIVERED
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.runner import Run
 from tests.jobs import job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
@@ -232,3 +234,52 @@ async def test_an_answer_of_another_type_is_taken_as_text(answer, text):
     """A model that answers with a number or a list has answered."""
     outcome = await outcome_of(job(ScriptedProvider([calls(("respond", {"answer": answer}))]), 9))
     assert (outcome.status, outcome.answer) == ("answered", text)
+
+
+async def test_x_4_after_the_end_every_call_in_the_transcript_has_its_result():
+    """Whoever keeps the transcript can go on from it: `respond` and the calls beside it are answered."""
+    beside = calls(("look", {"query": "a"}), ("respond", {"answer": "yes"}))
+    run = Run(job(ScriptedProvider([beside]), 9))
+    await run.outcome()
+    called, answered = run.transcript[-2:]
+    assert [block["id"] for block in called.content] == [block["tool_use_id"] for block in answered.content]
+    assert results(answered) == ["Not run: `respond` in the same turn ended the run before look.", DELIVERED]
+
+
+async def test_x_8_a_pause_at_the_landing_keeps_its_rung_and_is_bounded():
+    """It is sent back as is under the same choice; after three answered landing requests the answer is salvaged."""
+    pauses = [says(f"wait {number}", Stop.PAUSED) for number in range(3)]
+    provider = ScriptedProvider([LOOKS, *pauses])
+    outcome = await outcome_of(job(provider, 1))
+    assert [asked.choice for asked in provider.asked[1:]] == [Choice.RESPOND] * 3
+    assert (outcome.status, outcome.landing.requests) == ("partial", 3)
+    assert "note on 'a'" in outcome.answer
+
+
+async def test_s0_10_an_empty_answer_at_the_landing_counts_as_a_request():
+    """Asked for twice, answered with nothing: failed, and the outcome says that the landing was tried."""
+    provider = ScriptedProvider([LOOKS, EMPTY, EMPTY])
+    outcome = await outcome_of(job(provider, 1))
+    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("failed", "salvage", 1)
+
+
+async def test_landing_finalize_is_told_as_such_when_the_model_ends_by_itself():
+    """Text at k = N, before any notice: the landing was `finalize`, and no counted request was needed."""
+    outcome = await outcome_of(job(ScriptedProvider([LOOKS, says("done")]), 1, landing="finalize"))
+    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "finalize", 0)
+
+
+async def test_a_mistake_of_ours_costs_nothing_that_was_gathered():
+    """An error that nobody foresaw is told in the outcome, with the salvage in the answer."""
+    outcome = await outcome_of(job(ScriptedProvider([LOOKS, RuntimeError("bug")]), 9))
+    assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
+    assert "internal error: RuntimeError('bug')" in outcome.error
+    assert "note on 'a'" in outcome.answer
+
+
+async def test_tokens_turns_and_time_are_counted_without_a_limit():
+    """The outcome tells what was spent of every kind that can be known."""
+    outcome = await outcome_of(job(ScriptedProvider([LOOKS, says("done")]), 9))
+    assert (outcome.limits["tokens"].used, outcome.limits["turns"].used) == (30, 2)
+    assert outcome.limits["time"].used >= 0
+    assert outcome.limits["cost"].used is None

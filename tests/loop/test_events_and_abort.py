@@ -7,6 +7,7 @@ import pytest
 
 from run_specialist.errors import ProviderError
 from run_specialist.outcome import Exit
+from run_specialist.providers.base import Delta
 from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls, says
 from run_specialist.runner import Run
 from run_specialist.tools.base import Tool
@@ -120,13 +121,73 @@ async def test_a_listener_that_fails_is_dropped_and_the_run_goes_on():
     assert "the listener failed" in outcome.warnings[0]
 
 
-async def test_s3_6_a_listener_may_abort():
-    """From inside the loop the next request is not made, and nobody's task is cancelled."""
+@pytest.mark.parametrize(("event", "requests", "calls_run"), [("started", 0, 0), ("request", 0, 0), ("reply", 1, 0)])
+async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
+    """From inside the loop: nothing more is asked, nothing more is run, and nobody's task is cancelled."""
     provider = ScriptedProvider([LOOKS])
-    run = Run(job(provider, 4), lambda event: run.abort() if event.event == "reply" else None)
+    run = Run(job(provider, 4), lambda told: run.abort() if told.event == event else None)
     outcome = await run.outcome()
     await asyncio.sleep(0)
-    assert (outcome.status, len(provider.asked)) == ("aborted", 1)
+    assert (outcome.status, len(provider.asked), outcome.tool_calls.used) == ("aborted", requests, calls_run)
+
+
+async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was():
+    """Our cancellation ends with the run: an enclosing timeout notices nothing."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[Tool("look", "Hangs.", hang)]))
+
+    async def parent():
+        async with asyncio.timeout(60):
+            outcome = await run.outcome()
+        return outcome, asyncio.current_task().cancelling()
+
+    task = asyncio.create_task(parent())
+    await reached.wait()
+    run.abort()
+    run.abort()
+    outcome, cancelling = await task
+    assert (outcome.status, cancelling) == ("aborted", 0)
+
+
+async def test_s3_6_a_cancellation_from_outside_beside_an_abort_goes_on_its_way():
+    """Who cancels the parent wins, also when somebody aborts the child at the same time."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[Tool("look", "Hangs.", hang)]))
+    task = asyncio.create_task(run.outcome())
+    await reached.wait()
+    run.abort()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_watcher_that_fails_costs_nothing():
+    """What is shown while a reply streams is a convenience; the reply comes all the same."""
+
+    def watch(delta):
+        raise KeyError("my view")
+
+    class Streaming(ScriptedProvider):
+        """Shows a piece of each reply."""
+
+        def open(self, opening, watch=None):
+            watch(Delta("piece"))
+            return super().open(opening, watch)
+
+    outcome = await outcome_of(job(Streaming([says("done")]), 4), watch=watch)
+    assert (outcome.status, outcome.warnings) == ("answered", ())
 
 
 async def test_budget_events_go_up_whatever_finishes_first():

@@ -1,9 +1,14 @@
 """A server that lies or breaks: one clear line, the gathered work kept, never a traceback."""
 
+import asyncio
+from dataclasses import replace
+
+import httpx2
 import pytest
 
 from run_specialist.outcome import Exit
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.providers.anthropic_errors import refuse_long_waits
 from tests.jobs import job, outcome_of
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
@@ -212,3 +217,27 @@ async def test_a_key_that_cannot_be_sent_is_never_shown(messages_api):
         outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
     assert outcome.error == "the request cannot be sent; check ANTHROPIC_API_KEY for stray characters"
     assert "secret" not in repr(outcome)
+
+
+async def test_x_3_broken_arguments_that_streamed_are_not_run(messages_api):
+    """Half an object under `tool_use`: only a cut reply may be read in part, and its calls are never run."""
+    half = replace(cut_call("look", '{"query": "half of', {}), stop_reason="tool_use")
+    api = messages_api([half, GOOD])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda delta: None)
+    assert (outcome.answer, outcome.tool_calls.failed) == ("fine", 1)
+    assert "the arguments are no JSON object" in next(iter(api.requests[1].results.values()))
+
+
+async def test_x_8_calls_under_an_unknown_stop_reason_are_not_run(ask):
+    """Its text is taken with a warning; whatever else it holds is left alone."""
+    outcome, api = await ask([says("so far", *LOOK.content, stop_reason="brand_new")])
+    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("so far", 0, 1)
+
+
+def test_a_wait_is_bounded_at_a_minute():
+    """60 seconds are waited for, 61 are not."""
+    for seconds, refused in (("60", None), ("61", "false")):
+        response = httpx2.Response(429, headers={"retry-after": seconds})
+        asyncio.run(refuse_long_waits(response))
+        assert response.headers.get("x-should-retry") == refused

@@ -60,6 +60,10 @@ async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, wa
     await outcome_of(job(provider, 12), watch=watch)
     await provider.aclose()
 
+    front = api.requests[0].raw.split(b',"max_tokens"')[0]
+    assert b'"system":' in front
+    assert b'"tools":' in front
+    assert all(request.raw.startswith(front) for request in api.requests)
     for before, after in zip(api.requests, api.requests[1:], strict=False):
         for part in ("system", "tools"):
             assert json.dumps(before.body[part]) == json.dumps(after.body[part])

@@ -48,6 +48,7 @@ class LiveView:
         self._budget: BudgetSpent | None = None
         self._limit: float | None = None
         self._calls = 0
+        self._call = Text()
         self._arguments = ""
         self._text = ""
         # Refreshed by a timer, so that a long wait is seen to be one.
@@ -76,8 +77,8 @@ class LiveView:
             case Called():
                 self._called(event)
             case BudgetSpent():
-                if self._budget is None or event.used >= self._budget.used:
-                    self._budget = event
+                self._budget = event
+                self._print_call(_remaining(event))
             case Landed():
                 reached = f"limit of {event.reason.words} reached"
                 self._print(Text(f"  {reached}: {LANDINGS[event.how]}", "bold red"))
@@ -98,30 +99,22 @@ class LiveView:
             self._text += delta.text
 
     def _called(self, event: Called) -> None:
+        words = f"{event.name:7} {_short(event.arguments)}"
         if event.phase == "started":
-            self._doing = f"{event.name} {_short(event.arguments)}"
-            return
-        line, told = Text(), Text()
-        if event.phase == "skipped":
-            line.append(f"   -  {event.name:7} {_short(event.arguments)}", "dim")
-            told.append("  not run", "dim")
+            self._doing = words
+        elif event.phase == "skipped":
+            self._call = Text(f"   -  {words}", "dim")
+            self._print_call(Text("  not run", "dim"))
         else:
+            # Printed with what then remains, which the next event tells.
             self._calls += 1
-            line.append(f"  {self._calls:>2}  ", "dim").append(f"{event.name:7} ", "cyan")
-            line.append(_short(event.arguments))
+            self._call = Text().append(f"  {self._calls:>2}  ", "dim").append(words)
             if event.phase == "failed":
-                line.append(f"  {_one_line(event.text)}", "red")
-            told = self._remaining()
-        line.truncate(max(self._console.width - len(told), 1), overflow="ellipsis")
-        self._print(line.append(told))
+                self._call.append(f"  {_one_line(event.text)}", "red")
 
-    def _remaining(self) -> Text:
-        """What the model is told after this call, in the colour of the phase."""
-        if self._limit is None or 2 * self._calls < self._limit:
-            return Text()
-        left = int(self._limit) - self._calls
-        phase = Phase.SPENT if left <= 0 else Phase.COUNTDOWN
-        return Text(f"  {left} remaining", COLOURS[phase])
+    def _print_call(self, told: Text) -> None:
+        self._call.truncate(max(self._console.width - len(told), 1), overflow="ellipsis")
+        self._print(self._call.append(told))
 
     def _print(self, line: RenderableType) -> None:
         self._console.print(line)
@@ -160,6 +153,14 @@ class LiveView:
         except ValueError:
             return ""
         return str(arguments.get("answer", "")) if isinstance(arguments, dict) else ""
+
+
+def _remaining(budget: BudgetSpent) -> Text:
+    """What the model is told after a call, in the colour of the phase."""
+    phase = Phase(budget.phase)
+    if budget.remaining is None or phase is Phase.SILENT:
+        return Text()
+    return Text(f"  {budget.remaining:g} remaining", COLOURS[phase])
 
 
 def _short(arguments: object) -> str:

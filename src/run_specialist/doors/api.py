@@ -75,7 +75,7 @@ class Runner:
             raise UsageError(f"--root: there is no folder {self.root}")
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
         settled = settle(file, settings, strict=self._strict)
-        provider = self._provider or self._provider_of(choose_model(self._model, settled.model))
+        provider = self._provider or self._provider_of(choose_model(settings.get("model", self._model), settled.model))
         job = spawn(file, settled, question, Surroundings(self.root, provider, self._tools, self._augmenters))
         return Run(job, listener, watch)
 

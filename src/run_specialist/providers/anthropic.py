@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 PATH = "/v1/messages"
+TOO_LONG = ("prompt is too long", "exceed context limit")
+"""How the API says that a request does not fit into the model's context."""
 CACHED: Block = {"type": "ephemeral"}
 LOOKBACK_BLOCKS = 18
 """A turn that added more blocks than this would miss the last cache write, which is looked for 20 blocks back."""
@@ -100,7 +102,7 @@ class AnthropicConversation:
             if isinstance(error, BadRequestError) and choice is Choice.RESPOND and "tool_choice" in str(error):
                 self._provider.learn_unforceable()
                 raise ForcingRefused(line) from error
-            if isinstance(error, BadRequestError) and "prompt is too long" in str(error):
+            if isinstance(error, BadRequestError) and any(words in str(error) for words in TOO_LONG):
                 raise ContextExceeded(line) from error
             broken = ProviderError(line)
             broken.partial = self._growing.text if self._growing else ""

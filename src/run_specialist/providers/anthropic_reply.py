@@ -55,13 +55,14 @@ def read_reply(message: Block) -> Reply:
     wants_tools = any(block.get("type") == "tool_use" for block in content)
     stop = STOPS.get(reason)
     detail = "" if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
-    if stop in {None, Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
+    if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
         # What the reply holds is more certain than what it says of itself.
         stop = Stop.WANTS_TOOLS if wants_tools else Stop.ANSWERED
     if stop is Stop.REFUSED:
         reason = _category(message) or reason
     return Reply(
-        stop=stop,
+        # Of a reply that ended for a reason that nobody knows only the text is taken.
+        stop=stop or Stop.ANSWERED,
         content=tuple(content),
         usage=_usage(message.get("usage")),
         reason=reason,
@@ -144,10 +145,13 @@ class StreamedMessage:
         Raises ProviderError when the stream ended before it was complete.
         """
         if not self._complete:
-            raise ProviderError("the server's stream broke off in the middle of a reply; try again")
+            broken = ProviderError("the server's stream broke off in the middle of a reply; try again")
+            broken.partial = self.text
+            raise broken
+        cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for index, text in self._arguments.items():
             if text:
-                self._blocks[index]["input"] = _arguments(text)
+                self._blocks[index]["input"] = _arguments(text, cut=cut)
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
 
 
@@ -155,13 +159,15 @@ def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _arguments(text: str) -> object:
-    """Parse a tool's arguments; of arguments that were cut off keep what came through."""
+def _arguments(text: str, *, cut: bool) -> object:
+    """Parse a tool's arguments; of arguments that were cut off keep what came through, for nobody will run them."""
     from jiter import from_json  # noqa: PLC0415 - comes with the SDK, needed only after a request
 
     try:
         return json.loads(text)
     except ValueError:
+        if not cut:
+            return None
         try:
             return from_json(text.encode(), partial_mode="trailing-strings")
         except ValueError:

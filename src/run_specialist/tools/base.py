@@ -53,7 +53,8 @@ class Tool:
             raise ToolError(f"invalid arguments: {_reasons(error)}") from error
         if inspect.iscoroutinefunction(self.function):
             return str(await self.function(**checked))
-        return str(await in_thread(lambda: self.function(**checked)))
+        result = await in_thread(lambda: self.function(**checked))
+        return str(await result if inspect.isawaitable(result) else result)
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns
@@ -78,7 +79,8 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what 
         try:
             result = function()
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-            failure = error
+            # No future takes this one: it would end the waiting without a word.
+            failure = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
         with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits any more
             loop.call_soon_threadsafe(settle, result, failure)
 

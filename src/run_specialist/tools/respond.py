@@ -14,8 +14,8 @@ MOST_EVIDENCE = 20
 
 _DESCRIPTION = (
     "Deliver your answer. This is the only way to reach the one who asked: nothing else that you write is passed "
-    "on, and the call ends your work. It costs no tool call of your budget. Call it as soon as you know enough, "
-    "and in any case with what you have when the budget is spent; say in `gaps` what you could not find out."
+    "on, and the call ends your work. Call it as soon as you know enough, and in any case, with what you have, when "
+    "you are told to finish; say in `gaps` what you could not find out."
 )
 
 

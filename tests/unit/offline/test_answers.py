@@ -117,6 +117,59 @@ async def test_code_and_pointers_give_way_to_prose(ask):
 
 
 @pytest.mark.parametrize(
+    "label", ["Why the worker was moved to the host:", "**Why was the worker moved to the host?**"]
+)
+async def test_a_list_is_quoted_with_the_line_that_leads_up_to_it(ask, root, label):
+    """The items of a list do not repeat what they are about; the line above says it."""
+    note = f"# Worker\n\nThe worker runs at night.\n\n{label}\n- less memory\n- no queue\n\nWorkers have logs.\n"
+    finished = await ask("Why was the worker moved to the host?", notes={"notes/worker.md": note})
+    assert finished.response.evidence[0].quote == f"{label}\n- less memory\n- no queue"
+    quotes_hold(root, finished)
+
+
+async def test_a_row_of_a_table_is_quoted_and_not_its_head(ask, root):
+    """The head of a table says what the rows are about, and answers nothing."""
+    table = "| Job | Retry limit |\n|---|---|\n| import | 3 |\n| export | 9 |\n"
+    finished = await ask("What is the retry limit of the export job?", notes={"notes/jobs.md": f"# Jobs\n\n{table}"})
+    assert "| export | 9 |" in finished.response.evidence[0].quote
+    quotes_hold(root, finished)
+
+
+async def test_what_stands_below_a_heading_that_promises_a_reason_is_one(ask):
+    """A paragraph need not hold a word like "because" when its heading says "Root cause"."""
+    note = (
+        "# Outage\n\n## Remarks\n\nThe gateway certificate was made by hand.\n\n"
+        "## Root cause\n\nThe gateway certificate had run out.\n"
+    )
+    finished = await ask("Why was there trouble with the gateway certificate?", notes={"notes/outage.md": note})
+    assert finished.response.evidence[0].quote == "The gateway certificate had run out."
+
+
+async def test_each_part_of_a_question_gets_its_turn(ask):
+    """Many good lines for one part do not crowd out those for the other."""
+    shards = "".join(
+        f"- The shard count of the zone {zone} is {zone}{zone}, after the shard move.\n\n" for zone in range(1, 9)
+    )
+    note = f"# Shards\n\n{shards}\n# Mover\n\nThe mover is written in Go.\n\nIts owner is the storage group.\n"
+    finished = await ask(
+        "What is the shard count of the zone, and who is the owner of the mover?", notes={"notes/shards.md": note}
+    )
+    assert "storage group" in "".join(item.quote for item in finished.response.evidence[:4])
+
+
+async def test_an_ordinary_word_that_no_note_holds_is_named_where_little_fits(ask):
+    """When the question is hardly answered its missing words are said, names or not."""
+    finished = await ask("Who prints and binds the changelog by hand?")
+    assert finished.response.answer.startswith("The notes do not mention prints or binds;")
+
+
+async def test_a_month_is_no_name(ask):
+    """Notes write dates in figures; that they never say "March" does not mean that they hold nothing."""
+    finished = await ask("Which release went out in March?")
+    assert "2024-03-11" in finished.response.answer
+
+
+@pytest.mark.parametrize(
     "tools", [("search",), ("grep",), ("grep", "read"), ("glob", "read"), ("search", "read", "grep")], ids=str
 )
 async def test_any_set_of_tools_will_do(ask, root, tools):

@@ -1,14 +1,14 @@
 """An answer in quotes, within its limits, and the honest word when there is none."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, repeat
 from operator import itemgetter
 
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
 from run_specialist.providers.offline.quoting import Quote, cut, grown
-from run_specialist.providers.offline.ranking import Weights, coverage, is_in, scores
+from run_specialist.providers.offline.ranking import Aim, Weights, is_in, scores
 from run_specialist.providers.offline.units import Unit, all_units
 from run_specialist.providers.offline.words import roots
 from run_specialist.tools.respond import Evidence, Response
@@ -19,14 +19,16 @@ _LONGEST_LIST = 160
 _LOOKING = ("search", "grep", "read")
 _WORTH = 0.4
 """A quote that rates less than this share of the best one is left out."""
-_ALIKE = 0.7
+_ALIKE = 0.6
 """Of two quotes that share so much of their words one is enough."""
+_SAME_FILE = 0.95
+"""What each further quote from a file counts, since another note may say more."""
 _NOTHING_KNOWN, _NOTHING, _NOTHING_WITHOUT = 0.15, 0.3, 0.38
 """When no line holds this share of the question nothing is quoted: less is enough when one of its names is known,
 more is asked when some word stands in no file."""
 _UNLIKELY, _LIKELY = 0.45, 0.62
 """Below the one the notes hardly answer the question, from the other on they probably do."""
-_FIRST, _FIRST_ONES, _OTHER = 380, 1, 220
+_FIRST, _FIRST_ONES, _OTHER = 380, 1, 280
 """How long the first few quotes may be, and the others [characters]."""
 _GROWS = 0.7
 """A line joins the one that it stands beside when it rates at least this share of it."""
@@ -38,7 +40,7 @@ def answer(question: Question, gathered: Gathered) -> Response:
     absent = [term for term in question.terms if gathered.absent(term)]
     gaps = [term.text for term in absent]
     found = all_units(gathered.lines)
-    best = max((coverage(unit, question, weights) for unit in found), default=0.0)
+    best = max(map(Aim(question, weights).coverage, found), default=0.0)
     lead = _lead(absent, best)
     quotes: list[Quote] = []
     if not _says_nothing(question, absent, best):
@@ -75,7 +77,7 @@ def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> 
 
 
 def _lead(absent: Sequence[Term], best: float) -> str:
-    if names := _listed(term for term in absent if term.name):
+    if names := _listed(term for term in absent if term.name or best < _LIKELY):
         return f"The notes do not mention {names}; nearest to the question they say:"
     if best < _UNLIKELY:
         return "The notes do not seem to answer this; nearest to the question they say:"
@@ -95,21 +97,16 @@ class _Choice:
         self._by_file: dict[str, list[Unit]] = {}
         for unit in found:
             self._by_file.setdefault(unit.path, []).append(unit)
-        self._scores = [scores(found, part, question, weights) for part in question.parts]
+        self._scores = scores(found, question, weights)
         self._taken: set[Unit] = set()
         self._words: list[frozenset[str]] = []
-        self._said: dict[str, int] = {}
+        self._said: Counter[str] = Counter()
 
     def quotes(self) -> Iterator[Quote]:
-        """Yield the best quote for each part, then whatever is best, until nothing is worth it."""
-        least = _WORTH * max(max(rated.values()) for rated in self._scores)
-        turns = chain(([rated] for rated in self._scores), repeat(self._scores, 2 * MOST_QUOTES))
-        for turn in turns:
-            worth, unit, rated = max(
-                ((self._worth(unit, rated[unit]), unit, rated) for rated in turn for unit in rated),
-                key=itemgetter(0),
-            )
-            if worth >= least:
+        """Yield the best quote for each part in turn, until nothing is worth it."""
+        for rated in [*self._scores] * MOST_QUOTES:
+            worth, unit = max(((self._worth(unit, rated[unit]), unit) for unit in rated), key=itemgetter(0))
+            if worth >= _WORTH * max(rated.values()):
                 yield self._take(unit, rated)
 
     def _worth(self, unit: Unit, rated: float) -> float:
@@ -120,7 +117,7 @@ class _Choice:
         alike = max((len(news & said) / (len(news) or 1) for said in self._words), default=0.0)
         if alike > _ALIKE:
             return 0.0
-        return rated * (1 - 0.5 * alike) * 0.9 ** self._said.get(unit.path, 0)
+        return rated * (1 - 0.5 * alike) * _SAME_FILE ** self._said[unit.path]
 
     def _take(self, unit: Unit, rated: dict[Unit, float]) -> Quote:
         least = _GROWS * rated[unit]
@@ -131,8 +128,8 @@ class _Choice:
         self._taken.update(block)
         whole = replace(block[0], text="\n".join(one.text for one in block)) if len(block) > 1 else unit
         quote = cut(whole, longest, self._told)
+        self._said[unit.path] += 1
         self._words.append(roots(quote.text) - self._question.roots)
-        self._said[unit.path] = self._said.get(unit.path, 0) + 1
         return quote
 
     def _told(self, text: str) -> float:

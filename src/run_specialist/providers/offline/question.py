@@ -13,6 +13,10 @@ _PART_BREAK = re.compile(
     r"was|were|does|do|did|on which|in which|by how|from which|since when)\b)"
 )
 _NAME_SHAPE = re.compile(r"[A-Z].*[A-Z]|\d|[_/#@+]|[a-z][A-Z]|\w\.\w|::")
+_CALENDAR = re.compile(
+    r"(?i)(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april|may|june|july|august|september"
+    r"|october|november|december"
+)
 _ASKED_ABOUT_AMOUNT = re.compile(
     r"(?i)\bhow (many|much|large|big|long|often|fast|slow|high|low|old|far|small|deep|wide|tall)\b(?! \w+er\b)"
 )
@@ -51,7 +55,7 @@ class Term:
         """The roots of its synonyms."""
         return frozenset(map(root, self.synonyms))
 
-    @property
+    @cached_property
     def beginning(self) -> str | None:
         """What longer words may begin with that hold the term; None for short or composed ones."""
         (first, *more), *_ = map(sorted, self.forms)
@@ -115,5 +119,5 @@ def _term(word: str, text: str) -> Term:
         text=word,
         forms=tuple(frozenset(map(root, form)) for form in (pieces, *map(parts, spellings(word)))),
         synonyms=tuple(synonyms(pieces[0])) if len(pieces) == 1 else (),
-        name=bool(capital or _NAME_SHAPE.search(word)),
+        name=bool((capital and not _CALENDAR.fullmatch(word)) or _NAME_SHAPE.search(word)),
     )

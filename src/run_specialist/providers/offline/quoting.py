@@ -68,8 +68,9 @@ def grown(unit: Unit, neighbours: Sequence[Unit], longest: int, worth: Callable[
                 break
             other, edge = neighbours[at], neighbours[last if step > 0 else first]
             upper, lower = (edge, other) if step > 0 else (other, edge)
-            joined = lower.line == upper.end + 1 and other.headings == unit.headings and not other.is_heading
-            if not joined or size + 1 + len(other.text) > longest or not worth(other):
+            led = upper.is_label and lower.headings[-1:] == (upper.text,)
+            joined = lower.line == upper.end + 1 and (led or (other.headings == edge.headings and not other.is_heading))
+            if not joined or size + 1 + len(other.text) > longest or not (led or worth(other)):
                 break
             size += 1 + len(other.text)
             first, last = (first, at) if step > 0 else (at, last)

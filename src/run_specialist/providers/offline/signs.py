@@ -12,6 +12,8 @@ class Sign:
     """Found in such a question."""
     shown: re.Pattern[str]
     """Found in its answers."""
+    above: re.Pattern[str] | None = None
+    """Found in the heading or the label of its answers."""
     without: float = 0.95
     """What a line still counts that does not show it."""
 
@@ -21,8 +23,8 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 
 _MEASURE = (
-    r"(?:line|version|number|size|limit|threshold|rate|ratio|percentage|share|count|value|port|timeout|budget|score"
-    r"|cost|price|issue)\b"
+    r"(?:line|version|number|size|limit|threshold|rate|ratio|percentage|fraction|proportion|share|count|value|port"
+    r"|timeout|budget|score|cost|price|issue)\b"
 )
 _AMOUNT = Sign(
     asked=_any(
@@ -53,6 +55,7 @@ _REASON = Sign(
         *(r"\btherefore", r"\bto (?:avoid|prevent|ensure|keep)\b", r"\bcan(?:not|'t)\b", r"\bin order to\b", r"\bso\b"),
         *(r"\bwould\b", r"\binstead of\b", r"\bresult", r"\b(?:does|do|is)(?:n't| not)\b", "→"),
     ),
+    above=_any(r"\bwhy\b", r"\bcauses?\b", r"\breason", r"\brationale", r"\bjustif", r"\bbecause\b", r"\bmotivation"),
 )
 _TIME = Sign(
     asked=_any(
@@ -96,6 +99,7 @@ _DECISION = Sign(
         ),
         *(r"\binstead of\b", r"\brather than\b", r"\brejected", r"\bwe (?:will|use|went)\b", r"\(not ", r"\brecommend"),
     ),
+    above=_any(r"\bdeci", r"\bcho(?:ice|sen)", r"\brecommend"),
 )
 _STATE = Sign(
     asked=_any(

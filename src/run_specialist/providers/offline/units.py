@@ -8,9 +8,10 @@ from functools import cached_property
 from run_specialist.providers.offline.words import roots
 
 _HEADING = re.compile(r"#{1,6}\s+\S")
-_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|[^\w\s!-~]{1,2})\s+")
 _ALONE = re.compile(r"\s*[|>]|\s*(?:```|~~~)|\s{4,}\S")
 _FENCE = re.compile(r"\s*(?:```|~~~)\s*(\S*).*")
+_RULE = re.compile(r"\s*\|[\s:|-]*-[\s:|-]*")
 _EMPTY = re.compile(r"[\W_]*")
 _MOST_LINES = 8
 _LABEL = 7
@@ -19,7 +20,7 @@ _CAPITALS = re.compile(r"\b[A-Z]{2,4}\b")
 _NEAR = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unit:
     """Consecutive lines of a file that belong together."""
 
@@ -33,6 +34,8 @@ class Unit:
     around: str
     """The lines just before and after it."""
     is_heading: bool = False
+    is_label: bool = False
+    """It leads up to what follows: the line before a list, the head of a table."""
     is_code: bool = False
     """It stands between fences."""
 
@@ -52,9 +55,14 @@ class Unit:
         return frozenset(_CAPITALS.findall(self.text))
 
     @cached_property
-    def context_roots(self) -> frozenset[str]:
-        """The roots of the words around it, above it and in its path."""
-        return roots(self.around) | self.heading_roots
+    def root_list(self) -> str:
+        """The same in one string, a space before each."""
+        return "".join(f" {root}" for root in self.roots)
+
+    @cached_property
+    def near_roots(self) -> frozenset[str]:
+        """The roots of the words in it, around it, above it and in its path."""
+        return self.roots | roots(self.around) | self.heading_roots
 
     @cached_property
     def label_roots(self) -> frozenset[str]:
@@ -76,10 +84,13 @@ def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
     """Put the known lines of a file together."""
     headings: dict[int, str] = {}
     code = _fenced(lines)
+    led = False
     for numbers in _groups(lines):
         text = "\n".join(lines[number][0] for number in numbers)
         first, last = numbers[0], numbers[-1]
-        level = 0 if first in code else _level(text)
+        if led and not (_ITEM.match(text) or _ALONE.match(text)):
+            headings.pop(_LABEL, None)
+        level = 0 if first in code else _level(text, lines.get(last + 1, [""])[0])
         is_heading = 0 < level < _LABEL
         if level:
             headings = {depth: heading for depth, heading in headings.items() if depth < level}
@@ -87,9 +98,11 @@ def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
         around = "\n".join(part for number in near for part in lines.get(number, ()))
         # A line of which only parts are known gives one unit for each part.
         for part in lines[first] if first == last else [text]:
-            yield Unit(path, first, part, tuple(headings.values()), around, is_heading, first in code)
+            yield Unit(path, first, part, tuple(headings.values()), around, is_heading, level == _LABEL, first in code)
         if level:
             headings[level] = text
+        # A label leads up to one paragraph, or to the list or the table below it.
+        led = level != _LABEL
 
 
 def _fenced(lines: Mapping[int, Sequence[str]]) -> set[int]:
@@ -114,11 +127,12 @@ def _fenced(lines: Mapping[int, Sequence[str]]) -> set[int]:
     return code
 
 
-def _level(text: str) -> int:
+def _level(text: str, below: str) -> int:
     """Return how deep a heading is; a line that leads up to what follows comes below all headings."""
     if _HEADING.match(text):
         return text.index(" ")
-    return _LABEL if "\n" not in text and text.rstrip().rstrip("*_").endswith(":") else 0
+    leads = text.rstrip().rstrip("*_").endswith((":", "?")) or _RULE.fullmatch(below)
+    return _LABEL if "\n" not in text and leads else 0
 
 
 def _groups(lines: Mapping[int, Sequence[str]]) -> Iterator[list[int]]:

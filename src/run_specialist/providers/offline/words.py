@@ -56,6 +56,12 @@ person people user owner author team
 name call refer alias term title
 fail failure failed break
 skip ignore exclude omit
+exceed longer above over beyond
+fraction share percent percentage proportion ratio
+automatic auto automatically
+costly expensive cost slow
+raise increase bump grow
+postpone defer delay
 """
 
 
