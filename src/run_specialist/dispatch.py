@@ -62,6 +62,8 @@ class Dispatcher:
         self._first: dict[str, asyncio.Task[Executed]] = {}
         self._executed: dict[int, Executed] = {}
         self._started = 0
+        self.skipped = 0
+        """Calls that were answered without being run."""
         self._shown = Budget(())
 
     @property
@@ -157,5 +159,6 @@ class Dispatcher:
 
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
         """Answer a call that is not run, whatever the reason."""
+        self.skipped += 1
         self._emit(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)

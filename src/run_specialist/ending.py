@@ -1,12 +1,11 @@
 """How a run ended, and the outcome that is made of it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 from run_specialist import evidence
 from run_specialist.budget import Budget, Kind, Limit
-from run_specialist.dispatch import Executed
+from run_specialist.dispatch import Dispatcher
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung
 from run_specialist.messages import Reply, Usage
@@ -62,9 +61,8 @@ class Tally:
     usage: Usage = field(default_factory=Usage)
     last_text: str = ""
     """The newest text of the model, for a salvage."""
-    skipped: int = 0
-    """Calls that were not run."""
-    warnings: list[str] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()
+    """What was odd, before the run and in it."""
 
     def count(self, reply: Reply) -> None:
         """Add a reply."""
@@ -78,9 +76,10 @@ def conclude(  # noqa: PLR0913, PLR0917 - all that is known at the end, in the o
     budget: Budget,
     landing: Landing | None,
     tally: Tally,
-    executed: Sequence[Executed],
+    dispatcher: Dispatcher,
 ) -> Outcome:
     """Make the outcome: the answer with its evidence checked, or what can be salvaged."""
+    executed = dispatcher.executed
     if ending.response is not None:
         answer, gaps = ending.response.answer, tuple(ending.response.gaps)
         quotes = evidence.check(((one.source, one.quote) for one in ending.response.evidence), executed)
@@ -106,7 +105,7 @@ def conclude(  # noqa: PLR0913, PLR0917 - all that is known at the end, in the o
             used=int(calls.used),
             limit=None if calls.limit is None else int(calls.limit),
             failed=sum(one.is_error for one in executed),
-            skipped=tally.skipped,
+            skipped=dispatcher.skipped,
         ),
         limits={limit.kind.value: _spent(limit) for limit in budget.limits},
         landing=_report(landing, ending),

@@ -9,16 +9,17 @@ import time
 from collections.abc import Sequence
 
 from run_specialist import prompts
+from run_specialist.audience import Audience
 from run_specialist.budget import Kind, Phase
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import Ending, Tally, conclude
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.events import Event, Finished, Landed, Listener, Replied, Requested, Warned
+from run_specialist.events import Finished, Landed, Listener, Replied, Requested, Warned
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung, ladder
 from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, sendable
 from run_specialist.outcome import Exit, Outcome
-from run_specialist.providers.base import Choice, Delta, Watch
+from run_specialist.providers.base import Choice, Watch
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -36,20 +37,6 @@ MAX_PAUSES = 5
 """Pauses in one run before it no longer goes along with them."""
 
 
-def _harmless(watch: Watch | None) -> Watch | None:
-    """Let a watcher fail without the reply that it watches failing with it."""
-    if watch is None:
-        return None
-
-    def grow(delta: Delta) -> None:
-        try:
-            watch(delta)
-        except Exception:  # noqa: BLE001 - as with a listener
-            _log.debug("the watcher failed", exc_info=True)
-
-    return grow
-
-
 class Run:
     """One question on its way to its outcome."""
 
@@ -60,9 +47,9 @@ class Run:
         watch: called with the pieces of each reply; replies are streamed only then.
         """
         self._job = job
-        self._listener = listener
-        self._conversation = job.provider.open(job.opening, _harmless(watch))
-        self._dispatcher = Dispatcher(job.opening.tools, job.augmenters, job.dispatch, self._emit)
+        self._audience = Audience(listener, watch)
+        self._conversation = job.provider.open(job.opening, self._audience.watch)
+        self._dispatcher = Dispatcher(job.opening.tools, job.augmenters, job.dispatch, self._audience.tell)
         self._accepted: list[Message] = []
         self._tail: Message | None = Message.user(job.question)
         self._budget = job.budget
@@ -71,7 +58,7 @@ class Run:
         self._asked_again: set[Stop] = set()
         self._last_was_cut = False
         self._pauses = 0
-        self._tally = Tally(warnings=list(job.warnings))
+        self._tally = Tally()
         self._task: asyncio.Task[object] | None = None
         self._abort = asyncio.Event()
 
@@ -95,7 +82,7 @@ class Run:
         A cancellation that is not ours (`abort`) goes on its way after the last event.
         """
         self._task, begun = asyncio.current_task(), time.monotonic()
-        self._emit(self._job.started())
+        self._audience.tell(self._job.started())
         cancelled: asyncio.CancelledError | None = None
         try:
             ending = await self._loop()
@@ -110,10 +97,11 @@ class Run:
             _log.debug("the run broke off", exc_info=True)
             ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
         self._budget = self._budget.spend(time.monotonic() - begun, Kind.TIME)
-        outcome = conclude(self._job, ending, self._budget, self._landing, self._tally, self._dispatcher.executed)
+        self._tally.warnings = (*self._job.warnings, *self._audience.warnings)
+        outcome = conclude(self._job, ending, self._budget, self._landing, self._tally, self._dispatcher)
         # From here on there is nothing to abort but the caller's own work.
         task, self._task = self._task, None
-        self._emit(Finished(outcome))
+        self._audience.tell(Finished(outcome))
         # Our own cancellation ends here; one from outside goes on its way.
         if cancelled and not (self._abort.is_set() and task and task.uncancel() == 0):
             raise cancelled
@@ -137,7 +125,7 @@ class Run:
         """Send one request; None when somebody aborted meanwhile."""
         choice = CHOICES.get(self._landing.rung, Choice.AUTO) if self._landing else Choice.AUTO
         turn = int(self._budget[Kind.TURNS].used) + 1
-        self._emit(Requested(turn, choice))
+        self._audience.tell(Requested(turn, choice))
         if self._abort.is_set():
             return None
         try:
@@ -151,9 +139,9 @@ class Run:
             return await self._ask()
         self._tally.count(reply)
         self._budget = self._budget.spend(1, Kind.TURNS).spend(reply.usage.total_tokens, Kind.TOKENS)
-        self._emit(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage))
+        self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage))
         if reply.detail:
-            self._emit(Warned(reply.detail))
+            self._audience.tell(Warned(reply.detail))
         return None if self._abort.is_set() else reply
 
     def _messages(self) -> list[Message]:
@@ -207,19 +195,16 @@ class Run:
         results = await self._dispatcher.run(runnable, before)
         results += self._skip(rest)
         self._enter(reply, results)
-        if self._landing:
-            self._next_rung()
+        self._next_rung()
         return None
 
     def _leave(self, call: ToolCall) -> ToolResult:
         if call.name == RESPOND:
             return ToolResult(call.id, prompts.DELIVERED)
-        self._tally.skipped += 1
         return self._dispatcher.refuse(call, prompts.NOT_RUN_BESIDE_RESPOND.format(tool=call.name))
 
     def _skip(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         kind = self._landing.reason if self._landing else Kind.TOOL_CALLS
-        self._tally.skipped += len(calls)
         return self._dispatcher.skip(calls, kind, self._budget[kind].limit)
 
     def _paused(self, reply: Reply) -> Ending | None:
@@ -243,12 +228,10 @@ class Run:
             return Ending.cut(said, LENGTH_LIMIT if reply.more_room_helps else CONTEXT_FULL)
         if not reply.more_room_helps:
             return Ending.salvaged(CONTEXT_FULL)
-        self._tally.skipped += len(reply.calls)
         cut_off = [self._dispatcher.refuse(call, prompts.CALL_CUT_OFF.format(tool=call.name)) for call in reply.calls]
         self._enter(reply, cut_off)
-        if self._landing:
-            self._next_rung()
-        elif again:
+        self._next_rung()
+        if again and self._landing is None:
             self._land(Kind.TOKENS)
         return None
 
@@ -277,15 +260,4 @@ class Run:
 
     def _tell_rung(self) -> None:
         if self._landing and self._landing.rung is not Rung.WAIT:
-            self._emit(Landed(self._landing.reason, self._landing.rung))
-
-    def _emit(self, event: Event) -> None:
-        if isinstance(event, Warned):
-            self._tally.warnings.append(event.text)
-        if self._listener is None:
-            return
-        try:
-            self._listener(event)
-        except Exception as error:  # noqa: BLE001 - whoever watches must not cost what was gathered
-            self._listener = None
-            self._tally.warnings.append(f"the listener failed and was dropped: {error!r}")
+            self._audience.tell(Landed(self._landing.reason, self._landing.rung))

@@ -1,0 +1,42 @@
+"""Whoever watches a run: told of each event, shown each piece of a reply, and never able to harm it."""
+
+import logging
+
+from run_specialist.events import Event, Listener, Warned
+from run_specialist.providers.base import Delta, Watch
+
+_log = logging.getLogger(__name__)
+
+
+class Audience:
+    """Passes on what happens; a listener that fails is dropped, a watcher that fails is passed over."""
+
+    def __init__(self, listener: Listener | None, watch: Watch | None) -> None:
+        self._listener = listener
+        self._watch = watch
+        self.warnings: list[str] = []
+        """The text of every warning that was told."""
+
+    def tell(self, event: Event) -> None:
+        """Pass an event on."""
+        if isinstance(event, Warned):
+            self.warnings.append(event.text)
+        if self._listener is None:
+            return
+        try:
+            self._listener(event)
+        except Exception as error:  # noqa: BLE001 - it is somebody else's code
+            self._listener = None
+            self.warnings.append(f"the listener failed and was dropped: {error!r}")
+
+    @property
+    def watch(self) -> Watch | None:
+        """What to call with the pieces of a reply; None where nobody watches, so that nothing is streamed."""
+        return None if self._watch is None else self._show
+
+    def _show(self, delta: Delta) -> None:
+        try:
+            if self._watch:
+                self._watch(delta)
+        except Exception:  # noqa: BLE001 - likewise
+            _log.debug("the watcher failed", exc_info=True)
