@@ -13,6 +13,10 @@ from run_specialist.outcome import Exit, LandingReport, Outcome, Spent, Status, 
 from run_specialist.prompts import TRUNCATED
 from run_specialist.tools.respond import Response
 
+NO_ANSWER = "no answer came at the limit of {}; raise it to go on"
+ANSWER_CUT = "the answer was cut off at the model's length limit"
+CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:

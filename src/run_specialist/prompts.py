@@ -1,4 +1,4 @@
-"""Every word of ours that a model reads."""
+"""What we say to a model in a run; what a tool says of itself stands with the tool."""
 
 from run_specialist.budget import Kind, Limit, Phase
 

@@ -12,7 +12,7 @@ from run_specialist import prompts
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind, Phase
 from run_specialist.dispatch import Dispatcher
-from run_specialist.ending import Ending, Tally, conclude
+from run_specialist.ending import ANSWER_CUT, CONTEXT_FULL, NO_ANSWER, Ending, Tally, conclude
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.events import Finished, Landed, Listener, Replied, Requested, Warned
 from run_specialist.job import Job
@@ -31,8 +31,6 @@ MAX_TOKENS = 16_000
 """The most that an ordinary reply may hold [tokens]."""
 MORE_ROOM = 4
 """A reply that was cut is asked for again with this many times the room."""
-LENGTH_LIMIT = "the answer was cut off at the model's length limit"
-CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 MAX_PAUSES = 5
 """Pauses in one run before it no longer goes along with them."""
 
@@ -112,9 +110,7 @@ class Run:
             if self._landing is None and self._budget.phase is Phase.SPENT:
                 self._land(self._budget.tightest.kind)
             if self._landing and self._landing.rung is Rung.SALVAGE:
-                return Ending.salvaged(
-                    f"no answer came at the limit of {self._landing.reason.words}; raise it to go on"
-                )
+                return Ending.salvaged(NO_ANSWER.format(self._landing.reason.words))
             reply = await self._ask()
             ending = await self._take(reply) if reply else None
             if ending is not None:
@@ -225,7 +221,7 @@ class Run:
         respond = reply.first_call(RESPOND)
         if respond is not None or not reply.calls:
             said = Response.parse(respond.arguments) if respond else Response(answer=reply.text)
-            return Ending.cut(said, LENGTH_LIMIT if reply.more_room_helps else CONTEXT_FULL)
+            return Ending.cut(said, ANSWER_CUT if reply.more_room_helps else CONTEXT_FULL)
         if not reply.more_room_helps:
             return Ending.salvaged(CONTEXT_FULL)
         cut_off = [self._dispatcher.refuse(call, prompts.CALL_CUT_OFF.format(tool=call.name)) for call in reply.calls]
