@@ -185,3 +185,12 @@ async def test_without_tools_it_says_that_nothing_was_looked_up(ask):
     finished = await ask("Why was the cache removed?", tools=())
     assert finished.calls == ()
     assert finished.response.answer == "Nothing could be looked up, so the notes have no word in this answer."
+
+
+async def test_the_question_itself_is_no_answer(ask, root):
+    """A heading that only repeats the question is not quoted; what stands below it is."""
+    (root / "owls.md").write_text(
+        "# Owls\n\n## Why do owls hunt at night?\n\nOwls hunt at night because mice are awake then.\n"
+    )
+    finished = await ask("Why do owls hunt at night?")
+    assert [one.quote for one in finished.response.evidence] == ["Owls hunt at night because mice are awake then."]

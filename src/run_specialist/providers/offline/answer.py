@@ -114,7 +114,9 @@ class _Choice:
             return 0.0
         # That both hold the words of the question does not make two lines alike.
         news = unit.roots - self._question.roots
-        alike = max((len(news & said) / (len(news) or 1) for said in self._words), default=0.0)
+        if not news:
+            return 0.0  # it only says the question again
+        alike = max((len(news & said) / len(news) for said in self._words), default=0.0)
         if alike > _ALIKE:
             return 0.0
         return rated * (1 - 0.5 * alike) * _SAME_FILE ** self._said[unit.path]
