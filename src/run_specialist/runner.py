@@ -143,16 +143,8 @@ class Run:
     def _messages(self) -> list[Message]:
         if self._tail is None:
             return list(self._accepted)
-        return [*self._accepted, self._tail.ending(self._last_words())]
-
-    def _last_words(self) -> str | None:
-        match self._landing.rung if self._landing else None:
-            case Rung.ORDER:
-                return prompts.order(self._job.landing_prompt)
-            case Rung.FINALIZE:
-                return prompts.finalize(self._job.landing_prompt)
-            case _:
-                return None
+        rung = self._landing.rung if self._landing else None
+        return [*self._accepted, self._tail.ending(prompts.last_words(rung, self._job.landing_prompt))]
 
     async def _take(self, reply: Reply) -> Ending | None:
         """Act on a reply; None means that the model is to be asked again."""
