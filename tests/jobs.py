@@ -11,6 +11,7 @@ from run_specialist.job import Job
 from run_specialist.messages import Message
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Opening, Provider, Watch
+from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.runner import Run
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import respond_tool
@@ -55,8 +56,11 @@ def job(
 
 
 async def outcome_of(job: Job, events: list[Event] | None = None, watch: Watch | None = None) -> Outcome:
-    """Run a job to its end; `events` collects what happened."""
-    return await Run(job, events.append if events is not None else None, watch).outcome()
+    """Run a job to its end; `events` collects what happened. A scripted provider must have played its whole script."""
+    outcome = await Run(job, events.append if events is not None else None, watch).outcome()
+    if isinstance(job.provider, ScriptedProvider):
+        job.provider.assert_used_up()
+    return outcome
 
 
 def results(message: Message) -> list[str]:

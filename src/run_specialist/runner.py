@@ -29,7 +29,7 @@ CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.NONE: Choice.NONE}
 """What a rung asks for; every other request leaves the choice to the model."""
 MAX_TOKENS = 16_000
 """The most that an ordinary reply may hold [tokens]."""
-MORE_ROOM = 4
+MORE_ROOM = 2
 """A reply that was cut is asked for again with this many times the room."""
 MAX_PAUSES = 5
 """Pauses in one run before it no longer goes along with them."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,19 @@ from tests.jobs import LOOK, job, outcome_of
 
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "a"}))
+
+
+@pytest.fixture
+def hanging():
+    """Return a tool that never ends, and the event that tells when it has begun."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    return Tool("look", "Hangs.", hang), reached
 
 
 async def test_s3_7_events_begin_with_started_tell_each_result_and_end_with_the_outcome():
@@ -55,17 +69,12 @@ async def test_s3_6_an_abort_before_the_start_makes_no_request():
     assert (outcome.status, outcome.exit_code, provider.asked) == ("aborted", Exit.INTERRUPTED, [])
 
 
-async def test_s3_6_an_abort_midway_keeps_what_was_gathered():
+async def test_s3_6_an_abort_midway_keeps_what_was_gathered(hanging):
     """Finished calls are kept, the one that was running counts as an attempt, and the task goes on."""
-    reached = asyncio.Event()
-
-    async def hang(query: str) -> str:
-        reached.set()
-        await asyncio.Event().wait()
-        return query
+    look, reached = hanging
 
     both = calls(("look", {"query": "b"}), ("hang", {"query": "c"}), first_id=2)
-    run = Run(job(ScriptedProvider([LOOKS, both]), 9, tools=[LOOK, Tool("hang", "Hangs.", hang)]))
+    run = Run(job(ScriptedProvider([LOOKS, both]), 9, tools=[LOOK, replace(look, name="hang")]))
     task = asyncio.create_task(run.outcome())
     await reached.wait()
     run.abort()
@@ -84,16 +93,10 @@ async def test_s3_6_an_abort_after_the_end_harms_nobody():
     assert outcome.status == "answered"
 
 
-async def test_s3_6_a_cancelled_parent_stays_cancelled():
+async def test_s3_6_a_cancelled_parent_stays_cancelled(hanging):
     """A cancellation from outside goes on its way, after the last event."""
-    events, reached = [], asyncio.Event()
-
-    async def hang(query: str) -> str:
-        reached.set()
-        await asyncio.Event().wait()
-        return query
-
-    child = job(ScriptedProvider([calls(("look", {"query": "a"}))]), 9, tools=[Tool("look", "Hangs.", hang)])
+    events, (look, reached) = [], hanging
+    child = job(ScriptedProvider([calls(("look", {"query": "a"}))]), 9, tools=[look])
     task = asyncio.create_task(outcome_of(child, events))
     await reached.wait()
     task.cancel()
@@ -131,16 +134,11 @@ async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
     assert (outcome.status, len(provider.asked), outcome.tool_calls.used) == ("aborted", requests, calls_run)
 
 
-async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was():
+async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was(hanging):
     """Our cancellation ends with the run: an enclosing timeout notices nothing."""
-    reached = asyncio.Event()
+    look, reached = hanging
 
-    async def hang(query: str) -> str:
-        reached.set()
-        await asyncio.Event().wait()
-        return query
-
-    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[Tool("look", "Hangs.", hang)]))
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
 
     async def parent():
         async with asyncio.timeout(60):
@@ -155,16 +153,11 @@ async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was(
     assert (outcome.status, cancelling) == ("aborted", 0)
 
 
-async def test_s3_6_a_cancellation_from_outside_beside_an_abort_goes_on_its_way():
+async def test_s3_6_a_cancellation_from_outside_beside_an_abort_goes_on_its_way(hanging):
     """Who cancels the parent wins, also when somebody aborts the child at the same time."""
-    reached = asyncio.Event()
+    look, reached = hanging
 
-    async def hang(query: str) -> str:
-        reached.set()
-        await asyncio.Event().wait()
-        return query
-
-    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[Tool("look", "Hangs.", hang)]))
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
     task = asyncio.create_task(run.outcome())
     await reached.wait()
     run.abort()
