@@ -1,5 +1,6 @@
 """How a run ended, and the outcome that is made of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -62,11 +63,11 @@ class Ending:
 class Tally:
     """What is counted while a run goes on."""
 
+    warnings: Sequence[str]
+    """What is odd, as it is told."""
     usage: Usage = field(default_factory=Usage)
     last_text: str = ""
     """The newest text of the model, for a salvage."""
-    warnings: tuple[str, ...] = ()
-    """What was odd, before the run and in it."""
 
     def count(self, reply: Reply) -> None:
         """Add a reply."""
@@ -116,7 +117,7 @@ def conclude(  # noqa: PLR0913, PLR0917 - all that is known at the end, in the o
         usage=tally.usage,
         cost_usd=None,
         duration_s=round(budget[Kind.TIME].used, 3),
-        warnings=(*tally.warnings, *unfound, *([ending.error] if ending.error else [])),
+        warnings=(*job.warnings, *tally.warnings, *unfound, *([ending.error] if ending.error else [])),
         error=ending.error,
         exit_code=exit_code,
     )

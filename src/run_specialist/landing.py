@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 
 from run_specialist.budget import Kind
 
-Style = Literal["auto", "force", "order", "none", "finalize", "stop"]
+Style = Literal["auto", "force", "order", "finalize", "none", "stop"]
 """What the specialist's file says under `landing`."""
 
 

@@ -186,7 +186,3 @@ class Reply:
             for block in self.content
             if block.get("type") == "tool_use"
         )
-
-    def first_call(self, name: str) -> ToolCall | None:
-        """Return the first call of that tool, or None."""
-        return next((call for call in self.calls if call.name == name), None)

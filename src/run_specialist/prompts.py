@@ -21,7 +21,7 @@ SAME_CALL = "[You made this very call before; this is the same result. Try other
 
 def plural(amount: int, noun: str) -> str:
     """Return `1 tool call`, `2 tool calls`."""
-    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
+    return f"{amount} {noun}{'' if amount == 1 else 's'}"
 
 
 def system(body: str, *, tool_calls_limit: int | None, budget_notice: bool) -> str:

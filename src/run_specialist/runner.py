@@ -56,7 +56,7 @@ class Run:
         self._asked_again: set[Stop] = set()
         self._last_was_cut = False
         self._pauses = 0
-        self._tally = Tally()
+        self._tally = Tally(self._audience.warnings)
         self._task: asyncio.Task[object] | None = None
         self._abort = asyncio.Event()
 
@@ -95,7 +95,6 @@ class Run:
             _log.debug("the run broke off", exc_info=True)
             ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
         self._budget = self._budget.spend(time.monotonic() - begun, Kind.TIME)
-        self._tally.warnings = (*self._job.warnings, *self._audience.warnings)
         outcome = conclude(self._job, ending, self._budget, self._landing, self._tally, self._dispatcher)
         # From here on there is nothing to abort but the caller's own work.
         task, self._task = self._task, None
@@ -169,9 +168,9 @@ class Run:
         return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
-        responses = [Response.parse(call.arguments) for call in reply.calls if call.name == RESPOND]
-        if responses:
-            ending = self._answer(next((one for one in responses if one.answer.strip()), responses[0]))
+        response = Response.among(reply.calls)
+        if response is not None:
+            ending = self._answer(response)
             if ending is not None:
                 self._enter(reply, [self._leave(call) for call in reply.calls])
             return ending
@@ -210,9 +209,9 @@ class Run:
             most = self._job.provider.capabilities.max_output_tokens
             self._max_tokens = min(self._max_tokens * MORE_ROOM, most)
             return None
-        respond = reply.first_call(RESPOND)
-        if respond is not None or not reply.calls:
-            said = Response.parse(respond.arguments) if respond else Response(answer=reply.text)
+        response = Response.among(reply.calls)
+        if response is not None or not reply.calls:
+            said = response or Response(answer=reply.text)
             return Ending.cut(said, ANSWER_CUT if reply.more_room_helps else CONTEXT_FULL)
         if not reply.more_room_helps:
             return Ending.salvaged(CONTEXT_FULL)

@@ -5,7 +5,6 @@ import signal
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,7 @@ from run_specialist.cli.console import (
     print_line,
     say,
 )
+from run_specialist.landing import Style
 
 if TYPE_CHECKING:
     from run_specialist.cli.live import LiveView
@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from run_specialist.runner import Run
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-
-
-class Landing(StrEnum):
-    """Values of `--landing`."""
-
-    AUTO = "auto"
-    FORCE = "force"
-    ORDER = "order"
-    FINALIZE = "finalize"
-    NONE = "none"
-    STOP = "stop"
 
 
 @app.command()
@@ -61,7 +50,7 @@ def run(
         str | None,
         typer.Option(metavar="N|none", callback=limit_text, help="Tool calls in this run."),
     ] = None,
-    landing: Annotated[Landing | None, typer.Option(help="How to land when the limit is reached.")] = None,
+    landing: Annotated[Style | None, typer.Option(help="How to land when the limit is reached.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the answer, and errors.")] = False,
@@ -81,7 +70,7 @@ def run(
     if tool_calls_limit is not None:
         settings["tool_calls_limit"] = None if tool_calls_limit == "none" else int(tool_calls_limit)
     if landing is not None:
-        settings["landing"] = landing.value
+        settings["landing"] = landing
     output = Output(json=json_, events=events, quiet=quiet)
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - `--help` must not pay for it

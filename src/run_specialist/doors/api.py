@@ -45,8 +45,9 @@ class Runner:
         tools: given to every child beside those that its file allows.
         augmenters: may add a line to each result, before the countdown.
         """
-        self.root = (root or project_root(Path.cwd())).absolute()
-        self.registry = Registry(places(project_root(Path.cwd()), dir))
+        project = project_root(Path.cwd())
+        self.root = (root or project).absolute()
+        self.registry = Registry(places(project, dir))
         self._model = model
         self._strict = strict
         self._provider = provider

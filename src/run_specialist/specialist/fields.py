@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from run_specialist.landing import Style
+
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-Landing = Literal["auto", "force", "order", "none", "finalize", "stop"]
 Preset = Literal["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"]
 
 
@@ -178,7 +179,7 @@ class Specialist(BaseModel):
     """Seconds that one tool call may take."""
     tool_result_limit: Count = 20_000
     """Characters of one result; longer ones are cut, and the file tools say how to read on."""
-    landing: Annotated[Landing, BeforeValidator(_lower), Wanted("auto, force, order, none, finalize or stop")] = "auto"
+    landing: Annotated[Style, BeforeValidator(_lower), Wanted("auto, force, order, none, finalize or stop")] = "auto"
     """What happens at the limit; `none` is a landing of its own (text without tools), not its absence."""
     landing_prompt: str | None = None
     """Own words for the final order."""

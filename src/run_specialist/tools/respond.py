@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, Field
 
 from run_specialist.errors import ToolError
+from run_specialist.messages import ToolCall
 from run_specialist.tools.base import Tool
 
 NAME = "respond"
@@ -44,6 +45,12 @@ class Response(BaseModel):
     """At most 20."""
     gaps: list[str] = []
     """What could not be found out."""
+
+    @classmethod
+    def among(cls, calls: Iterable[ToolCall]) -> Self | None:
+        """Return what `respond` was given, of several the first that says something; None when it was not called."""
+        given = [cls.parse(call.arguments) for call in calls if call.name == NAME]
+        return next((one for one in given if one.answer.strip()), given[0] if given else None)
 
     @classmethod
     def parse(cls, arguments: Mapping[str, Any] | None) -> Self:
