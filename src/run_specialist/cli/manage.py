@@ -41,7 +41,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 @app.command("list")
 def list_(dir_: Dir = None, root: Root = None, json_: Json = False) -> None:
-    """List every specialist that can be found, and what is wrong with its file."""
+    """List all that can be found, and what is wrong with it."""
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
 
@@ -66,7 +66,7 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Take every warning for an error.")] = False,
     json_: Json = False,
 ) -> None:
-    """Check files and print one line for each problem; exit code 2 when a file has an error."""
+    """Check files: a line for each problem, exit code 2 on errors."""
     with guarded():
         from run_specialist.specialist.registry import Registry, project_places  # noqa: PLC0415 - fast `--help`
 
@@ -138,7 +138,7 @@ def show(
     root: Root = None,
     json_: Json = False,
 ) -> None:
-    """Show a specialist: each value and where it comes from, its problems and its prompt."""
+    """Show the values of a specialist, and where each comes from."""
     with guarded():
         from run_specialist.specialist.problems import shown  # noqa: PLC0415
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
