@@ -5,7 +5,7 @@ Content is kept in the block shape of the Messages API; a provider of another AP
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -94,7 +94,10 @@ class Message:
     """One message of the transcript; it is serialised once and never edited."""
 
     role: Literal["user", "assistant"]
-    content: tuple[Block, ...]
+    blocks: tuple[Block, ...]
+    """What it is made of, without our last words."""
+    words: str | None = None
+    """Our last words in it: what the model is to do now."""
 
     @classmethod
     def user(cls, text: str) -> Self:
@@ -107,12 +110,17 @@ class Message:
         return cls("user", tuple(result.block() for result in results))
 
     def ending(self, words: str | None) -> "Message":
-        """Return the message with a last line added inside its last text; without words, itself."""
-        if not words:
-            return self
-        *blocks, last = self.content
+        """Return the message with our last words; without any, itself."""
+        return replace(self, words=words) if words else self
+
+    @cached_property
+    def content(self) -> tuple[Block, ...]:
+        """The blocks with our last words as a line inside the last text: text after results teaches empty turns."""
+        if not self.words:
+            return self.blocks
+        *blocks, last = self.blocks
         key = "content" if last["type"] == "tool_result" else "text"
-        return Message(self.role, (*blocks, {**last, key: f"{last[key]}\n{words}"}))
+        return (*blocks, {**last, key: f"{last[key]}\n{self.words}"})
 
     @cached_property
     def encoded(self) -> bytes:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from run_specialist import prices
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.messages import Block, Message, Reply, encode
+from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers.anthropic_errors import one_line, refuse_long_waits
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_message, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
@@ -47,6 +48,10 @@ class AnthropicProvider:
     def learn_unforceable(self) -> None:
         """Remember that this endpoint refuses a forced choice."""
         self.capabilities = replace(self.capabilities, forced_choice=False)
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return what one request cost [USD]."""
+        return prices.cost(usage, self.model, "anthropic")
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from run_specialist.messages import Message, Reply
+from run_specialist.messages import Message, Reply, Usage
 from run_specialist.tools.base import Toolset
 
 
@@ -28,6 +28,8 @@ class Capabilities:
     """False where a `tool_choice` that forces a tool is refused."""
     max_output_tokens: int
     """The largest `max_tokens` that a request may carry [tokens]."""
+    can_summarise: bool = True
+    """False for what is no language model."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,10 @@ class Provider(Protocol):
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:
         """Start a conversation; with `watch` the replies are streamed."""
+        ...
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return what one request cost [USD]; None when the price is unknown."""
         ...
 
     async def aclose(self) -> None:

@@ -50,8 +50,16 @@ class ScriptedProvider:
 
     model = "scripted"
 
-    def __init__(self, script: Sequence[Line], *, forced_choice: bool = True, max_output_tokens: int = 64_000) -> None:
+    def __init__(
+        self,
+        script: Sequence[Line],
+        *,
+        forced_choice: bool = True,
+        max_output_tokens: int = 64_000,
+        priced: bool = True,
+    ) -> None:
         self._script = list(script)
+        self.priced = priced
         self.capabilities = Capabilities(forced_choice, max_output_tokens)
         self.opening: Opening | None = None
         """What the last conversation was opened with."""
@@ -78,6 +86,10 @@ class ScriptedProvider:
         """Raise OffScript if a line of the script was never played."""
         if self._script:
             raise OffScript(f"{len(self._script)} replies were never asked for")
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return one cent a thousand tokens, or None where the test says that the price is unknown."""
+        return usage.total_tokens / 100_000 if self.priced else None
 
     async def aclose(self) -> None:
         """Hold nothing, so let nothing go."""

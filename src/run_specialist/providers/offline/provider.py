@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from run_specialist.messages import Block, Message, Reply, Stop
+from run_specialist.messages import Block, Message, Reply, Stop, Usage
 from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Watch
 from run_specialist.providers.offline.answer import answer
 from run_specialist.providers.offline.gathered import Gathered
@@ -17,11 +17,15 @@ class OfflineProvider:
     """Answers from what search and read bring to light; the same transcript always gets the same reply."""
 
     model = "offline"
-    capabilities = Capabilities(forced_choice=True, max_output_tokens=4096)
+    capabilities = Capabilities(forced_choice=True, max_output_tokens=4096, can_summarise=False)
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "OfflineConversation":
         """Start a conversation; with `watch` each piece of a reply is passed on whole."""
         return OfflineConversation(opening, watch)
+
+    def cost(self, usage: Usage) -> float | None:  # noqa: ARG002 - nothing is billed
+        """Return 0: nobody is asked."""
+        return 0.0
 
     async def aclose(self) -> None:
         """Let go of nothing; there are no connections."""

@@ -1,0 +1,1 @@
+"""What is summarised when a transcript grows too long. A pure plan."""

@@ -1,0 +1,1 @@
+"""Summarise and archive what a plan says."""
