@@ -114,7 +114,7 @@ def test_openai_models_are_refused_by_this_version(write, call):
     [
         (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
         (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
-        (faults.html(), "answered with text/html, not JSON; is the base URL that of a Messages-compatible server?"),
+        (faults.html(), "answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of a Messages-compatible server?"),
         (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
     ],
     ids=["401", "404", "html", "400"],

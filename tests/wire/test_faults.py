@@ -8,7 +8,7 @@ import pytest
 
 from run_specialist.outcome import Exit
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.anthropic_errors import refuse_long_waits
+from run_specialist.providers.sdk_errors import refuse_long_waits
 from tests.jobs import job, outcome_of
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
@@ -40,9 +40,9 @@ def ask(messages_api, watch):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (faults.html(), "answered with text/html, not JSON; is the base URL that of a Messages-compatible server?"),
+        (faults.html(), "answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of a Messages-compatible server?"),
         (faults.html(502), "the API answered 502"),
-        (faults.json_value({}), "no content blocks; is the base URL"),
+        (faults.json_value({}), "no content blocks; is ANTHROPIC_BASE_URL"),
         (faults.json_value([1]), "JSON that is no message"),
         (faults.json_value({"content": [1]}), "no content blocks"),
         (faults.MislabelledReply(GOOD), "answered with text/plain, not JSON"),

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from run_specialist import prices
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.messages import Block, Message, Reply, Usage, encode
-from run_specialist.providers.anthropic_errors import one_line, refuse_long_waits
-from run_specialist.providers.anthropic_reply import StreamedMessage, read_message, read_reply
+from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
+from run_specialist.providers.reading import read_object
+from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class AnthropicConversation:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a cut stream, a reset connection.
         except Exception as error:
-            line = one_line(error, self._provider.client.base_url)
+            line = one_line(error, MESSAGES, self._provider.client)
             if isinstance(error, BadRequestError) and choice is Choice.RESPOND and "tool_choice" in str(error):
                 self._provider.learn_unforceable()
                 raise ForcingRefused(line) from error
@@ -137,7 +139,7 @@ class AnthropicConversation:
         response = await self._provider.client.post(
             PATH, cast_to=httpx2.Response, content=body, options={"headers": {"Content-Type": "application/json"}}
         )
-        return read_message(response.headers.get("content-type", ""), response.content)
+        return read_object(response.headers.get("content-type", ""), response.content, MESSAGES)
 
     async def _stream(self, body: bytes, watch: Watch) -> Block:
         from anthropic import AsyncStream  # noqa: PLC0415 - see make_client
@@ -153,7 +155,7 @@ class AnthropicConversation:
         async with stream:
             kind = stream.response.headers.get("content-type", "")
             if not kind.lower().startswith("text/event-stream"):
-                return read_message(kind, await stream.response.aread())
+                return read_object(kind, await stream.response.aread(), MESSAGES)
             self._growing = StreamedMessage(watch)
             async for event in stream:
                 self._growing.add(event)

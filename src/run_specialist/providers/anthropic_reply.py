@@ -1,12 +1,13 @@
 """Read what the Messages API answers, whole or streamed, and trust none of it."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
 from run_specialist.messages import Block, Reply, Stop, Usage, text_of
 from run_specialist.providers.base import Delta, Watch
+from run_specialist.providers.endpoint import MESSAGES
+from run_specialist.providers.reading import count, read_arguments
 
 STOPS = {
     "end_turn": Stop.ANSWERED,
@@ -18,25 +19,6 @@ STOPS = {
     "refusal": Stop.REFUSED,
 }
 """Every documented stop reason; an unknown one counts by what the reply holds."""
-
-LOOK_AT_THE_URL = "is the base URL that of a Messages-compatible server?"
-
-
-def read_message(content_type: str, body: bytes) -> Block:
-    """Return the message object of a whole reply.
-
-    Raises ProviderError for anything that is no JSON object.
-    """
-    if "json" not in content_type.lower():
-        kind = content_type or "no content type"
-        raise ProviderError(f"the server answered with {kind}, not JSON; {LOOK_AT_THE_URL}")
-    try:
-        message = json.loads(body)
-    except ValueError as error:
-        raise ProviderError(f"the server's JSON breaks off or is damaged ({error}); try again") from error
-    if not isinstance(message, dict):
-        raise ProviderError(f"the server answered with JSON that is no message; {LOOK_AT_THE_URL}")
-    return message
 
 
 def read_reply(message: Block) -> Reply:
@@ -50,7 +32,7 @@ def read_reply(message: Block) -> Reply:
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     if not isinstance(content, list) or not all(isinstance(block, Mapping) for block in content):
-        raise ProviderError(f"the server's answer has no content blocks; {LOOK_AT_THE_URL}")
+        raise ProviderError(f"the server's answer has no content blocks; {MESSAGES.wrong_server}")
     reason = str(message.get("stop_reason") or "")
     wants_tools = any(block.get("type") == "tool_use" for block in content)
     stop = STOPS.get(reason)
@@ -77,17 +59,11 @@ def _category(message: Block) -> str:
 
 
 def _usage(usage: object) -> Usage:
-    read = usage if isinstance(usage, Mapping) else {}
-
-    def count(key: str) -> int:
-        value = read.get(key)
-        return value if isinstance(value, int) and value > 0 else 0
-
     return Usage(
-        input_tokens=count("input_tokens"),
-        cache_read_input_tokens=count("cache_read_input_tokens"),
-        cache_creation_input_tokens=count("cache_creation_input_tokens"),
-        output_tokens=count("output_tokens"),
+        input_tokens=count(usage, "input_tokens"),
+        cache_read_input_tokens=count(usage, "cache_read_input_tokens"),
+        cache_creation_input_tokens=count(usage, "cache_creation_input_tokens"),
+        output_tokens=count(usage, "output_tokens"),
     )
 
 
@@ -151,24 +127,9 @@ class StreamedMessage:
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for index, text in self._arguments.items():
             if text:
-                self._blocks[index]["input"] = _arguments(text, cut=cut)
+                self._blocks[index]["input"] = read_arguments(text, cut=cut)
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
 
 
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _arguments(text: str, *, cut: bool) -> object:
-    """Parse a tool's arguments; of arguments that were cut off keep what came through, for nobody will run them."""
-    from jiter import from_json  # noqa: PLC0415 - comes with the SDK, needed only after a request
-
-    try:
-        return json.loads(text)
-    except ValueError:
-        if not cut:
-            return None
-        try:
-            return from_json(text.encode(), partial_mode="trailing-strings")
-        except ValueError:
-            return None

@@ -1,0 +1,125 @@
+"""One clear line for whatever goes wrong between here and an API, whichever SDK carries the requests."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.providers.endpoint import Endpoint
+from run_specialist.redaction import MASK, redact
+
+if TYPE_CHECKING:
+    import httpx2
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
+LONGEST_LINE = 600
+"""What a server says beyond this is cut [characters]."""
+LONGEST_WAIT = 60.0
+"""A server that asks for a longer pause than this is not waited for [s]."""
+SHORTEST_KEY = 8
+"""A shorter key is taken for a placeholder, which may be a part of plain words [characters]."""
+
+WHAT_TO_DO = {
+    401: "check {key}",
+    402: "check the account's billing",
+    403: "the key may not use this model; check its permissions or choose another --model",
+    404: "check --model and {url}",
+    413: "the request is too large; lower the limits or narrow `paths`",
+    429: "wait a little, then try again",
+    529: "the API is overloaded; try again later",
+}
+
+
+async def refuse_long_waits(response: "httpx2.Response") -> None:
+    """Put a deadline over `retry-after`, which an SDK may honour without an upper bound.
+
+    A response hook of the HTTP client: the SDKs heed `x-should-retry` before all else.
+    """
+    if _retry_after(response.headers) > LONGEST_WAIT:
+        response.headers["x-should-retry"] = "false"
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    text = headers.get("retry-after", "")
+    try:
+        if milliseconds := headers.get("retry-after-ms"):
+            return float(milliseconds) / 1000
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def one_line(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> str:
+    """Say what went wrong and what to do, in one line without secrets.
+
+    client: the one that the request went through.
+    """
+    words = tidy(_words(error, endpoint, client.base_url))
+    key = client.api_key or ""
+    # Some servers quote the key that they refuse.
+    return words.replace(key, MASK) if len(key) >= SHORTEST_KEY else words
+
+
+def tidy(words: str) -> str:
+    """Return foreign words as one line of bearable length, without secrets."""
+    words = redact(" ".join(words.split()))
+    return words if len(words) <= LONGEST_LINE else f"{words[:LONGEST_LINE]} …"
+
+
+def _words(error: Exception, endpoint: Endpoint, base_url: object) -> str:  # noqa: PLR0911 - one for each kind of trouble
+    import httpx2  # noqa: PLC0415 - already loaded on the way to the request
+
+    sdk: Any = import_module(endpoint.sdk)
+    match error:
+        case sdk.APIStatusError():
+            return _status_line(error, endpoint)
+        case _ if isinstance(error.__cause__ or error, httpx2.LocalProtocolError):
+            # Its text quotes the header that cannot be sent, which may be the key.
+            return f"the request cannot be sent; check {endpoint.key} for stray characters"
+        case sdk.APITimeoutError() | httpx2.TimeoutException():
+            return f"no answer from {base_url} in time; try again, or check the server"
+        case sdk.APIConnectionError() | httpx2.ConnectError():
+            why = f" ({error.__cause__})" if error.__cause__ else ""
+            return f"cannot reach {base_url}{why}; check the network, or {endpoint.url}"
+        case sdk.APIError():
+            return f"the server broke its reply off with an error: {said(error.body) or error}; try again later"
+        case httpx2.HTTPError():
+            return f"the connection to {base_url} broke off in the middle of a reply; try again"
+        case _:
+            what = (str(error) or type(error).__name__).splitlines()[0][:200]
+            return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
+
+
+def _status_line(error: Any, endpoint: Endpoint) -> str:  # noqa: ANN401 - APIStatusError of either SDK
+    status, body = error.status_code, error.body
+    words, what = said(body) or " ".join(str(body or error).split())[:200], str(status)
+    match body:
+        case {"error": {"type": str(kind)}} if status < 400:  # noqa: PLR2004
+            # An error in mid-stream arrives under the status of the stream, which was 200.
+            what = kind.replace("_", " ")
+    advice = WHAT_TO_DO.get(status, "" if 400 <= status < 500 else "try again later")  # noqa: PLR2004
+    wait = _retry_after(error.response.headers)
+    if wait > LONGEST_WAIT:
+        advice = f"try again in {wait:.0f} seconds, as it asks" if math.isfinite(wait) else "try again later"
+    advice = advice.format(key=endpoint.key, url=endpoint.url)
+    return f"the API answered {what}: {words}" + (f"; {advice}" if advice else "")
+
+
+def said(body: object) -> str:
+    """Return what an error's body says, in whichever of the usual shapes; empty when it says nothing."""
+    match body:
+        case {"error": dict(inner)}:
+            return said(inner)
+        case {"message": str(words)} | {"error": str(words)} | {"detail": str(words)}:
+            return words
+        case [first, *_]:
+            return said(first)
+        case _:
+            return ""
