@@ -1,4 +1,4 @@
-"""What both commands share: printing, failing, limits, completing names."""
+"""What both commands share: printing, failing, completing names."""
 
 import json
 import os
@@ -11,9 +11,6 @@ from typing import NoReturn
 import typer
 
 from run_specialist.errors import ProviderError, RunSpecialistError
-
-LONGEST_NUMBER = 18
-"""Digits of a limit on the command line."""
 
 
 def print_line(text: str) -> None:
@@ -47,17 +44,6 @@ def fail(text: str, code: int = 2) -> NoReturn:
     """Print why it cannot go on and leave."""
     say(text)
     raise typer.Exit(code)
-
-
-def limit_text(text: str | None) -> str | None:
-    """Let the text of a limit pass: a whole number from 0 up, or `none`; None is no text."""
-    if text is None or text == "none":
-        return text
-    if not (text.isascii() and text.isdigit()):
-        raise typer.BadParameter(f"{text!r} is neither a whole number from 0 up nor `none`")
-    if len(text) > LONGEST_NUMBER:
-        raise typer.BadParameter("that number is too long; `none` takes the limit away")
-    return text
 
 
 @contextmanager

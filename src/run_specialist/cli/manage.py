@@ -14,16 +14,17 @@ from run_specialist.cli.console import (
     fail,
     guarded,
     interruptible,
-    limit_text,
     print_json,
     print_line,
     say,
 )
+from run_specialist.cli.flags import PresetName, setting, takes
 from run_specialist.cli.table import print_table
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.specialist.problems import Problem
+    from run_specialist.specialist.settings import Setting
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -97,7 +98,7 @@ def new(
         str | None,
         typer.Option(
             metavar="N|none",
-            callback=limit_text,
+            callback=takes("tool_calls_limit"),
             help="Tool calls in one run.  [default: 30]",
         ),
     ] = None,
@@ -111,7 +112,7 @@ def new(
     if description is None:
         description = typer.prompt("When should it be used?", prompt_suffix=" ", err=True)
         tool_calls_limit = tool_calls_limit or typer.prompt(
-            "How many tool calls in one run?", "30", value_proc=limit_text, prompt_suffix=" ", err=True
+            "How many tool calls in one run?", "30", value_proc=takes("tool_calls_limit"), prompt_suffix=" ", err=True
         )
     with guarded():
         from run_specialist.specialist.template import write_new  # noqa: PLC0415 - fast `--help`
@@ -121,7 +122,7 @@ def new(
             "tools": tools,
             "paths": paths,
             "model": model,
-            "tool_calls_limit": _number(tool_calls_limit or "30"),
+            "tool_calls_limit": setting(tool_calls_limit or "30"),
         }
         folder = dir_ or _root(root) / "specialists"
         path = write_new(folder, name, {k: v for k, v in given.items() if v is not None}, overwrite=force)
@@ -134,32 +135,25 @@ def show(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Its name, or the path of its file.", autocompletion=complete_names)
     ],
+    preset: PresetName = None,
     dir_: Dir = None,
     root: Root = None,
     json_: Json = False,
 ) -> None:
     """Show the values of a specialist, and where each comes from."""
     with guarded():
-        from run_specialist.specialist.problems import shown  # noqa: PLC0415
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.settings import settings_of  # noqa: PLC0415
+        from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - likewise
+        from run_specialist.specialist.settings import settings_of  # noqa: PLC0415 - likewise
 
         file = Registry(places(_root(root), dir_)).find(name)
-        settings = settings_of(file)
-        prompt = file.specialist.prompt if file.specialist else None
+        settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         if json_:
-            values = {s.key: {"value": s.value, "source": s.source, "line": s.line} for s in settings}
+            prompt = file.specialist.prompt if file.specialist else None
+            values = {setting.key: setting.as_json() for setting in settings}
             print_json(file.as_json() | {"settings": values, "prompt": prompt})
-            return
-        print_line(f"{file.name}  {file.status}  {_near(file.path)}\n{_one_line(file.description)}\n")
-        if settings:
-            rows = [(s.key, f"line {s.line}" if s.line else s.source, s.shown) for s in settings]
-            print_table(("KEY", "FROM", "VALUE"), rows)
-        if file.problems:
-            print_line("")
-            _print_problems(file.problems)
-        if prompt is not None:
-            print_line("\n" + shown(prompt, None, keep="\n\t"))
+        else:
+            _print_specialist(file, settings)
 
 
 @app.command()
@@ -176,10 +170,6 @@ def _root(given: Path | None) -> Path:
     if given is not None and not given.is_dir():
         fail(f"--root {given} is no folder")
     return given or project_root(Path.cwd())
-
-
-def _number(text: str) -> int | str:
-    return int(text) if text.isascii() and text.isdigit() else text
 
 
 def _near(path: Path) -> Path:
@@ -203,6 +193,19 @@ def _print_listing(files: Sequence["SpecialistFile"]) -> None:
     if problems:
         print_line("")
         _print_problems(problems)
+
+
+def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"]) -> None:
+    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+
+    print_line(f"{_one_line(file.name)}  {file.status}  {_near(file.path)}\n{_one_line(file.description)}\n")
+    if settings:
+        print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
+    if file.problems:
+        print_line("")
+        _print_problems(file.problems)
+    if file.specialist:
+        print_line("\n" + shown(file.specialist.prompt, None, keep="\n\t"))
 
 
 def _print_problems(problems: Sequence["Problem"]) -> None:

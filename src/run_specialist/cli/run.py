@@ -15,12 +15,21 @@ from run_specialist.cli.console import (
     fail,
     guarded,
     interruptible,
-    limit_text,
     print_json,
     print_line,
     say,
 )
-from run_specialist.landing import Style
+from run_specialist.cli.flags import (
+    CostLimit,
+    LandingStyle,
+    PresetName,
+    TimeLimit,
+    ToolCallsLimit,
+    ToolCharsLimit,
+    TotalTokensLimit,
+    TurnsLimit,
+    setting,
+)
 
 if TYPE_CHECKING:
     from run_specialist.cli.live import LiveView
@@ -45,12 +54,17 @@ def run(
         Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")
     ] = None,
     root: Annotated[Path | None, typer.Option(help="What the file tools may see.  [default: the project root]")] = None,
-    model: Annotated[str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, or `offline`.")] = None,
-    tool_calls_limit: Annotated[
-        str | None,
-        typer.Option(metavar="N|none", callback=limit_text, help="Tool calls in this run."),
+    model: Annotated[
+        str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, `openai:ID` or `offline`.")
     ] = None,
-    landing: Annotated[Style | None, typer.Option(help="How to land when the limit is reached.")] = None,
+    tool_calls_limit: ToolCallsLimit = None,
+    turns_limit: TurnsLimit = None,
+    total_tokens_limit: TotalTokensLimit = None,
+    cost_limit: CostLimit = None,
+    time_limit: TimeLimit = None,
+    tool_chars_limit: ToolCharsLimit = None,
+    landing: LandingStyle = None,
+    preset: PresetName = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the answer, and errors.")] = False,
@@ -66,11 +80,17 @@ def run(
     """
     if json_ and events:
         fail("--json and --events exclude each other; --events ends with the outcome anyway")
-    settings: dict[str, Any] = {}
-    if tool_calls_limit is not None:
-        settings["tool_calls_limit"] = None if tool_calls_limit == "none" else int(tool_calls_limit)
-    if landing is not None:
-        settings["landing"] = landing
+    given = {
+        "tool_calls_limit": tool_calls_limit,
+        "turns_limit": turns_limit,
+        "total_tokens_limit": total_tokens_limit,
+        "cost_limit": cost_limit,
+        "time_limit": time_limit,
+        "tool_chars_limit": tool_chars_limit,
+        "landing": landing,
+        "preset": preset,
+    }
+    settings = {key: setting(text) for key, text in given.items() if text is not None}
     output = Output(json=json_, events=events, quiet=quiet)
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - `--help` must not pay for it

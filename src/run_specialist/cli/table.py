@@ -9,7 +9,12 @@ import typer
 
 from run_specialist.cli.console import print_line
 
-_COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
+_COLOURS = {
+    "ok": typer.colors.GREEN,
+    "warning": typer.colors.YELLOW,
+    "error": typer.colors.RED,
+    "default": typer.colors.BRIGHT_BLACK,
+}
 _GAP = 2
 _WIDEST = 24
 

@@ -12,10 +12,11 @@ from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model, make_provider
 from run_specialist.runner import Run
-from run_specialist.spawner import Surroundings, settle, spawn
+from run_specialist.spawner import Surroundings, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, places, project_root
+from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class Runner:
         """Resolve everything and return a run that can be started and aborted.
 
         specialist: a name, a path to a file, or a value made in code.
-        settings: keys of the file that this call overrides, e.g. `tool_calls_limit=6`; None means no limit.
+        settings: keys of the file that this call overrides, e.g. `tool_calls_limit=6`; None means no limit. A
+            `preset` beats the file's keys where it names them, and any other setting given here beats the preset.
         Raises UsageError, before anything is asked of a model.
         """
         if not question.strip():
@@ -75,7 +77,7 @@ class Runner:
         if not self.root.is_dir():
             raise UsageError(f"--root: there is no folder {self.root}")
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
-        settled = settle(file, settings, strict=self._strict)
+        settled = resolve(file, settings, strict=self._strict).settings
         provider = self._provider or self._provider_of(choose_model(settings.get("model", self._model), settled.model))
         job = spawn(file, settled, question, Surroundings(self.root, provider, self._tools, self._augmenters))
         return Run(job, listener, watch)

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from run_specialist.landing import Style
+from run_specialist.specialist.presets import Preset
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-Preset = Literal["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,10 @@ def _none_word(value: object) -> object:
 def _duration(value: object) -> object:
     match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     return float(match[1]) * _SECONDS[match[2]] if match else value
+
+
+def _countdown_word(value: object) -> object:
+    return {"from": None, "warn_at": None} if _none_word(value) is None else value
 
 
 def _lower(value: object) -> object:
@@ -109,10 +113,11 @@ OptionalCount = Annotated[
 ]
 Switch = Annotated[bool, Field(strict=True), Wanted("true or false")]
 Share = Annotated[
-    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)],
+    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None,
+    _OrNone,
     AfterValidator(_share_or_calls),
-    _schema("number"),
-    Wanted("a share from 0.0 to 1.0, or a whole number of calls left"),
+    _schema("number", none=True),
+    Wanted("a share from 0.0 to 1.0, a whole number of calls left, or none"),
 ]
 Names = Annotated[
     tuple[str, ...], WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
@@ -120,18 +125,18 @@ Names = Annotated[
 
 
 class Countdown(BaseModel):
-    """When and how the calls that are left are counted down in the results."""
+    """When and how what is left is counted down in the results, and when a warning comes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     from_: Share = Field(default=0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
-    """Where it starts: a fraction is the share spent, a whole number the calls left."""
-    style: Annotated[Literal["remaining", "budget"], BeforeValidator(_lower), Wanted("remaining or budget")] = (
-        "remaining"
-    )
-    """The words of the countdown line."""
-    warn_at: Share | None = None
-    """Where a warning to come to an end is added, in the same units."""
+    """Where it starts: a fraction is the share spent, a whole number the calls left; none = no countdown."""
+    style: Annotated[
+        Literal["remaining", "budget", "json"], BeforeValidator(_lower), Wanted("remaining, budget or json")
+    ] = "remaining"
+    """The words of the countdown line; json speaks at the limit alone, in fields of the last result."""
+    warn_at: Share = None
+    """Where a warning to come to an end stands once, in the same units; none = never."""
 
 
 class Specialist(BaseModel):
@@ -185,8 +190,10 @@ class Specialist(BaseModel):
     """Own words for the final order."""
     budget_notice: Switch = True
     """Whether the budget stands in the system prompt."""
-    countdown: Annotated[Countdown, Wanted("a map with from, style and warn_at")] = Countdown()
-    """The line in each result that counts down what is left: where it starts, and its words."""
+    countdown: Annotated[
+        Countdown, BeforeValidator(_countdown_word), Wanted("a map with from, style and warn_at, or none")
+    ] = Countdown()
+    """The line in each result that counts down what is left: where it starts, its words, a warning; or none."""
     summarize_at: OptionalCount = None
     """Estimated tokens of context that trigger summarising; none = never."""
     context_target: OptionalCount = None
@@ -214,4 +221,4 @@ class Specialist(BaseModel):
         BeforeValidator(_lower),
         Wanted("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
     ] = None
-    """A bundle of the settings above."""
+    """A bundle of the settings above; a key beside it is stronger."""

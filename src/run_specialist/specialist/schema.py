@@ -10,12 +10,16 @@ def json_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12) of the canonical keys; any other key is allowed."""
     whole = Specialist.model_json_schema()
     countdown = whole["$defs"]["Countdown"]
+    properties = {key: _property(whole["properties"][key]) for key in CANONICAL}
+    # The word stands for a map, which the type alone does not tell.
+    reference = properties["countdown"].pop("$ref")
+    properties["countdown"]["anyOf"] = [{"$ref": reference}, {"const": "none"}]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Specialist",
         "description": "Front matter of a specialist's Markdown file.",
         "type": "object",
-        "properties": {key: _property(whole["properties"][key]) for key in CANONICAL},
+        "properties": properties,
         "additionalProperties": True,
         "$defs": {
             "Countdown": countdown

@@ -120,13 +120,22 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
     want = wanted(key)
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
         return True, split_names(value, problems.remark(field.place, key))
-    if key == "countdown" and isinstance(value, dict):
-        return True, {canonical(inner): item for inner, item in value.items()}
+    if key == "countdown" and isinstance(field.node, Pairs) and isinstance(value, dict):
+        _remark_on_empty(field.node, field, problems)
+        return True, {canonical(inner): item for inner, item in value.items() if item is not None}
     if want and isinstance(value, str) and not _has_own_tag(field.node):
         value = _unquoted(key, value, field, want, problems)
     if key == "time_limit" and _in_minutes(field.key) and isinstance(value, int | float) and _is_number(value):
         value *= 60
     return True, value
+
+
+def _remark_on_empty(node: Pairs, field: Field, problems: Problems) -> None:
+    """Warn about inner keys without a value: as with whole keys, nothing is switched off by forgetting one."""
+    for key, value in node.pairs:
+        if isinstance(key, Scalar) and is_null(value):
+            text = f"{shown(key.text)} is left empty, which counts as not given"
+            problems.warn(field.chunk.place(key.start), text, canonical(field.key))
 
 
 def _has_own_tag(node: Node) -> bool:

@@ -66,6 +66,8 @@ def value(line: str) -> Any:
         ("output_schema: {type: object}", {"type": "object"}),
         ("output_schema: shape.json", "shape.json"),
         ("countdown: {from: 0.8, style: budget, warnAt: 2}", Countdown(from_=0.8, style="budget", warn_at=2)),
+        ("countdown: none", Countdown(from_=None)),
+        ("countdown: {from: None, style: JSON, warn-at: none}", Countdown(from_=None, style="json")),
         ("disallowedTools: Bash, Read(a, b)", ("Bash", "Read(a, b)")),
     ],
 )
@@ -90,11 +92,12 @@ def test_values_in_every_kind_and_spelling(line: str, expected: object) -> None:
         ("paths: /etc", "paths: wanted folders or globs under the root, found /etc"),
         ("python_tools: [a:b, c]", "python_tools: wanted a list of module:function, found c"),
         ("output_schema: [1]", "output_schema: wanted a JSON Schema, or the path of one, found a list"),
-        ("countdown: 3", "countdown: wanted a map with from, style and warn_at, found 3"),
+        ("countdown: 3", "countdown: wanted a map with from, style and warn_at, or none, found 3"),
         (
             "countdown: {from: true}",
-            "countdown.from: wanted a share from 0.0 to 1.0, or a whole number of calls left, found true",
+            "countdown.from: wanted a share from 0.0 to 1.0, a whole number of calls left, or none, found true",
         ),
+        ("countdown: {style: loud}", "countdown.style: wanted remaining, budget or json, found loud"),
         (
             "preset: fast",
             "preset: wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found fast",
@@ -127,6 +130,14 @@ def test_values_that_hold_nothing_back_are_forgiven(line: str, key: str, left: o
     assert file.status == "warning"
     assert file.specialist is not None
     assert getattr(file.specialist, key) == left
+
+
+def test_a_key_of_a_map_left_empty_counts_as_not_given() -> None:
+    """As with whole keys: nothing is switched off by forgetting its value."""
+    file = loaded("countdown:\n  from:\n  warn_at: 2")
+    assert file.specialist is not None
+    assert file.specialist.countdown == Countdown(warn_at=2)
+    assert [str(p) for p in file.problems] == ["agent.md:5:3: countdown: from is left empty, which counts as not given"]
 
 
 def test_descriptions_of_other_types_become_text() -> None:

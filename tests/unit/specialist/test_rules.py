@@ -400,7 +400,7 @@ def test_rule_6_all_errors_at_once() -> None:
         "4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found x",
         "5:13: cost_limit: wanted an amount in USD from 0 up, or none, found $5",
         "6:10: landing: wanted auto, force, order, none, finalize or stop, found soon",
-        "8:9: countdown.from: wanted a share from 0.0 to 1.0, or a whole number of calls left, found 1.5",
+        "8:9: countdown.from: wanted a share from 0.0 to 1.0, a whole number of calls left, or none, found 1.5",
         "9:9: countdown.form: no such key",
     ]
 

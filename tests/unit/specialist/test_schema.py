@@ -24,6 +24,8 @@ def test_every_key_is_described() -> None:
         {"tool_calls_limit": "none", "tools": "Read, Grep", "color": "red"},
         {"tool_calls_limit": 0, "tools": ["Read"], "time_limit": "90s", "cost_limit": 0.5},
         {"countdown": {"from": 3, "style": "budget", "warn_at": 0.9}, "landing": "none"},
+        {"countdown": "none"},
+        {"countdown": {"from": "none", "style": "json", "warn_at": "none"}, "preset": "openai-loop"},
     ],
 )
 def test_good_front_matter_is_valid(front: dict[str, object]) -> None:
@@ -32,7 +34,15 @@ def test_good_front_matter_is_valid(front: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "front", [{"tool_calls_limit": -1}, {"tool_calls_limit": "x"}, {"landing": "soon"}, {"countdown": {"form": 1}}]
+    "front",
+    [
+        {"tool_calls_limit": -1},
+        {"tool_calls_limit": "x"},
+        {"landing": "soon"},
+        {"countdown": {"form": 1}},
+        {"countdown": "off"},
+        {"preset": "fast"},
+    ],
 )
 def test_bad_front_matter_is_not(front: dict[str, object]) -> None:
     """Editors mark what the loader refuses."""

@@ -1,0 +1,74 @@
+"""Flags that stand for a key of the specialist's file: they take what the key takes, and complain in its words."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, get_args
+
+import typer
+
+from run_specialist.errors import UsageError
+from run_specialist.landing import Style
+from run_specialist.specialist.presets import Preset
+
+LONGEST_NUMBER = 18
+"""Digits of a limit on the command line."""
+
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
+
+
+def setting(text: str) -> int | float | str:
+    """Return what the text of a flag would be as the value of a key."""
+    if not _NUMBER.fullmatch(text):
+        return text
+    return float(text) if "." in text else int(text)
+
+
+def takes(key: str) -> Callable[[str | None], str | None]:
+    """Return a function that lets the text of a flag pass if `key` takes it; None is no text."""
+
+    def check(text: str | None) -> str | None:
+        if text is None:
+            return None
+        from run_specialist.specialist.resolve import checked  # noqa: PLC0415 - fast `--help`
+
+        if len(text) > LONGEST_NUMBER and _NUMBER.fullmatch(text):
+            raise typer.BadParameter("that number is too long; `none` takes the limit away")
+        try:
+            checked({key: setting(text)})
+        except UsageError as error:
+            raise typer.BadParameter(str(error).removeprefix(f"{key}: ")) from None
+        return text
+
+    return check
+
+
+def _limit(key: str, metavar: str, help_: str) -> Any:  # noqa: ANN401 - typer hides what it makes
+    return typer.Option(metavar=metavar, callback=takes(key), help=help_)
+
+
+def _one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any:  # noqa: ANN401 - likewise
+    def complete(incomplete: str) -> list[str]:
+        return [choice for choice in choices if choice.startswith(incomplete)]
+
+    return typer.Option(metavar=metavar, callback=takes(key), autocompletion=complete, help=help_)
+
+
+ToolCallsLimit = Annotated[str | None, _limit("tool_calls_limit", "N|none", "Tool calls in this run.")]
+TurnsLimit = Annotated[str | None, _limit("turns_limit", "N|none", "Replies of the model, the answer included.")]
+TotalTokensLimit = Annotated[str | None, _limit("total_tokens_limit", "N|none", "Tokens, of input and output.")]
+CostLimit = Annotated[str | None, _limit("cost_limit", "USD|none", "What the model may cost.")]
+TimeLimit = Annotated[str | None, _limit("time_limit", "TIME|none", "Seconds, or with a unit: 90s, 10m, 1h.")]
+ToolCharsLimit = Annotated[str | None, _limit("tool_chars_limit", "N|none", "Characters of tool results.")]
+LandingStyle = Annotated[
+    str | None,
+    _one_of("landing", "HOW", get_args(Style), "auto, force, order, finalize, none or stop."),
+]
+PresetName = Annotated[
+    str | None,
+    _one_of(
+        "preset",
+        "NAME",
+        get_args(Preset),
+        "A bundle: soft-landing, soft-warning, finalize, budget-notice or openai-loop.",
+    ),
+]

@@ -1,0 +1,259 @@
+"""Whose word counts: call, preset of the call, file, preset of the file, default; and where each value comes from."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from run_specialist.errors import SpecialistUnusable, UsageError
+from run_specialist.specialist.fields import Countdown, Specialist
+from run_specialist.specialist.loader import SpecialistFile, load_text
+from run_specialist.specialist.presets import PRESETS, Preset
+from run_specialist.specialist.resolve import Origin, checked, resolve
+
+LIMITS = ("tool_calls_limit", "turns_limit", "total_tokens_limit", "cost_limit", "time_limit", "tool_chars_limit")
+
+
+def file_of(*lines: str) -> SpecialistFile:
+    """Load a file with these lines of front matter, the first of them its line 4."""
+    front = "\n".join(["---", "name: finder", "description: Finds", *lines, "---", "You find notes.", ""])
+    return load_text(front, Path("specialists/finder.md"))
+
+
+def settings(*lines: str, **overrides: Any) -> Specialist:
+    """Return what holds for a run."""
+    return resolve(file_of(*lines), overrides).settings
+
+
+def origin(key: str, *lines: str, **overrides: Any) -> str:
+    """Return in words where a value comes from."""
+    return str(resolve(file_of(*lines), overrides).origin(key))
+
+
+# For each key: by the call itself, by a preset, by the file, and the default; all different.
+FOUR_WORDS = [
+    ("landing", "order", "finalize", "finalize", "force", "auto"),
+    ("parallel_tools_limit", 7, "finalize", 1, 3, 4),
+    ("summarize_at", 5, "finalize", 150_000, 9, None),
+    ("tool_chars_limit", 5, "soft-warning", 100_000, 9, None),
+]
+
+
+@pytest.mark.parametrize(("key", "by_call", "preset", "by_preset", "by_file", "default"), FOUR_WORDS)
+@pytest.mark.parametrize("said", list(product([False, True], repeat=4)))
+def test_s3_4_every_order_of_strength(key, by_call, preset, by_preset, by_file, default, said):
+    """Whichever of the four speak, the strongest is heard: call, its preset, the file's key, the file's preset."""
+    call, call_preset, file_key, file_preset = said
+    lines = [f"{key}: {by_file}"] * file_key + [f"preset: {preset}"] * file_preset
+    overrides = {key: by_call} if call else {}
+    overrides |= {"preset": preset} if call_preset else {}
+    expected = (
+        (by_call, "flag")
+        if call
+        else (by_preset, f"--preset {preset}")
+        if call_preset
+        else (by_file, "line 4")
+        if file_key
+        else (by_preset, f"preset {preset}")
+        if file_preset
+        else (default, "default")
+    )
+    resolved = resolve(file_of(*lines), overrides)
+    assert (getattr(resolved.settings, key), str(resolved.origin(key))) == expected
+    assert (key in resolved.settings.model_fields_set) is any(said)
+
+
+@pytest.mark.parametrize(("key", "value"), [("budget_notice", False), ("landing", "finalize"), ("landing_prompt", "x")])
+def test_s3_4_a_preset_of_the_call_beats_only_the_keys_that_it_names(key, value):
+    """What `finalize` says nothing of stays as the file has it."""
+    found = settings("budget_notice: true", "landing: order", "landing_prompt: x", preset="finalize")
+    assert getattr(found, key) == value
+
+
+def test_s3_4_a_preset_of_the_call_takes_the_place_of_the_files():
+    """Nothing is left of the file's preset: two manners of landing are not mixed."""
+    resolved = resolve(file_of("preset: finalize", "summary_limit: 9"), {"preset": "soft-landing"})
+    found = resolved.settings
+    assert (found.preset, found.landing, found.summarize_at, found.parallel_tools_limit) == (
+        "soft-landing",
+        "auto",
+        None,
+        4,
+    )
+    assert (found.summary_limit, str(resolved.origin("summarize_at"))) == (9, "default")
+
+
+def test_s2_11_the_limit_of_the_call_beats_the_files():
+    """2 beats 10, whatever preset either of them has; 0 is a limit, None takes it away."""
+    assert settings("tool_calls_limit: 10", tool_calls_limit=2).tool_calls_limit == 2
+    assert settings("tool_calls_limit: 10", "preset: finalize", tool_calls_limit=2).tool_calls_limit == 2
+    assert settings("tool_calls_limit: 10", tool_calls_limit=2, preset="finalize").tool_calls_limit == 2
+    assert settings("tool_calls_limit: 10", tool_calls_limit=0).tool_calls_limit == 0
+    assert settings("tool_calls_limit: 10", tool_calls_limit=None).tool_calls_limit is None
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_s3_4_none_takes_any_limit_away(key):
+    """In Python None, in a file and in a flag the word; a limit that the file's preset sets goes too."""
+    lines = [f"{key}: 5", "preset: soft-warning"]
+    assert getattr(settings(*lines), key) == 5
+    assert getattr(settings(*lines, **{key: None}), key) is None
+    assert getattr(settings(*lines, **{key: "none"}), key) is None
+    assert getattr(settings(f"{key}: none", "preset: soft-warning"), key) is None
+
+
+def test_s3_4_what_was_given_is_known_even_where_it_is_the_default():
+    """A 30 that somebody wrote is told from the 30 that nobody did; what the file says is not changed by a run."""
+    thirty = {"tool_calls_limit": 30}
+    for lines, overrides, given in (((), {}, False), (("tool_calls_limit: 30",), {}, True), ((), thirty, True)):
+        found = settings(*lines, **overrides)
+        assert found.tool_calls_limit == 30
+        assert ("tool_calls_limit" in found.model_fields_set) is given
+    file = file_of("tool_calls_limit: 9", "preset: finalize")
+    resolve(file, {"tool_calls_limit": 1, "preset": "openai-loop", "countdown": {"from": 1}})
+    assert (file.specialist.tool_calls_limit, file.specialist.preset, file.specialist.landing) == (
+        9,
+        "finalize",
+        "auto",
+    )
+
+
+REMAINING, BUDGET, JSON = "remaining", "budget", "json"
+
+
+@pytest.mark.parametrize(
+    ("lines", "overrides", "countdown"),
+    [
+        ([], {}, (0.5, REMAINING, None)),
+        (["countdown: none"], {}, (None, REMAINING, None)),
+        (["countdown: None"], {}, (None, REMAINING, None)),
+        (["countdown: {from: none, warn_at: 1}"], {}, (None, REMAINING, 1)),
+        (["countdown: {from: 0.8, warn_at: 0.9}"], {}, (0.8, REMAINING, 0.9)),
+        (["countdown: {}", "preset: soft-warning"], {}, (None, REMAINING, 1)),
+        (["preset: soft-warning"], {}, (None, REMAINING, 1)),
+        (["preset: soft-warning", "countdown: {from: 3}"], {}, (3, REMAINING, 1)),
+        (["preset: soft-warning", "countdown: {warn_at: 2}"], {}, (None, REMAINING, 2)),
+        (["preset: soft-warning", "countdown: {warn_at: none, from: 4}"], {}, (4, REMAINING, None)),
+        (["preset: soft-warning", "countdown: none"], {}, (None, REMAINING, None)),
+        (["preset: budget-notice", "countdown: {style: remaining}"], {}, (3, REMAINING, None)),
+        (["preset: openai-loop", "countdown: {from: 0.5}"], {}, (0.5, JSON, None)),
+        (["countdown: {from: 3, style: budget}"], {"countdown": {"from": 0.9}}, (0.9, BUDGET, None)),
+        (["countdown: {from: 3, style: budget}"], {"countdown": "none"}, (None, BUDGET, None)),
+        (["countdown: {from: 3, style: budget}"], {"countdown": None}, (None, BUDGET, None)),
+        (["countdown: {from: 3, warn_at: 1}"], {"countdown": Countdown(style=JSON)}, (3, JSON, 1)),
+        (["countdown: {from: 3, warn_at: 2}"], {"preset": "finalize"}, (None, REMAINING, None)),
+        (["countdown: {from: 0.9, warn_at: 2}"], {"preset": "soft-landing"}, (0.5, REMAINING, None)),
+        (["countdown: {style: budget}"], {"preset": "soft-warning"}, (None, BUDGET, 1)),
+        ([], {"preset": "soft-warning", "countdown": {"from": 0.5}}, (0.5, REMAINING, 1)),
+    ],
+    ids=str,
+)
+def test_s3_4_a_countdown_is_laid_over_another_key_by_key(lines, overrides, countdown):
+    """A map replaces only the keys that it gives; `none` means no countdown and no warning."""
+    found = settings(*lines, **overrides).countdown
+    assert (found.from_, found.style, found.warn_at) == countdown
+
+
+def test_s3_4_inside_of_a_countdown_each_key_has_its_own_origin():
+    """What the file gives by its line, the rest by the preset, and what nobody gives is a default."""
+    resolved = resolve(file_of("preset: soft-warning", "countdown:", "  from: 3"), {})
+    origins = [resolved.origin(f"countdown.{key}") for key in ("from", "warn_at", "style")]
+    assert origins == [Origin("file", 5), Origin("preset", 4, "soft-warning"), Origin("default")]
+    assert origin("preset", "preset: soft-warning") == "line 4"
+    assert origin("preset", preset="finalize") == "--preset finalize"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_set_what_the_table_says_and_nothing_else(preset):
+    """Named by the file or by the call, a preset makes the same settings."""
+    expected: dict[str, Any] = {
+        "soft-landing": {"budget_notice": True, "countdown": Countdown(), "landing": "auto"},
+        "soft-warning": {
+            "budget_notice": False,
+            "countdown": Countdown(from_=None, warn_at=1),
+            "landing": "auto",
+            "tool_chars_limit": 100_000,
+        },
+        "finalize": {
+            "budget_notice": False,
+            "countdown": Countdown(from_=None),
+            "landing": "finalize",
+            "summarize_at": 150_000,
+            "parallel_tools_limit": 1,
+        },
+        "budget-notice": {"budget_notice": True, "countdown": Countdown(from_=3, style="budget"), "landing": "auto"},
+        "openai-loop": {"budget_notice": False, "countdown": Countdown(from_=0, style="json"), "landing": "none"},
+    }
+    plain = settings()
+    for found in (settings(f"preset: {preset}"), settings(preset=preset)):
+        assert found == plain.model_copy(update=expected[preset] | {"preset": preset})
+    assert set(PRESETS) == set(get_args(Preset))
+
+
+def test_a_preset_of_none_is_none_of_the_calls():
+    """What a caller passes on without having one leaves the file's preset alone."""
+    assert settings("preset: finalize", preset=None).landing == "finalize"
+    assert settings("preset: finalize", preset=None).preset == "finalize"
+
+
+def test_a_specialist_made_in_code_resolves_its_preset_too():
+    """There is no file and no line; what was passed beats the preset."""
+    made = Specialist(name="a", description="b", prompt="c", preset="finalize", parallel_tools_limit=2)
+    resolved = resolve(SpecialistFile(Path("<a>"), "a", "b", specialist=made), {})
+    assert (resolved.settings.landing, resolved.settings.parallel_tools_limit) == ("finalize", 2)
+    assert (str(resolved.origin("landing")), str(resolved.origin("parallel_tools_limit"))) == (
+        "preset finalize",
+        "file",
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"tool_call_limit": 2}, "no such setting: tool_call_limit; did you mean tool_calls_limit?"),
+        ({"quux": 2}, "no such setting: quux"),
+        ({"tool_calls_limit": -1}, "tool_calls_limit: wanted a whole number from 0 up, or none, found -1"),
+        ({"tool_calls_limit": "2"}, "tool_calls_limit: wanted a whole number from 0 up, or none, found '2'"),
+        ({"tool_calls_limit": True}, "tool_calls_limit: wanted a whole number from 0 up, or none, found True"),
+        ({"landing": "softly"}, "landing: wanted auto, force, order, none, finalize or stop, found 'softly'"),
+        (
+            {"preset": "fast"},
+            "preset: wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found 'fast'",
+        ),
+        ({"countdown": 3}, "countdown: wanted a map with from, style and warn_at, or none, found 3"),
+        (
+            {"countdown": {"from": 1.5}},
+            "countdown.from: wanted a share from 0.0 to 1.0, a whole number of calls left, or none, found 1.5",
+        ),
+        ({"countdown": {"style": "loud"}}, "countdown.style: wanted remaining, budget or json, found 'loud'"),
+        ({"countdown": {"form": 1}}, "countdown.form: no such key"),
+        ({"parallel_tools_limit": None}, "parallel_tools_limit: wanted a whole number from 1 up, found None"),
+    ],
+    ids=str,
+)
+def test_s3_4_an_explicit_setting_that_makes_no_sense_is_refused(overrides, said):
+    """A limit that was misspelt must not let a run go on under another one; one line says what was wanted."""
+    with pytest.raises(UsageError) as caught:
+        resolve(file_of(), overrides)
+    assert str(caught.value) == said
+
+
+def test_checked_settings_are_those_and_no_other():
+    """What stands in for name and prompt is not taken for given."""
+    assert checked({"turns_limit": 3, "countdown": "none"}).model_fields_set == {"turns_limit", "countdown"}
+
+
+def test_s0_9_all_errors_of_a_file_are_told_at_once():
+    """One line for each, with place, key and reason; warnings only where they count as errors."""
+    file = file_of("tool_calls_limit: many", "quux: 1", "budget_notice: perhaps")
+    with pytest.raises(SpecialistUnusable) as caught:
+        resolve(file, {})
+    lines = str(caught.value).splitlines()
+    assert [line.partition(": wanted")[0] for line in lines] == [
+        "specialists/finder.md:4:19: tool_calls_limit",
+        "specialists/finder.md:6:16: budget_notice",
+    ]
+    with pytest.raises(SpecialistUnusable, match="quux: unknown key"):
+        resolve(file_of("quux: 1"), {}, strict=True)
+    assert settings("quux: 1").name == "finder"
