@@ -179,7 +179,8 @@ def test_help_lists_every_option(call):
 def test_help_names_what_is_promised(call):
     """The fixed names of the command line, and the exit codes."""
     text = " ".join(call("--help", env={"COLUMNS": "200"}).stdout.split())
-    fixed = "--dir --root --model --tool-calls-limit --landing --json --events --quiet --strict"
+    fixed = "--dir --root --model --tool-calls-limit --turns-limit --total-tokens-limit --cost-limit --time-limit "
+    fixed += "--tool-chars-limit --landing --preset --json --events --quiet --strict"
     assert [flag for flag in fixed.split() if f"{flag} " not in text] == []
     assert "0 an answer, 2 a wrong flag or file, 3 the model could not be reached, 4 no answer, 130 interrupted" in text
 
@@ -205,3 +206,18 @@ def test_shells_complete_the_names_of_specialists(write, program, shell, typed, 
     assert err == ""
     ours = {name for name in ("finder", "fighter", "run") if name in out}
     assert ours == set(offered)
+
+
+@pytest.mark.parametrize(
+    ("flag", "typed", "offered"),
+    [
+        ("--preset", "soft", ["soft-landing", "soft-warning"]),
+        ("--preset", "", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"]),
+        ("--landing", "f", ["force", "finalize"]),
+    ],
+)
+def test_shells_complete_presets_and_landings(notes, program, flag, typed, offered):
+    """What begins as typed, and nothing that does not."""
+    words = {"_RUN_SPECIALIST_COMPLETE": "complete_bash", "COMP_WORDS": f"run-specialist x y {flag} {typed}"}
+    out, err = program(env=os.environ | words | {"COMP_CWORD": "4"}).communicate(timeout=60)
+    assert (out.split(), err) == (offered, "")

@@ -2,7 +2,15 @@
 
 import pytest
 
-KEPT_BY_NONE = ("turns_limit", "total_tokens_limit", "cost_limit", "time_limit", "tool_chars_limit", "summarize_at")
+NONE = (
+    "turns_limit",
+    "total_tokens_limit",
+    "cost_limit",
+    "time_limit",
+    "tool_chars_limit",
+    "summarize_at",
+    "countdown",
+)
 
 
 @pytest.fixture
@@ -20,45 +28,16 @@ def refused(call, api):
     return refuse
 
 
-@pytest.mark.parametrize(
-    ("key", "lines"),
-    [
-        ("turns_limit", ["turns_limit: 5"]),
-        ("total_tokens_limit", ["total_tokens_limit: 1000"]),
-        ("cost_limit", ["cost_limit: 0.5"]),
-        ("time_limit", ["time_limit: 10m"]),
-        ("tool_chars_limit", ["tool_chars_limit: 0"]),
-        ("preset", ["preset: soft-warning"]),
-        ("preset", ["preset: finalize"]),
-        ("preset", ["preset: budget-notice"]),
-        ("preset", ["preset: openai-loop"]),
-        ("summarize_at", ["summarize_at: 150000"]),
-        ("output_schema", ["output_schema: answer.json"]),
-        ("output_schema", ["output_schema:", "  type: object"]),
-        ("countdown.warn_at", ["countdown:", "  from: 0.5", "  warn_at: 0.8"]),
-        ("countdown.warn_at", ["countdown: {warn_at: 1}"]),
-    ],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value),
-)
-def test_what_this_version_cannot_keep_is_refused_at_its_place(write, refused, key, lines):
-    """A promise of the file is never broken in silence: the line and the key are named."""
-    path = write("finder", "tool_calls_limit: 3", *lines)
-    said = refused("finder", "What?")
-    assert f"{path}:5:" in said
-    assert f" {key}: " in said
-    assert "this version" in said
-    assert len(said.splitlines()) == 1
-
-
-@pytest.mark.parametrize("line", [*(f"{key}: none" for key in KEPT_BY_NONE), "preset: soft-landing"])
+@pytest.mark.parametrize("line", [f"{key}: none" for key in NONE])
 def test_none_promises_nothing_and_runs(write, call, line):
-    """A limit of `none` is kept by every version, and so is the preset that is the default."""
+    """`none` switches off what could be asked for, and is no reason to warn."""
     write("finder", line)
     result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", "--strict")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "mice" in result.stdout
 
 
+WHOLE = "wanted a whole number from 0 up, or none"
 WRONG = [
     (["finder", ""], "the question is empty"),
     (["finder", " \n\t"], "the question is empty"),
@@ -70,23 +49,48 @@ WRONG = [
     (["finder", "What?", "--root", "notes/owls.md"], "--root: there is no folder"),
     (["finder", "What?", "--dir", "nowhere"], "nowhere is no folder"),
     (["finder", "What?", "--json", "--events"], "--json and --events exclude each other"),
-    (["finder", "What?", "--tool-calls-limit", "-1"], "'-1' is neither a whole number from 0 up nor `none`"),
-    (["finder", "What?", "--tool-calls-limit", "2.5"], "'2.5' is neither a whole number"),
-    (["finder", "What?", "--tool-calls-limit", "two"], "'two' is neither a whole number"),
-    (["finder", "What?", "--tool-calls-limit", "٣"], "'٣' is neither a whole number"),
-    (["finder", "What?", "--tool-calls-limit", ""], "'' is neither a whole number"),
-    (["finder", "What?", "--landing", "soft"], "--landing"),
+    (["finder", "What?", "--tool-calls-limit", "-1"], f"'--tool-calls-limit': {WHOLE}, found '-1'"),
+    (["finder", "What?", "--tool-calls-limit", "2.5"], f"{WHOLE}, found 2.5"),
+    (["finder", "What?", "--tool-calls-limit", "two"], f"{WHOLE}, found 'two'"),
+    (["finder", "What?", "--tool-calls-limit", "٣"], f"{WHOLE}, found '٣'"),
+    (["finder", "What?", "--tool-calls-limit", ""], f"{WHOLE}, found ''"),
+    (["finder", "What?", "--tool-calls-limit", "9" * 5000], "that number is too long; `none` takes the limit away"),
+    (["finder", "What?", "--turns-limit", "90s"], f"'--turns-limit': {WHOLE}, found '90s'"),
+    (["finder", "What?", "--total-tokens-limit", "1e6"], f"'--total-tokens-limit': {WHOLE}, found '1e6'"),
+    (["finder", "What?", "--tool-chars-limit", "0.5"], f"'--tool-chars-limit': {WHOLE}, found 0.5"),
+    (["finder", "What?", "--cost-limit", "$5"], "'--cost-limit': wanted an amount in USD from 0 up, or none"),
+    (["finder", "What?", "--cost-limit", "nan"], "from 0 up, or none, found 'nan'"),
+    (["finder", "What?", "--time-limit", "soon"], "'--time-limit': wanted seconds, a duration like 90s, 10m or 1h"),
+    (["finder", "What?", "--time-limit", "-1s"], "or none, found '-1s'"),
+    (["finder", "What?", "--time-limit", ""], "or none, found ''"),
+    (
+        ["finder", "What?", "--landing", "soft"],
+        "'--landing': wanted auto, force, order, none, finalize or stop, found 'soft'",
+    ),
+    (
+        ["finder", "What?", "--preset", "fast"],
+        "'--preset': wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found 'fast'",
+    ),
+    (["finder", "What?", "--preset", "none"], "'--preset': wanted soft-landing"),
     (["finder", "What?", "--no-such-flag"], "--no-such-flag"),
     (["finder"], "QUERY"),
     ([], "NAME"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
+@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments)[:60] for arguments, _ in WRONG])
 def test_wrong_arguments_are_named(write, refused, arguments, said):
     """What is wrong and, where it can be told, what was meant."""
     write("finder")
     assert said in refused(*arguments)
+
+
+def test_what_is_wrong_with_a_flag_is_one_line(write, refused):
+    """Below the usage that every wrong flag shows stands one line: the flag, what was wanted, what was found."""
+    write("finder")
+    said = refused("finder", "What?", "--preset", "fast").splitlines()
+    wanted = "wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found 'fast'"
+    assert [line for line in said if line][2:] == [f"Error: Invalid value for '--preset': {wanted}"]
 
 
 @pytest.mark.parametrize("given", ["", " \n"])

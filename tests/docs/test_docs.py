@@ -7,13 +7,16 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from run_specialist import events
 from run_specialist.cli import manage, run
 from run_specialist.outcome import Exit, Outcome
-from run_specialist.spawner import ENFORCED, LIMITS, NOT_OFFERED, SHAPING
+from run_specialist.spawner import LIMITS, NOT_OFFERED
+from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load, load_text
+from run_specialist.specialist.presets import PRESETS
 from run_specialist.specialist.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
@@ -53,12 +56,42 @@ def test_help_texts_stand_in_the_docs_as_they_are_printed(app, name, number):
 
 
 def test_every_key_of_the_front_matter_is_documented_with_what_this_version_does():
-    """The table of keys is that of the schema; refused and told keys are those of the code."""
-    rows = {row[0].strip("`"): row[-1] for row in table(FILES, "## Keys")}
+    """The table of keys is that of the schema; what comes later is what the code warns about."""
+    rows = {row[0].strip("`"): row for row in table(FILES, "## Keys")}
     assert set(rows) == set(json_schema()["properties"])
-    refused = {key for key in LIMITS if key not in ENFORCED} | set(SHAPING)
-    assert {key for key, state in rows.items() if state == "refused"} == refused
-    assert {key for key, state in rows.items() if state == "told"} == set(NOT_OFFERED)
+    assert {key for key, row in rows.items() if row[-1] == "later"} == set(NOT_OFFERED)
+    assert {row[-1] for row in rows.values()} == {"", "later"}
+
+
+def test_the_defaults_of_numbers_and_words_are_those_of_the_code():
+    """A default that stands in the table of keys as a value is the one that holds."""
+    rows = {row[0].strip("`"): row[1] for row in table(FILES, "## Keys")}
+    said = {key: yaml.safe_load(word) for key, word in rows.items() if re.fullmatch(r"\d+|true|false|auto", word)}
+    assert len(said) >= 6
+    told_elsewhere = {"summary_limit"}
+    fields_ = Specialist.model_fields
+    assert {k: v for k, v in said.items() if k not in told_elsewhere} == {
+        key: fields_[key].default for key in said if key not in told_elsewhere
+    }
+
+
+def test_every_limit_is_documented():
+    """What each counts and what is held back for the landing."""
+    assert [row[0].strip("`") for row in table(FILES, "## Limits")] == list(LIMITS)
+
+
+def test_the_presets_are_documented_as_they_are():
+    """Each cell of the table is what the preset sets, and each preset has a paragraph on when to choose it."""
+    head = ["budget_notice", "countdown", "landing"]
+    told = {}
+    for name, *cells, others in table(FILES, "## Presets"):
+        more = yaml.safe_load(f"{{{others.strip('`')}}}")
+        told[name.strip("`")] = {
+            key: yaml.safe_load(cell.strip("`")) for key, cell in zip(head, cells, strict=True)
+        } | more
+    assert told == PRESETS
+    when = dict(re.findall(r"^\*\*([a-z-]+)\*\*(.*?)\n\n", FILES, re.MULTILINE | re.DOTALL))
+    assert [name for name in PRESETS if "Choose it " not in when.get(name, "")] == []
 
 
 def test_every_event_is_documented_with_its_fields():

@@ -102,6 +102,24 @@ async def test_s2_11_s3_4_the_call_site_beats_the_file(given, limit):
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("given", "landing", "side_by_side"),
+    [
+        ({}, "auto", 4),
+        ({"preset": "finalize"}, "finalize", 1),
+        ({"preset": "finalize", "parallel_tools_limit": 2}, "finalize", 2),
+        ({"preset": None}, "auto", 4),
+    ],
+    ids=str,
+)
+async def test_s3_4_a_preset_of_the_call_site_is_a_preset(given, landing, side_by_side):
+    """What it names holds for this run, and a setting beside it is stronger."""
+    async with Runner(provider=ScriptedProvider([])) as runner:
+        job = runner.prepare("owls", "What?", **given)._job
+    assert (job.landing, job.dispatch.parallel_tools_limit) == (landing, side_by_side)
+
+
+@pytest.mark.anyio
 async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
     """The first request already lands."""
     provider = ScriptedProvider([ANSWER])
@@ -235,7 +253,6 @@ async def test_the_model_is_what_the_environment_can_reach(monkeypatch, environm
         ("owl", "What?", {}, "did you mean owls"),
         (FINDER, "What?", {"root": "nowhere"}, "--root: there is no folder"),
         (FINDER, "What?", {"dir": "nowhere"}, "nowhere is no folder"),
-        (FINDER.model_copy(update={"turns_limit": 3}), "What?", {}, "turns_limit"),
         (FINDER.model_copy(update={"paths": ("missing",)}), "What?", {}, "--root"),
     ],
 )

@@ -1,0 +1,97 @@
+"""The command `run-specialist`: every flag that stands for a key of the file reaches the run, and the stronger wins."""
+
+import inspect
+
+import pytest
+
+from run_specialist.budget import Kind
+from run_specialist.cli import flags as flags_
+from run_specialist.cli.run import run
+from run_specialist.doors.api import Runner
+
+
+@pytest.fixture
+def job_of(write, call, monkeypatch):
+    """Return a function that calls the command with flags and lines of front matter, and returns the job of its run."""
+    prepared, prepare = [], Runner.prepare
+
+    def recorded(*arguments, **options):
+        prepared.append(prepare(*arguments, **options))
+        return prepared[-1]
+
+    def job(flags, *lines):
+        write("finder", *lines)
+        monkeypatch.setattr(Runner, "prepare", recorded)
+        result = call("finder", "What do owls eat?", "--model", "offline", *flags.split())
+        assert (result.exit_code, result.stderr.count("Error")) == (0, 0)
+        return prepared[-1]._job
+
+    return job
+
+
+LIMITS = [
+    ("--tool-calls-limit", Kind.TOOL_CALLS, "7", 7),
+    ("--tool-calls-limit", Kind.TOOL_CALLS, "0", 0),
+    ("--turns-limit", Kind.TURNS, "50", 50),
+    ("--total-tokens-limit", Kind.TOKENS, "1000000", 1_000_000),
+    ("--cost-limit", Kind.COST, "0.25", 0.25),
+    ("--cost-limit", Kind.COST, "3", 3),
+    ("--time-limit", Kind.TIME, "600", 600),
+    ("--time-limit", Kind.TIME, "90s", 90),
+    ("--time-limit", Kind.TIME, "10m", 600),
+    ("--time-limit", Kind.TIME, "1.5h", 5400),
+    ("--time-limit", Kind.TIME, "90.5", 90.5),
+    ("--tool-chars-limit", Kind.CHARACTERS, "100000", 100_000),
+]
+
+
+@pytest.mark.parametrize(("flag", "kind", "given", "limit"), LIMITS, ids=str)
+def test_s3_4_the_flag_of_each_limit_beats_the_file(job_of, flag, kind, given, limit):
+    """The file says 900 of it, the flag wins, and the other limits stay as they were."""
+    key = flag.removeprefix("--").replace("-", "_")
+    budget = job_of(f"{flag} {given}", f"{key}: 900").budget
+    assert budget[kind].limit == limit
+    assert {one.kind for one in budget.limits if one.limit is not None} == {kind, Kind.TOOL_CALLS}
+
+
+@pytest.mark.parametrize(("flag", "kind"), sorted({(flag, kind) for flag, kind, *_ in LIMITS}))
+def test_s0_8_none_takes_away_the_limit_of_the_file(job_of, flag, kind):
+    """`none` is no limit, whatever the file or its preset says."""
+    key = flag.removeprefix("--").replace("-", "_")
+    assert job_of(f"{flag} none", f"{key}: 900", "preset: soft-warning").budget[kind].limit is None
+    assert job_of(f"{flag} none").budget[kind].limit is None
+
+
+def test_every_setting_that_is_a_flag_reaches_the_run(job_of):
+    """No flag of a setting is forgotten on its way: the landing and the preset, too."""
+    assert job_of("--landing order", "landing: stop").landing == "order"
+    settings = {name for name, one in inspect.signature(run).parameters.items() if one.annotation in _ours()}
+    tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS} | {"landing", "preset"}
+    assert settings == tested
+
+
+def _ours():
+    return [value for value in vars(flags_).values() if hasattr(value, "__metadata__")]
+
+
+def test_s3_4_the_preset_of_the_call_beats_the_file_and_a_flag_beats_the_preset(job_of):
+    """finalize: its landing, one tool at a time, no notice; what it does not name stays the file's."""
+    lines = ("landing: order", "parallel_tools_limit: 3", "tool_calls_limit: 9", "budget_notice: true")
+    job = job_of("--preset finalize", *lines)
+    assert (job.landing, job.dispatch.parallel_tools_limit) == ("finalize", 1)
+    assert job.budget[Kind.TOOL_CALLS].limit == 9
+    assert "Tool budget" not in job.opening.system
+    job = job_of("--preset finalize --landing force", *lines)
+    assert (job.landing, job.dispatch.parallel_tools_limit) == ("force", 1)
+
+
+@pytest.mark.parametrize("preset", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"])
+def test_every_preset_runs_from_the_file_and_from_the_call(write, call, preset):
+    """None of them is refused or warned about, and each lets the answer through."""
+    write("finder", f"preset: {preset}")
+    write("plain")
+    by_file = call("finder", "What do owls eat?", "--model", "offline", "--strict", "--quiet")
+    by_call = call("plain", "What do owls eat?", "--model", "offline", "--strict", "--quiet", "--preset", preset)
+    for result in (by_file, by_call):
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert "mice" in result.stdout
