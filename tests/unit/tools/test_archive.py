@@ -1,0 +1,117 @@
+"""The archive keeps outputs whole, and the tool reads them slice by slice."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist import evidence
+from run_specialist.dispatch import Executed
+from run_specialist.errors import ToolError
+from run_specialist.messages import ToolCall
+from run_specialist.tools.archive import Archive, get_tool_response_tool
+from run_specialist.tools.base import Output
+
+pytestmark = pytest.mark.anyio
+
+
+def filled(**texts: str) -> Archive:
+    """Make an archive of outputs by id."""
+    archive = Archive()
+    for execution_id, text in texts.items():
+        archive.add(execution_id, text)
+    return archive
+
+
+async def read(archive: Archive, execution_id: str, slice_limit: int = 4, **arguments) -> Output:
+    """Call the tool as the loop would."""
+    tool = get_tool_response_tool(archive, slice_limit)
+    return await tool.call({"execution_id": execution_id, **arguments})
+
+
+async def test_s2_8_a_slice_is_exact_and_names_the_next_offset():
+    """The note is no part of the slice, and the last slice says that it is the last."""
+    archive = filled(call_1="abcdefghij")
+    assert await read(archive, "call_1") == Output("abcd", "[characters 0-4 of 10; go on with offset=4]")
+    assert await read(archive, "call_1", offset=4) == Output("efgh", "[characters 4-8 of 10; go on with offset=8]")
+    assert await read(archive, "call_1", offset=8) == Output("ij", "[characters 8-10 of 10; this is the end]")
+
+
+async def test_s2_8_an_output_as_long_as_a_slice_comes_whole():
+    """Equal to the limit is not over it."""
+    assert await read(filled(a="abcd"), "a") == Output("abcd", "[characters 0-4 of 4; this is the end]")
+    assert (await read(filled(a="abcde"), "a")).text == "abcd"
+
+
+@given(text=st.text(), slice_limit=st.integers(1, 9))
+async def test_s2_8_following_the_notes_gives_the_original(text, slice_limit):
+    """Whatever the output holds, its slices joined are the output again, and none is too long."""
+    archive, read_so_far, offset = filled(a=text), "", 0
+    while offset is not None:
+        output = await read(archive, "a", slice_limit, offset=offset)
+        assert len(output.text) <= slice_limit
+        read_so_far += output.text
+        onwards = re.search(r"offset=(\d+)\]$", output.note)
+        offset = int(onwards[1]) if onwards else None
+    assert read_so_far == text
+
+
+async def test_s2_8_an_unknown_id_is_an_error_that_names_some():
+    """Near ones first, else the newest, and how many there are beside them."""
+    archive = filled(**{f"call_{number}": "x" for number in range(12)}, zebra="x")
+    with pytest.raises(ToolError, match=r"no output of the id 'zebr'; there are zebra and 12 more$"):
+        await read(archive, "zebr")
+    with pytest.raises(ToolError, match=r"'\?'; there are call_8, call_9, call_10, call_11, zebra and 8 more$"):
+        await read(archive, "?")
+    with pytest.raises(ToolError, match=r"there is only$"):
+        await read(filled(only="x"), "other")
+    with pytest.raises(ToolError, match="no tool has returned anything yet"):
+        await read(Archive(), "call_1")
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "why"),
+    [
+        ("abc", 3, "offset 3 is beyond the end of a, which has 3 characters"),
+        ("abc", 99, "beyond the end"),
+        ("", 1, "which has 0 characters"),
+        ("abc", -1, "offset: .*greater than or equal to 0"),
+    ],
+)
+async def test_s2_8_an_offset_outside_of_the_output_is_an_error(text, offset, why):
+    """The message says where the end is."""
+    with pytest.raises(ToolError, match=why):
+        await read(filled(a=text), "a", offset=offset)
+
+
+async def test_s2_8_an_empty_output_can_be_read():
+    """Nothing is what it returned, and no mistake."""
+    assert await read(filled(a=""), "a") == Output("", "[characters 0-0 of 0; this is the end]")
+
+
+async def test_a_repeated_id_hides_no_output():
+    """Both outputs stand under the id, one behind the other; each begins where `add` said."""
+    archive = Archive()
+    starts = [archive.add("same", "first"), archive.add("same", "second")]
+    assert starts[0] == 0
+    whole = (await read(archive, "same", 1_000)).text
+    assert whole.startswith("first\n[")
+    assert whole[starts[1] :] == "second"
+    assert archive.ids == ("same",)
+
+
+def test_the_same_output_under_the_same_id_is_kept_once():
+    """What is archived again does not grow."""
+    archive = filled(a="text")
+    assert archive.add("a", "text") == 0
+    assert archive["a"] == "text"
+
+
+def test_what_the_archive_says_itself_is_no_evidence():
+    """The notes are passed over when quotes are looked up."""
+    archive = filled(a="first")
+    archive.add("a", "second")
+    executed = Executed(ToolCall("a", "look", {}), archive["a"], is_error=False)
+    first, note = evidence.check([("a", "second"), ("a", "another output of the same id")], [executed])
+    assert (first.verified, note.verified) == (True, False)
