@@ -1,11 +1,12 @@
 """Jobs and small tools that the tests of the loop share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
-from run_specialist.dispatch import Augmenter, DispatchSettings, Executed
+from run_specialist.countdown import countdown
+from run_specialist.dispatch import Augmenter, DispatchSettings
 from run_specialist.events import Event
 from run_specialist.job import Job
 from run_specialist.messages import Message
@@ -23,11 +24,8 @@ def look(query: str = "", part: int = 0) -> str:
 
 
 LOOK = Tool("look", "Look something up.", look)
-
-
-def count_down(executed: Executed) -> str | None:
-    """Say what remains, as every child is told by default."""
-    return prompts.countdown(executed.budget.tightest, "remaining")
+COUNT_DOWN = countdown("remaining")
+"""What every child is told by default."""
 
 
 def job(
@@ -36,19 +34,21 @@ def job(
     *,
     question: str = "What is known?",
     tools: Sequence[Tool] = (LOOK,),
-    augmenters: Sequence[Augmenter] = (count_down,),
+    augmenters: Sequence[Augmenter] = (COUNT_DOWN,),
     dispatch: DispatchSettings | None = None,
+    limits: Mapping[Kind, float | None] | None = None,
     **settings: Any,
 ) -> Job:
-    """Make a job with the defaults of a specialist file."""
-    system = prompts.system("You look things up.", tool_calls_limit=limit, budget_notice=True)
+    """Make a job with the defaults of a specialist file; `limits` are those beside the tool calls."""
+    budget = Budget.of({Kind.TOOL_CALLS: limit, **(limits or {})})
+    system = prompts.system("You look things up.", budget, budget_notice=True)
     return Job(
         run_id="run-1",
         specialist="looker",
         question=question,
         opening=Opening(system, Toolset([*tools, respond_tool()])),
         provider=provider,
-        budget=Budget.of({Kind.TOOL_CALLS: limit}),
+        budget=budget,
         augmenters=tuple(augmenters),
         dispatch=dispatch or DispatchSettings(),
         **settings,

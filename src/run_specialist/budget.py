@@ -1,9 +1,10 @@
 """What a run may spend, and how close it is to the end. Pure values.
 
-A kind is silent for its first half, then counts down, and is spent when nothing remains. The phase of a run is the
-phase of its tightest kind.
+A kind is silent for its first half, then counts down, and is spent when nothing remains but what is held back to pay
+for the landing. The phase of a run is the phase of its tightest kind.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -33,6 +34,12 @@ class Phase(StrEnum):
     SPENT = "spent"
 
 
+COUNTDOWN_FROM = 0.5
+"""The share spent at which a countdown starts unless told otherwise."""
+LANDING_SECONDS = 5.0
+"""The least time that is held back for the landing, in a limit that has as much to spare [s]."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """One kind of spending within one run."""
@@ -41,8 +48,10 @@ class Limit:
     limit: float | None
     """None means unlimited; 0 is a limit."""
     used: float = 0
-    countdown_from: float = 0.5
-    """A float is the share spent at which the countdown starts, an integer what then remains."""
+    countdown_from: float | None = COUNTDOWN_FROM
+    """A float is the share spent at which the countdown starts, an integer what then remains; None = no countdown."""
+    held_back: float = 0
+    """What the landing will cost; it begins while this much remains."""
 
     @property
     def remaining(self) -> float | None:
@@ -50,17 +59,29 @@ class Limit:
         return None if self.limit is None else max(self.limit - self.used, 0)
 
     @property
+    def until_landing(self) -> float | None:
+        """What may still be spent before the landing begins; None when unlimited."""
+        return None if self.limit is None else max(self.limit - self.used - self.held_back, 0)
+
+    @property
     def phase(self) -> Phase:
         """Silent, countdown or spent."""
         if self.limit is None:
             return Phase.SILENT
-        if self.used >= self.limit:
+        if self.used + self.held_back >= self.limit:
             return Phase.SPENT
-        if isinstance(self.countdown_from, int):
-            return Phase.COUNTDOWN if self.limit - self.used <= self.countdown_from else Phase.SILENT
+        return Phase.COUNTDOWN if self._counts_down(self.limit) else Phase.SILENT
+
+    def _counts_down(self, limit: float) -> bool:
+        start = self.countdown_from
+        if start is None:
+            return False
+        return limit - self.used <= start if _is_number_left(start) else self.reached(start)
+
+    def reached(self, share: float) -> bool:
+        """Say whether this share of the limit is spent; never of what is unlimited."""
         # Exact arithmetic on the number as it was written: 0.55 of 20 is 11, not 11.000000000000002.
-        start = Fraction(str(self.countdown_from)) * Fraction(str(self.limit))
-        return Phase.COUNTDOWN if self.used >= start else Phase.SILENT
+        return self.limit is not None and self.used >= Fraction(str(share)) * Fraction(str(self.limit))
 
     @property
     def share(self) -> float:
@@ -77,9 +98,18 @@ class Budget:
     limits: tuple[Limit, ...]
 
     @classmethod
-    def of(cls, limits: dict[Kind, float | None], countdown_from: float = 0.5) -> "Budget":
-        """Make an unspent budget; kinds that are not named are counted without a limit."""
-        return cls(tuple(Limit(kind, limits.get(kind), 0, countdown_from) for kind in Kind))
+    def of(cls, limits: Mapping[Kind, float | None], countdown_from: float | None = COUNTDOWN_FROM) -> "Budget":
+        """Make an unspent budget; kinds that are not named are counted without a limit.
+
+        countdown_from: see `Limit`; an integer means tool calls, the other kinds then start at the usual share.
+        """
+        return cls(
+            tuple(
+                Limit(kind, limit, 0, _countdown_from(kind, countdown_from), _held_back(kind, limit))
+                for kind in Kind
+                for limit in [limits.get(kind)]
+            )
+        )
 
     def __getitem__(self, kind: Kind) -> Limit:
         return next(limit for limit in self.limits if limit.kind is kind)
@@ -94,12 +124,36 @@ class Budget:
             raise ValueError(f"cannot spend a negative amount: {amount}")
         return Budget(tuple(replace(one, used=one.used + amount) if one.kind is kind else one for one in self.limits))
 
+    def hold(self, amount: float, kind: Kind) -> "Budget":
+        """Return the budget with `amount` of one kind held back for the landing."""
+        return Budget(tuple(replace(one, held_back=amount) if one.kind is kind else one for one in self.limits))
+
     @property
     def tightest(self) -> Limit:
-        """The limit with the largest share spent; tool calls when nothing is limited."""
-        return max(self.limits, key=lambda limit: (limit.limit is not None, limit.share))
+        """The limit that is nearest to its end; tool calls when nothing is limited."""
+        return max(self.limits, key=lambda limit: (limit.limit is not None, _PHASES.index(limit.phase), limit.share))
 
     @property
     def phase(self) -> Phase:
         """The phase of the tightest kind."""
         return self.tightest.phase
+
+
+_PHASES = tuple(Phase)
+
+
+def _is_number_left(start: object) -> bool:
+    return isinstance(start, int)
+
+
+def _countdown_from(kind: Kind, given: float | None) -> float | None:
+    return COUNTDOWN_FROM if kind is not Kind.TOOL_CALLS and _is_number_left(given) else given
+
+
+def _held_back(kind: Kind, limit: float | None) -> float:
+    """Return what the landing costs in any case; of tokens and cost only the requests tell."""
+    if kind is Kind.TURNS:
+        return 1
+    if kind is Kind.TIME and limit is not None:
+        return min(max(limit / 10, LANDING_SECONDS), limit / 2)
+    return 0

@@ -1,17 +1,23 @@
 """Run the calls of one turn: in parallel, answered in call order, each with its last word from the augmenters."""
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget import Budget, Kind
+from run_specialist.account import Account
+from run_specialist.budget import Budget, Kind, Limit
 from run_specialist.errors import ToolError
 from run_specialist.events import BudgetSpent, Called, CallPhase, Listener, Warned
 from run_specialist.messages import ToolCall, ToolResult
 from run_specialist.redaction import redact
-from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.archive import Archive
+from run_specialist.tools.base import Output, Tool, Toolset
+
+_UNKNOWN = Budget(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +26,24 @@ class Executed:
 
     call: ToolCall
     text: str
-    """The raw output: redacted, cut to the limit of a result, without any notice of ours."""
-    is_error: bool
-    repeated: bool
+    """The raw output: redacted, cut to what a result may hold, without any notice of ours."""
+    is_error: bool = False
+    truncated: bool = False
+    """True when the output was longer than its text."""
+    note: str = ""
+    """A line of ours that belongs to the output, e.g. how to read on."""
+    repeated: bool = False
     """True when an identical call was made before and this is its result."""
-    budget: Budget
+    budget: Budget = _UNKNOWN
     """The budget after this call, in call order."""
+    number: int = 1
+    """Which call of its turn it is, counted from 1 over those that were run."""
+    of_turn: int = 1
+    """How many calls were run in its turn."""
 
 
-Augmenter = Callable[[Executed], str | None]
-"""Looks at a finished call and may return a line to stand at the end of its result."""
+Augmenter = Callable[[Executed], str | Mapping[str, Any] | None]
+"""Looks at a finished call and may return a line to stand at the end of its result, or fields to join it as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,89 +61,116 @@ class DispatchSettings:
 class Dispatcher:
     """Runs tool calls and keeps the record of all that were run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a call needs and whom it touches, each a part of its own
         self,
         tools: Toolset,
         augmenters: Sequence[Augmenter],
         settings: DispatchSettings,
+        account: Account,
         emit: Listener,
+        archive: Archive | None = None,
     ) -> None:
+        """Take the parts of a run.
+
+        archive: keeps every output whole, where the model has a tool to read on in it.
+        """
         self._tools = tools
         self._augmenters = augmenters
         self._settings = settings
+        self._account = account
         self._emit = emit
+        self._archive = archive
         self._gate = asyncio.Semaphore(settings.parallel_tools_limit)
         self._first: dict[str, asyncio.Task[Executed]] = {}
         self._executed: dict[int, Executed] = {}
         self._started = 0
         self.skipped = 0
         """Calls that were answered without being run."""
-        self._shown = Budget(())
+        self._shown = _UNKNOWN
 
     @property
     def executed(self) -> tuple[Executed, ...]:
         """All calls that finished so far, in call order."""
         return tuple(self._executed[number] for number in sorted(self._executed))
 
-    async def run(self, calls: Sequence[ToolCall], budget: Budget) -> list[ToolResult]:
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run the calls, which the budget must allow, and return their results in call order."""
-        self._shown = budget
+        budget = self._shown = self._account.budget
+        # Spent before they run: a call that is interrupted was an attempt all the same.
+        self._account.spend(len(calls), Kind.TOOL_CALLS)
+        first, self._started = self._started + 1, self._started + len(calls)
         async with asyncio.TaskGroup() as group:
-            tasks = []
-            for call in calls:
-                budget = budget.spend()
-                self._started += 1
-                tasks.append(self._start(group, call, self._started, budget))
-        return [self._augmented(task.result()) for task in tasks]
+            tasks = [self._start(group, call, number) for number, call in enumerate(calls, first)]
+        budget = budget.spend(self._account.budget[Kind.TIME].used - budget[Kind.TIME].used, Kind.TIME)
+        results = []
+        for number, task in enumerate(tasks):
+            executed = _cut(task.result(), budget[Kind.CHARACTERS].remaining)
+            budget = budget.spend().spend(len(executed.text), Kind.CHARACTERS)
+            self._account.spend(len(executed.text), Kind.CHARACTERS)
+            self._executed[first + number] = executed
+            results.append(self._augmented(replace(executed, budget=budget, number=number + 1, of_turn=len(calls))))
+        return results
 
-    def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int, budget: Budget) -> asyncio.Task[Executed]:
+    def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int) -> asyncio.Task[Executed]:
         tool = self._tools.get(call.name)
         first = self._first.get(call.key)
         if first is not None:
-            return group.create_task(self._repeat(first, call, number, budget))
-        task = group.create_task(self._execute(tool, call, number, budget))
+            return group.create_task(self._repeat(first, call, number))
+        task = group.create_task(self._execute(tool, call, number))
         if tool is not None and tool.repeatable:
             self._first[call.key] = task
         return task
 
-    async def _repeat(self, first: asyncio.Task[Executed], call: ToolCall, number: int, budget: Budget) -> Executed:
+    async def _repeat(self, first: asyncio.Task[Executed], call: ToolCall, number: int) -> Executed:
         self._emit(Called("started", call.id, call.name, call.arguments))
-        executed = replace(await first, call=call, repeated=True, budget=budget)
+        executed = replace(await first, call=call, repeated=True)
+        if self._archive is not None:
+            self._archive.add(call.id, self._archive[(await first).call.id])
         return self._record(executed, number, 0.0)
 
-    async def _execute(self, tool: Tool | None, call: ToolCall, number: int, budget: Budget) -> Executed:
+    async def _execute(self, tool: Tool | None, call: ToolCall, number: int) -> Executed:
         async with self._gate:
             self._emit(Called("started", call.id, call.name, call.arguments))
             begun = time.monotonic()
             try:
-                text, is_error = await self._output(tool, call), False
+                output, is_error = await self._output(tool, call), False
             except ToolError as error:
-                text, is_error = prompts.failed(call.name, str(error)), True
+                output, is_error = Output(prompts.failed(call.name, str(error))), True
             # A tool may raise anything, even what would end a task or a program: the model is told, the run goes on.
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 if (task := asyncio.current_task()) and task.cancelling():
                     raise
-                text, is_error = prompts.failed(call.name, f"{type(error).__name__}: {error}"), True
-            executed = Executed(call, self._cut(redact(text)), is_error, repeated=False, budget=budget)
+                output, is_error = Output(prompts.failed(call.name, f"{type(error).__name__}: {error}")), True
+            executed = self._kept(Executed(call, redact(output.text), is_error, note=redact(output.note)))
             return self._record(executed, number, time.monotonic() - begun)
 
-    async def _output(self, tool: Tool | None, call: ToolCall) -> str:
+    async def _output(self, tool: Tool | None, call: ToolCall) -> Output:
         if tool is None:
             raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
         if call.arguments is None:
             raise ToolError("the arguments are no JSON object")
-        seconds = self._settings.tool_timeout
+        seconds, why = self._settings.tool_timeout, ""
+        left = self._account.seconds_left(landing=False)
+        if left is not None and left < seconds:
+            seconds, why = left, ", when the time of the run was up"
         try:
             async with asyncio.timeout(seconds) as timeout:
                 return await tool.call(call.arguments)
         except TimeoutError as error:
             if timeout.expired():
-                raise ToolError(f"no result within {seconds:g} seconds") from error
+                raise ToolError(f"no result within {seconds:.3g} seconds{why}") from error
             raise
 
-    def _cut(self, text: str) -> str:
-        limit = self._settings.tool_result_limit
-        return text if len(text) <= limit else text[:limit] + prompts.TRUNCATED
+    def _kept(self, executed: Executed) -> Executed:
+        """Put the whole output on record and cut it to what a result may hold."""
+        limit, whole = self._settings.tool_result_limit, executed.text
+        cut = _cut(executed, limit)
+        if self._archive is None:
+            return cut
+        begin = self._archive.add(executed.call.id, whole)
+        if not cut.truncated or cut.note:
+            return cut
+        return replace(cut, note=prompts.read_on(executed.call.id, begin + limit, begin + len(whole)))
 
     def _record(self, executed: Executed, number: int, duration: float) -> Executed:
         self._executed[number] = executed
@@ -138,27 +179,51 @@ class Dispatcher:
         why = executed.text if executed.is_error else ""
         self._emit(Called(phase, call.id, call.name, call.arguments, size, round(duration, 4), why))
         # Told as calls finish, which may be in another order than that of the calls.
-        self._shown = self._shown.spend()
+        self._shown = self._shown.spend().spend(size, Kind.CHARACTERS)
         self._emit(BudgetSpent.of(self._shown.tightest))
         return executed
 
     def _augmented(self, executed: Executed) -> ToolResult:
-        lines = [executed.text if executed.text.strip() else prompts.EMPTY_RESULT]
-        if executed.repeated:
-            lines.append(prompts.SAME_CALL)
+        lines = [executed.text if executed.text.strip() or executed.truncated else prompts.EMPTY_RESULT]
+        lines += [prompts.TRUNCATED] if executed.truncated else []
+        lines += [executed.note] if executed.note else []
+        lines += [prompts.SAME_CALL] if executed.repeated else []
+        fields: dict[str, Any] = {}
         for augmenter in self._augmenters:
             try:
-                lines += [str(line)] if (line := augmenter(executed)) else []
+                added = augmenter(executed)
+                if isinstance(added, Mapping):
+                    fields |= added
+                elif added:
+                    lines.append(str(added))
             except Exception as error:  # noqa: BLE001 - a foreign augmenter never harms the result
                 self._emit(Warned(f"an augmenter failed on {executed.call.name}: {error!r}"))
-        return ToolResult(executed.call.id, "\n".join(lines), executed.is_error)
+        content = "\n".join(lines)
+        return ToolResult(executed.call.id, with_fields(content, fields) if fields else content, executed.is_error)
 
-    def skip(self, calls: Sequence[ToolCall], kind: Kind, limit: float | None) -> list[ToolResult]:
+    def skip(self, calls: Sequence[ToolCall], limit: Limit) -> list[ToolResult]:
         """Answer calls that the budget does not allow, without running them."""
-        return [self.refuse(call, prompts.skipped(call.name, kind, limit)) for call in calls]
+        return [self.refuse(call, prompts.skipped(call.name, limit)) for call in calls]
 
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
         """Answer a call that is not run, whatever the reason."""
         self.skipped += 1
         self._emit(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
+
+
+def _cut(executed: Executed, most: float | None) -> Executed:
+    """Return the call with no more text than this; None = however much there is."""
+    if most is None or len(executed.text) <= most:
+        return executed
+    return replace(executed, text=executed.text[: int(most)], truncated=True)
+
+
+def with_fields(content: str, fields: Mapping[str, Any]) -> str:
+    """Return a result as a JSON object with further fields; what is no JSON object becomes its `output`."""
+    try:
+        read = json.loads(content)
+    except (ValueError, RecursionError):
+        read = None
+    whole = read if isinstance(read, dict) else {"output": content}
+    return json.dumps({**whole, **fields}, ensure_ascii=False)

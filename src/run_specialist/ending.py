@@ -1,21 +1,23 @@
 """How a run ended, and the outcome that is made of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from run_specialist import evidence
-from run_specialist.budget import Budget, Kind, Limit
+from run_specialist.account import Account, rounded
+from run_specialist.budget import Kind, Limit
 from run_specialist.dispatch import Dispatcher
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung
-from run_specialist.messages import Reply, Usage
 from run_specialist.outcome import Exit, LandingReport, Outcome, Spent, Status, ToolCalls
 from run_specialist.prompts import TRUNCATED
 from run_specialist.tools.respond import Response
 
 NO_ANSWER = "no answer came at the limit of {}; raise it to go on"
 ANSWER_CUT = "the answer was cut off at the model's length limit"
+NOT_IN_SHAPE = "the answer does not fit output_schema: {}"
+EXCEEDED = "{}: {:,} used, over the limit of {:,}, as the last request and the landing may"
 CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 
 
@@ -40,8 +42,14 @@ class Ending:
         """The answer was cut off; what came of it is kept."""
         if not response.answer.strip():
             return cls.salvaged(error)
-        whole = response.model_copy(update={"answer": response.answer.rstrip() + TRUNCATED})
+        whole = response.model_copy(update={"answer": f"{response.answer.rstrip()}\n{TRUNCATED}"})
         return cls("partial", whole, error)
+
+    @classmethod
+    def out_of_shape(cls, response: Response) -> Self:
+        """The answer does not fit the schema that was asked for, and did not at the second attempt."""
+        error = NOT_IN_SHAPE.format(response.reason)
+        return cls("partial", response, error) if response.answer.strip() else cls.salvaged(error)
 
     @classmethod
     def salvaged(cls, error: str) -> Self:
@@ -59,44 +67,35 @@ class Ending:
         return cls("aborted", None, "interrupted", Exit.INTERRUPTED)
 
 
-@dataclass(slots=True)
-class Tally:
-    """What is counted while a run goes on."""
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a run leaves behind beside its ending."""
 
-    warnings: Sequence[str]
-    """What is odd, as it is told."""
-    usage: Usage = field(default_factory=Usage)
-    last_text: str = ""
+    account: Account
+    landing: Landing | None
+    dispatcher: Dispatcher
+    last_text: str
     """The newest text of the model, for a salvage."""
-
-    def count(self, reply: Reply) -> None:
-        """Add a reply."""
-        self.usage += reply.usage
-        self.last_text = reply.text or self.last_text
+    warnings: Sequence[str]
+    """What was odd, as it was told."""
 
 
-def conclude(  # noqa: PLR0913, PLR0917 - all that is known at the end, in the order in which it came to be
-    job: Job,
-    ending: Ending,
-    budget: Budget,
-    landing: Landing | None,
-    tally: Tally,
-    dispatcher: Dispatcher,
-) -> Outcome:
+def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
     """Make the outcome: the answer with its evidence checked, or what can be salvaged."""
-    executed = dispatcher.executed
+    executed, total, budget = gathered.dispatcher.executed, gathered.account.total, gathered.account.budget
+    output = None
     if ending.response is not None:
-        answer, gaps = ending.response.answer, tuple(ending.response.gaps)
+        answer, gaps, output = ending.response.answer, tuple(ending.response.gaps), ending.response.output
         quotes = evidence.check(((one.source, one.quote) for one in ending.response.evidence), executed)
     else:
-        answer, gaps = evidence.salvage(ending.error or ending.status, tally.last_text, executed), ()
+        answer, gaps = evidence.salvage(ending.error or ending.status, gathered.last_text, executed), ()
         quotes = evidence.gathered(executed)
     status, exit_code = ending.status, ending.exit_code
     if status == "partial" and not answer:
         status, exit_code = "failed", Exit.NO_ANSWER
     unfound = [f"not found in what was read: {one.source}: {one.quote!r}" for one in quotes if not one.verified]
+    exceeded = [EXCEEDED.format(one.kind.words, _used(one), one.limit) for one in budget.limits if _exceeded(one)]
     calls = budget[Kind.TOOL_CALLS]
-    budget = budget.spend(sum(len(one.text.removesuffix(TRUNCATED)) for one in executed), Kind.CHARACTERS)
     return Outcome(
         run_id=job.run_id,
         specialist=job.specialist,
@@ -105,31 +104,39 @@ def conclude(  # noqa: PLR0913, PLR0917 - all that is known at the end, in the o
         answer=answer,
         evidence=quotes,
         gaps=gaps,
-        output=None,
+        output=output,
         tool_calls=ToolCalls(
             used=int(calls.used),
             limit=None if calls.limit is None else int(calls.limit),
             failed=sum(one.is_error for one in executed),
-            skipped=dispatcher.skipped,
+            skipped=gathered.dispatcher.skipped,
         ),
-        limits={limit.kind.value: _spent(limit) for limit in budget.limits},
-        landing=_report(landing, ending),
-        usage=tally.usage,
-        cost_usd=None,
+        limits={
+            limit.kind.value: Spent(
+                None if limit.kind is Kind.COST and total.cost is None else _used(limit), limit.limit
+            )
+            for limit in budget.limits
+        },
+        landing=_report(gathered, ending),
+        usage=total.usage,
+        cost_usd=rounded(total.cost),
         duration_s=round(budget[Kind.TIME].used, 3),
-        warnings=(*job.warnings, *tally.warnings, *unfound, *([ending.error] if ending.error else [])),
+        warnings=(*job.warnings, *gathered.warnings, *unfound, *exceeded, *([ending.error] if ending.error else [])),
         error=ending.error,
         exit_code=exit_code,
     )
 
 
-def _spent(limit: Limit) -> Spent:
-    # No price is known to this version; a guess would be worse than none.
-    used = None if limit.kind is Kind.COST else round(limit.used, 3)
-    return Spent(used, limit.limit)
+def _used(limit: Limit) -> float:
+    return round(limit.used, 8 if limit.kind is Kind.COST else 3)
 
 
-def _report(landing: Landing | None, ending: Ending) -> LandingReport | None:
+def _exceeded(limit: Limit) -> bool:
+    return limit.limit is not None and _used(limit) > limit.limit
+
+
+def _report(gathered: Gathered, ending: Ending) -> LandingReport | None:
+    landing, bill = gathered.landing, gathered.account.landing
     if landing is None:
         return None
     how = Rung.FINALIZE if landing.rung is Rung.WAIT else landing.rung
@@ -138,4 +145,4 @@ def _report(landing: Landing | None, ending: Ending) -> LandingReport | None:
     # An empty reply and a refusal are answers to a request too; the rungs that were left count theirs themselves.
     if ending.response is not None or ending.exit_code is Exit.NO_ANSWER:
         landing = landing.answered()
-    return LandingReport(landing.reason.value, how.value, landing.requests)
+    return LandingReport(landing.reason.value, how.value, landing.requests, bill.usage, rounded(bill.cost))

@@ -57,6 +57,8 @@ class Replied(Event):
     reason: str
     text: str
     usage: Usage
+    cost_usd: float | None
+    """What this request cost; None when the price is unknown."""
 
 
 CallPhase = Literal["started", "finished", "failed", "skipped"]
@@ -103,6 +105,22 @@ class Landed(Event):
     event = "landing"
     reason: Kind
     how: Rung
+
+
+@dataclass(frozen=True, slots=True)
+class Summarized(Event):
+    """The history grew too long and was summarised."""
+
+    event = "summarized"
+    summary: str
+    archived: int
+    """Outputs that left the history; the archive keeps them whole."""
+    tokens_before: int
+    """Estimate of the next request."""
+    tokens_after: int
+    usage: Usage
+    """Of the requests for the summary."""
+    cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)

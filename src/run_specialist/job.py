@@ -7,6 +7,9 @@ from run_specialist.dispatch import Augmenter, DispatchSettings
 from run_specialist.events import Started
 from run_specialist.landing import Style
 from run_specialist.providers.base import Opening, Provider
+from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.summariser import Summariser
+from run_specialist.tools.archive import Archive
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,14 @@ class Job:
     landing: Style = "auto"
     landing_prompt: str | None = None
     """Own words for the order at the limit."""
+    answer_schema: AnswerSchema | None = None
+    """Shape of the answer; None = text."""
+    archive: Archive | None = None
+    """Where outputs are kept whole, when the model has a tool to read in it."""
+    summarize_at: int | None = None
+    """Above this the older part of the transcript is summarised [tokens]; None = only when nothing more fits."""
+    summariser: Summariser | None = None
+    """Shortens a history that grows too long; None where no model can."""
     augmenters: tuple[Augmenter, ...] = ()
     """The last stage of dispatch, in this order."""
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)

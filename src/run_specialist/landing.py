@@ -79,6 +79,10 @@ class Landing:
         """Count the request and go on to the next rung, because the model did something else."""
         return replace(self.answered(), rungs=self.rungs[1:])
 
+    def given_up(self) -> "Landing":
+        """Ask no more, because there is no time for it."""
+        return replace(self, rungs=())
+
     def refused(self) -> "Landing":
         """Go on without forcing, because the endpoint does not take it."""
         return replace(self, rungs=tuple(rung for rung in self.rungs if rung is not Rung.FORCE))

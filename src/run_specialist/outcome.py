@@ -61,6 +61,10 @@ class LandingReport:
     how: str
     """The rung that gave the answer, or `salvage`."""
     requests: int
+    """Landing requests that were answered."""
+    usage: Usage
+    """Of the landing's requests alone."""
+    cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,17 @@ import time
 from collections.abc import Sequence
 
 from run_specialist import prompts
+from run_specialist.account import Account, Clock
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind, Phase
 from run_specialist.dispatch import Dispatcher
-from run_specialist.ending import ANSWER_CUT, CONTEXT_FULL, NO_ANSWER, Ending, Tally, conclude
+from run_specialist.ending import ANSWER_CUT, CONTEXT_FULL, NO_ANSWER, Ending, Gathered, conclude
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.events import Finished, Landed, Listener, Replied, Requested, Warned
+from run_specialist.events import Finished, Landed, Listener
+from run_specialist.exchange import Exchange
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung, ladder
-from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, sendable
+from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult
 from run_specialist.outcome import Exit, Outcome
 from run_specialist.providers.base import Choice, Watch
 from run_specialist.tools.respond import NAME as RESPOND
@@ -27,10 +29,6 @@ _log = logging.getLogger(__name__)
 
 CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.NONE: Choice.NONE}
 """What a rung asks for; every other request leaves the choice to the model."""
-MAX_TOKENS = 16_000
-"""The most that an ordinary reply may hold [tokens]."""
-MORE_ROOM = 2
-"""A reply that was cut is asked for again with this many times the room."""
 MAX_PAUSES = 5
 """Pauses in one run before it no longer goes along with them."""
 
@@ -38,33 +36,38 @@ MAX_PAUSES = 5
 class Run:
     """One question on its way to its outcome."""
 
-    def __init__(self, job: Job, listener: Listener | None = None, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        listener: Listener | None = None,
+        watch: Watch | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
         """Take a job; nothing is asked before `outcome`.
 
         listener: called with each event.
         watch: called with the pieces of each reply; replies are streamed only then.
+        clock: what a limit of time is measured with.
         """
         self._job = job
         self._audience = Audience(listener, watch)
-        self._conversation = job.provider.open(job.opening, self._audience.watch)
-        self._dispatcher = Dispatcher(job.opening.tools, job.augmenters, job.dispatch, self._audience.tell)
-        self._accepted: list[Message] = []
-        self._tail: Message | None = Message.user(job.question)
-        self._budget = job.budget
+        self._account = Account(job.budget, job.provider, clock)
+        self._stop = asyncio.Event()
+        self._exchange = Exchange(job, self._account, self._audience, self._stop)
+        self._dispatcher = Dispatcher(
+            job.opening.tools, job.augmenters, job.dispatch, self._account, self._audience.tell, job.archive
+        )
         self._landing: Landing | None = None
-        self._max_tokens = min(MAX_TOKENS, job.provider.capabilities.max_output_tokens)
-        self._asked_again: set[Stop] = set()
+        self._asked_again: set[str] = set()
         self._last_was_cut = False
         self._pauses = 0
-        self._tally = Tally(self._audience.warnings)
         self._task: asyncio.Task[object] | None = None
-        self._abort = asyncio.Event()
 
     def abort(self) -> None:
         """Stop as soon as possible; `outcome` then returns what was gathered. For the thread of the loop."""
-        if self._abort.is_set():
+        if self._stop.is_set():
             return
-        self._abort.set()
+        self._stop.set()
         # A listener that aborts stands inside the task: the loop sees the flag, a cancellation would strike the caller.
         if self._task is not None and asyncio.current_task() is not self._task:
             self._task.cancel()
@@ -72,14 +75,15 @@ class Run:
     @property
     def transcript(self) -> tuple[Message, ...]:
         """All that was said so far, the newest last; after the end every tool call has its result."""
-        return tuple(self._messages())
+        return tuple(self._exchange.transcript.messages())
 
     async def outcome(self) -> Outcome:
         """Work on the question until there is an outcome; call it once.
 
         A cancellation that is not ours (`abort`) goes on its way after the last event.
         """
-        self._task, begun = asyncio.current_task(), time.monotonic()
+        self._task = asyncio.current_task()
+        self._account.start()
         self._audience.tell(self._job.started())
         cancelled: asyncio.CancelledError | None = None
         try:
@@ -87,29 +91,33 @@ class Run:
         except ContextExceeded as error:
             ending = Ending.salvaged(str(error))
         except ProviderError as error:
-            self._tally.last_text = error.partial or self._tally.last_text
+            self._exchange.last_text = error.partial or self._exchange.last_text
             ending = Ending.failed(str(error), Exit.PROVIDER)
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not cost what was gathered
             _log.debug("the run broke off", exc_info=True)
             ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
-        self._budget = self._budget.spend(time.monotonic() - begun, Kind.TIME)
-        outcome = conclude(self._job, ending, self._budget, self._landing, self._tally, self._dispatcher)
+        gathered = Gathered(
+            self._account, self._landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
+        )
+        outcome = conclude(self._job, ending, gathered)
         # From here on there is nothing to abort but the caller's own work.
         task, self._task = self._task, None
         self._audience.tell(Finished(outcome))
         # Our own cancellation ends here; one from outside goes on its way.
-        if cancelled and not (self._abort.is_set() and task and task.uncancel() == 0):
+        if cancelled and not (self._stop.is_set() and task and task.uncancel() == 0):
             raise cancelled
         return outcome
 
     async def _loop(self) -> Ending:
-        while not self._abort.is_set():
-            if self._landing is None and self._budget.phase is Phase.SPENT:
-                self._land(self._budget.tightest.kind)
+        while not self._stop.is_set():
+            if self._landing is None and self._account.budget.phase is Phase.SPENT:
+                self._land(self._account.budget.tightest.kind)
             if self._landing and self._landing.rung is Rung.SALVAGE:
                 return Ending.salvaged(NO_ANSWER.format(self._landing.reason.words))
+            if self._job.summarize_at is not None:
+                await self._exchange.shorten(self._job.summarize_at, landing=self._landing is not None)
             reply = await self._ask()
             ending = await self._take(reply) if reply else None
             if ending is not None:
@@ -117,82 +125,92 @@ class Run:
         return Ending.aborted()
 
     async def _ask(self) -> Reply | None:
-        """Send one request; None when somebody aborted meanwhile."""
-        choice = CHOICES.get(self._landing.rung, Choice.AUTO) if self._landing else Choice.AUTO
-        turn = int(self._budget[Kind.TURNS].used) + 1
-        self._audience.tell(Requested(turn, choice))
-        if self._abort.is_set():
-            return None
+        """Send one request; None when there is nothing to act on but the budget."""
+        landing = self._landing
+        choice = CHOICES.get(landing.rung, Choice.AUTO) if landing else Choice.AUTO
         try:
-            reply = await self._conversation.ask(self._messages(), choice, self._max_tokens)
+            reply = await self._exchange.ask(choice, self._last_words(), landing=landing is not None)
         except ForcingRefused:
-            if self._landing is None or choice is not Choice.RESPOND:
+            if landing is None or choice is not Choice.RESPOND:
                 raise
             # A refused request never became history, so the order may still join its last message.
-            self._landing = self._landing.refused()
+            self._landing = landing.refused()
             self._tell_rung()
-            return await self._ask()
-        self._tally.count(reply)
-        self._budget = self._budget.spend(1, Kind.TURNS).spend(reply.usage.total_tokens, Kind.TOKENS)
-        self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage))
-        if reply.detail:
-            self._audience.tell(Warned(reply.detail))
-        return None if self._abort.is_set() else reply
+            return None
+        except ContextExceeded:
+            if not await self._land_from_a_summary():
+                raise
+            return None
+        if reply is None and not self._stop.is_set():
+            self._out_of_time()
+        return reply
 
-    def _messages(self) -> list[Message]:
-        if self._tail is None:
-            return list(self._accepted)
-        rung = self._landing.rung if self._landing else None
-        return [*self._accepted, self._tail.ending(prompts.last_words(rung, self._job.landing_prompt))]
+    def _out_of_time(self) -> None:
+        if self._landing is None:
+            self._land(Kind.TIME)
+        else:
+            self._landing = self._landing.given_up()
+            self._tell_rung()
+
+    def _last_words(self) -> str | None:
+        return prompts.last_words(self._landing.rung if self._landing else None, self._job.landing_prompt)
 
     async def _take(self, reply: Reply) -> Ending | None:
         """Act on a reply; None means that the model is to be asked again."""
         was_cut, self._last_was_cut = self._last_was_cut, reply.stop is Stop.TRUNCATED
         match reply.stop:
             case Stop.ANSWERED:
-                return self._answer(Response(answer=reply.text))
+                return self._said(reply)
             case Stop.WANTS_TOOLS:
                 return await self._wants_tools(reply)
             case Stop.PAUSED:
                 return self._paused(reply)
             case Stop.TRUNCATED:
-                return self._truncated(reply, again=was_cut)
+                return await self._truncated(reply, again=was_cut)
             case Stop.REFUSED:
                 return Ending.failed(f"the model refused to answer ({reply.reason})", Exit.NO_ANSWER)
 
+    def _said(self, reply: Reply) -> Ending | None:
+        response = Response.of_text(reply.text, self._job.answer_schema)
+        ending = self._answer(response)
+        if ending is None and response.reason:
+            self._enter(reply, ())
+            self._exchange.transcript.say(prompts.text_does_not_fit(response.reason))
+        return ending
+
     def _answer(self, response: Response) -> Ending | None:
-        if response.answer.strip():
-            return Ending.answered(response, at_limit=self._landing is not None)
-        if self._may_ask_again(Stop.ANSWERED):
-            return None
-        return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
+        """Take an answer; None when it is empty or out of shape, which is asked for again once each."""
+        if not response.answer.strip():
+            if self._may_ask_again(Stop.ANSWERED):
+                return None
+            return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
+        if response.reason:
+            return None if self._may_ask_again("schema") else Ending.out_of_shape(response)
+        return Ending.answered(response, at_limit=self._landing is not None)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
-        response = Response.among(reply.calls)
+        response = Response.among(reply.calls, self._job.answer_schema)
         if response is not None:
             ending = self._answer(response)
-            if ending is not None:
-                self._enter(reply, [self._leave(call) for call in reply.calls])
+            if ending is not None or response.reason:
+                self._enter(reply, [self._leave(call, response) for call in reply.calls])
             return ending
-        limit = self._budget[Kind.TOOL_CALLS]
+        limit = self._account.budget[Kind.TOOL_CALLS]
         room = 0 if self._landing else len(reply.calls) if limit.remaining is None else int(limit.remaining)
-        runnable, rest = reply.calls[:room], reply.calls[room:]
-        # Spent before they run: a call that is interrupted was an attempt all the same.
-        before, self._budget = self._budget, self._budget.spend(len(runnable))
-        results = await self._dispatcher.run(runnable, before)
-        results += self._skip(rest)
+        results = await self._dispatcher.run(reply.calls[:room])
+        skipped = self._account.budget[self._landing.reason if self._landing else Kind.TOOL_CALLS]
+        results += self._dispatcher.skip(reply.calls[room:], skipped)
         self._enter(reply, results)
         self._next_rung()
         return None
 
-    def _leave(self, call: ToolCall) -> ToolResult:
-        if call.name == RESPOND:
-            return ToolResult(call.id, prompts.DELIVERED)
-        return self._dispatcher.refuse(call, prompts.NOT_RUN_BESIDE_RESPOND.format(tool=call.name))
-
-    def _skip(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        kind = self._landing.reason if self._landing else Kind.TOOL_CALLS
-        return self._dispatcher.skip(calls, kind, self._budget[kind].limit)
+    def _leave(self, call: ToolCall, response: Response) -> ToolResult:
+        """Answer a call of a turn in which `respond` was called."""
+        if call.name != RESPOND:
+            return self._dispatcher.refuse(call, prompts.NOT_RUN_BESIDE_RESPOND.format(tool=call.name))
+        if response.reason:
+            return ToolResult(call.id, prompts.answer_does_not_fit(response.reason), is_error=True)
+        return ToolResult(call.id, prompts.DELIVERED)
 
     def _paused(self, reply: Reply) -> Ending | None:
         self._pauses += 1
@@ -203,11 +221,12 @@ class Run:
         self._landing = self._landing.answered() if self._landing else None
         return None
 
-    def _truncated(self, reply: Reply, *, again: bool) -> Ending | None:
+    async def _truncated(self, reply: Reply, *, again: bool) -> Ending | None:
         """Ask once more with more room; after that take what there is, and never run a call that was cut."""
         if reply.more_room_helps and self._may_ask_again(Stop.TRUNCATED):
-            most = self._job.provider.capabilities.max_output_tokens
-            self._max_tokens = min(self._max_tokens * MORE_ROOM, most)
+            self._account.give_more_room()
+            return None
+        if not reply.more_room_helps and await self._land_from_a_summary():
             return None
         response = Response.among(reply.calls)
         if response is not None or not reply.calls:
@@ -222,18 +241,22 @@ class Run:
             self._land(Kind.TOKENS)
         return None
 
-    def _may_ask_again(self, stop: Stop) -> bool:
-        """Say whether a turn of this kind may be repeated; once a run. It does not enter the history."""
-        first = stop not in self._asked_again
-        self._asked_again.add(stop)
+    def _may_ask_again(self, what: str) -> bool:
+        """Say whether something may be asked for a second time; once a run, and it is no rung."""
+        first = what not in self._asked_again
+        self._asked_again.add(what)
         return first
 
     def _enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
-        """Make a turn history: what was sent for it, the reply, and the results that go out next."""
-        self._accepted = self._messages()
-        if content := sendable(reply.content):
-            self._accepted.append(Message("assistant", content))
-        self._tail = Message.results(results) if results else None
+        self._exchange.transcript.enter(reply, results, self._last_words())
+
+    async def _land_from_a_summary(self) -> bool:
+        """Make room in a full context and land at once; False when that cannot be done."""
+        if not (self._may_ask_again("context") and await self._exchange.shorten(landing=True)):
+            return False
+        if self._landing is None:
+            self._land(Kind.TOKENS)
+        return True
 
     def _land(self, reason: Kind) -> None:
         rungs = ladder(self._job.landing, forced_choice=self._job.provider.capabilities.forced_choice)

@@ -1,24 +1,25 @@
 """From a specialist's file and a question to a job: settings, model, tools, system prompt, budget."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
-from run_specialist.dispatch import Augmenter, DispatchSettings, Executed
-from run_specialist.errors import SpecialistUnusable, UsageError
+from run_specialist.countdown import countdown, warning
+from run_specialist.dispatch import Augmenter, DispatchSettings
+from run_specialist.errors import UsageError
 from run_specialist.job import Job
+from run_specialist.messages import Usage
 from run_specialist.providers.base import Opening, Provider
-from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.tool_names import resolve_tools
-from run_specialist.specialist.values import wanted
+from run_specialist.summariser import Summariser
+from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.listing import files as visible_files
@@ -35,13 +36,7 @@ LIMITS = {
 }
 """Keys that limit a run, and the kind of spending that each limits."""
 
-ENFORCED = {"tool_calls_limit"}
-"""The limits that the loop of this version holds; any other one makes a run refuse, never go on without it."""
-
-SHAPING = ("summarize_at", "output_schema")
-"""Keys that promise something about a run which this version cannot keep."""
-
-NOT_OFFERED = ("agents", "mcp_servers", "python_tools", "context_target", "summary_limit")
+NOT_OFFERED = ("agents", "mcp_servers", "python_tools")
 """Keys that limit nothing; a run goes on without what they would add, and says so."""
 
 
@@ -58,72 +53,65 @@ class Surroundings:
     """Stand before the countdown."""
 
 
-def settle(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool = False) -> Specialist:
-    """Return the settings of a run: what the call site says, else the file, else the default.
-
-    overrides: canonical keys; None means no limit.
-    strict: also refuse a file with warnings.
-    Raises SpecialistUnusable for a file that cannot be run, and for a setting that this version does not keep.
-    """
-    file = file.strict() if strict else file
-    if file.specialist is None:
-        raise SpecialistUnusable("\n".join(str(problem) for problem in file.problems if problem.level == "error"))
-    settings = file.specialist.model_copy(update=_checked(overrides))
-    for key in (*(key for key in LIMITS if key not in ENFORCED), *SHAPING):
-        if getattr(settings, key) is not None:
-            raise SpecialistUnusable(
-                f"{_place(file, key)}: {key}: this version cannot keep it; take it out to run without"
-            )
-    if settings.countdown.warn_at is not None:
-        raise SpecialistUnusable(f"{_place(file, 'countdown')}: countdown.warn_at: this version cannot keep it")
-    if settings.preset not in (None, "soft-landing"):
-        raise SpecialistUnusable(f"{_place(file, 'preset')}: preset: only soft-landing is kept by this version")
-    return settings
-
-
-def _checked(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    if unknown := sorted(set(overrides) - set(Specialist.model_fields)):
-        raise UsageError(f"no such setting: {', '.join(unknown)}")
-    try:
-        checked = Specialist.model_validate({"name": "", "description": "", "prompt": "", **overrides})
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        key = str(wrong["loc"][0])
-        want = wanted(key)
-        raise UsageError(f"{key}: wanted {want.words if want else wrong['msg']}, found {overrides[key]!r}") from None
-    return {key: getattr(checked, key) for key in overrides}
-
-
 def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Surroundings) -> Job:
     """Make the job of one run.
 
-    Raises UsageError when none of the file's tools exists here, or nothing of its `paths`.
+    Raises UsageError when none of the file's tools exists here, or nothing of its `paths`, and for a limit or a shape
+    of the answer that could not be kept.
     """
     warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
     warnings += [
         f"{_place(file, key)}: {key}: not offered by this version" for key in NOT_OFFERED if getattr(settings, key)
     ]
+    provider = around.provider
+    if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
+        raise UsageError(
+            f"{_place(file, 'cost_limit')}: cost_limit: the price of {provider.model} is not known, so no limit of its "
+            "cost can be kept; limit total_tokens_limit instead"
+        )
+    budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
+    schema, archive = _schema(file, settings), Archive()
     tools = _tools(file, settings, around)
-    system = prompts.system(
-        settings.prompt, tool_calls_limit=settings.tool_calls_limit, budget_notice=settings.budget_notice
-    )
-    limits = {kind: getattr(settings, key) for key, kind in LIMITS.items()}
+    summarises = settings.summarize_at is not None and provider.capabilities.can_summarise
+    reads_on = summarises or bool(around.tools)
+    if reads_on:
+        tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
+    system = prompts.system(settings.prompt, budget, budget_notice=settings.budget_notice)
     return Job(
         run_id=f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         specialist=settings.name,
         question=question,
-        opening=Opening(system, tools, settings.effort),
-        provider=around.provider,
-        budget=Budget.of(limits, settings.countdown.from_),
+        opening=Opening(system, Toolset([*tools, respond_tool(schema)]), settings.effort),
+        provider=provider,
+        budget=budget,
         landing=settings.landing,
         landing_prompt=settings.landing_prompt,
-        augmenters=(*around.augmenters, _countdown(settings.countdown.style)),
+        answer_schema=schema,
+        archive=archive if reads_on else None,
+        summarize_at=settings.summarize_at if summarises else None,
+        summariser=_summariser(settings, provider, archive),
+        augmenters=(*around.augmenters, *_told(settings.countdown)),
         dispatch=DispatchSettings(settings.parallel_tools_limit, settings.tool_timeout, settings.tool_result_limit),
         warnings=tuple(warnings),
     )
 
 
-def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> Toolset:
+def _schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
+    if settings.output_schema is None:
+        return None
+    try:
+        return AnswerSchema.load(settings.output_schema, file.path.parent)
+    except ValueError as error:
+        raise UsageError(f"{_place(file, 'output_schema')}: output_schema: {error}") from None
+
+
+def _summariser(settings: Specialist, provider: Provider, archive: Archive) -> Summariser | None:
+    if not provider.capabilities.can_summarise:
+        return None
+    return Summariser(provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit)
+
+
+def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> list[Tool]:
     paths = () if settings.paths is None else settings.paths
     if settings.paths is not None and not _anything(around.root, paths):
         raise UsageError(
@@ -138,18 +126,17 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
             f"{_place(file, 'tools')}: tools: none of {', '.join(settings.tools)} exists here; "
             f"there are {', '.join(files)}"
         )
-    return Toolset([*(files[name] for name in resolved.names), *around.tools, respond_tool()])
+    return [*(files[name] for name in resolved.names), *around.tools]
 
 
 def _anything(root: Path, paths: Sequence[str]) -> bool:
     return bool(paths) and next(iter(visible_files(Sandbox(root, paths))), None) is not None
 
 
-def _countdown(style: str) -> Augmenter:
-    def line(executed: Executed) -> str | None:
-        return prompts.countdown(executed.budget.tightest, style)
-
-    return line
+def _told(settings: Countdown) -> list[Augmenter]:
+    """Return how the child is told of its budget: the warning, and the countdown as the last line."""
+    told = [] if settings.warn_at is None else [warning(settings.warn_at)]
+    return [*told, *([] if settings.from_ is None else [countdown(settings.style)])]
 
 
 def _place(file: SpecialistFile, key: str) -> str:

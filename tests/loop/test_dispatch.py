@@ -10,7 +10,7 @@ from run_specialist.errors import ToolError
 from run_specialist.events import Called, Warned
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.tools.base import Tool
-from tests.jobs import LOOK, count_down, job, outcome_of, results
+from tests.jobs import LOOK, COUNT_DOWN, job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 DONE = says("done")
@@ -152,7 +152,7 @@ async def test_s3_3_augmenters_are_the_last_stage_and_never_harm_a_result():
         raise KeyError("oops")
 
     provider, events = ScriptedProvider([batch("a"), calls(("fly", {}), first_id=2), ANSWER]), []
-    await outcome_of(job(provider, 2, augmenters=[tag, bad, count_down]), events)
+    await outcome_of(job(provider, 2, augmenters=[tag, bad, COUNT_DOWN]), events)
     assert results(provider.asked[1].messages[-1]) == ["note on 'a', part 0\n[look ok]\n1 tool call remaining"]
     last = results(provider.asked[2].messages[-1])[0]
     assert last.splitlines()[-2:] == ["[fly failed]", "0 tool calls remaining"]

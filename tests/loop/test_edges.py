@@ -278,8 +278,16 @@ async def test_a_mistake_of_ours_costs_nothing_that_was_gathered():
 
 
 async def test_tokens_turns_and_time_are_counted_without_a_limit():
-    """The outcome tells what was spent of every kind that can be known."""
+    """The outcome tells what was spent of every kind."""
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, says("done")]), 9))
     assert (outcome.limits["tokens"].used, outcome.limits["turns"].used) == (30, 2)
     assert outcome.limits["time"].used >= 0
-    assert outcome.limits["cost"].used is None
+    assert outcome.limits["cost"].used == outcome.cost_usd == pytest.approx(0.0003)
+
+
+async def test_a_cost_that_cannot_be_known_is_none_and_never_0():
+    """Without a price the outcome says so, in the total and for the landing."""
+    provider = ScriptedProvider([LOOKS, calls(("respond", {"answer": "done"}), first_id=9)], priced=False)
+    outcome = await outcome_of(job(provider, 1))
+    assert (outcome.cost_usd, outcome.limits["cost"].used, outcome.landing.cost_usd) == (None, None, None)
+    assert outcome.landing.usage.total_tokens == 15

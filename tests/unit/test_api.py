@@ -66,7 +66,7 @@ async def test_ones_own_tools_and_augmenters_reach_the_child():
         outcome = await runner.run(FINDER, "What do owls eat?")
     provider.assert_used_up()
     assert (outcome.answer, outcome.model, outcome.tool_calls.used) == ("mice", "scripted", 2)
-    assert provider.opening.tools.names == ("look", "respond")
+    assert provider.opening.tools.names == ("get_tool_response", "look", "respond")
     assert results(provider.asked[1].messages[-1]) == ["note on 'owls', part 0\n[look took 1]"]
     assert results(provider.asked[2].messages[-1]) == ["note on 'bats', part 0\n[look took 2]\n1 tool call remaining"]
 
@@ -144,6 +144,9 @@ class Shared:
         self.opened += 1
         self.together = getattr(self, "together", None) or asyncio.Barrier(self.children)
         return Child(self)
+
+    def cost(self, usage):
+        """Know no price."""
 
     async def aclose(self):
         """Count how often it was closed."""

@@ -54,7 +54,7 @@ def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first)
 
 def test_the_tightest_kind_speaks_for_the_run():
     """The phase of a budget is that of the kind with the largest share spent."""
-    budget = Budget.of({CALLS: 10, Kind.TURNS: 4}).spend(1).spend(3, Kind.TURNS)
+    budget = Budget.of({CALLS: 10, Kind.TURNS: 4}).spend(1).spend(2, Kind.TURNS)
     assert budget.tightest.kind is Kind.TURNS
     assert budget.phase is Phase.COUNTDOWN
 

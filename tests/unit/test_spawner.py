@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from run_specialist import prompts
-from run_specialist.budget import Kind
+from run_specialist.budget import Budget, Kind
 from run_specialist.dispatch import Executed
-from run_specialist.errors import SpecialistUnusable, UsageError
+from run_specialist.errors import UsageError
 from run_specialist.messages import ToolCall
 from run_specialist.providers.scripted import ScriptedProvider
-from run_specialist.spawner import LIMITS, Surroundings, settle, spawn
+from run_specialist.spawner import Surroundings, spawn
 from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 
 PATH = Path("specialists/finder.md")
@@ -36,7 +37,7 @@ def job_of(root, *lines, tools=(), augmenters=(), **overrides):
     """Make the job of a run."""
     file = file_of(*lines)
     around = Surroundings(root, ScriptedProvider([]), tools, augmenters)
-    return spawn(file, settle(file, overrides), "What is known?", around)
+    return spawn(file, resolve(file, overrides).settings, "What is known?", around)
 
 
 def tool(name):
@@ -82,68 +83,15 @@ def test_s3_4_explicit_then_file_then_default(root, lines, overrides, limit):
 
 
 @pytest.mark.parametrize(
-    ("lines", "overrides", "given"),
-    [([], {}, False), (["tool_calls_limit: 30"], {}, True), ([], {"tool_calls_limit": 30}, True)],
-)
-def test_s3_4_what_was_given_is_known_even_where_it_is_the_default(lines, overrides, given):
-    """A 30 that somebody wrote is told from the 30 that nobody did; what the file says is not changed by a run."""
-    file = file_of(*lines)
-    settings = settle(file, overrides)
-    assert settings.tool_calls_limit == 30
-    assert ("tool_calls_limit" in settings.model_fields_set) is given
-    settle(file, {"tool_calls_limit": 1})
-    assert file.specialist.tool_calls_limit == 30
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        ({"tool_call_limit": 2}, "tool_call_limit"),
-        ({"tool_calls_limit": -1}, "tool_calls_limit"),
-        ({"tool_calls_limit": "2"}, "tool_calls_limit"),
-        ({"tool_calls_limit": True}, "tool_calls_limit"),
-        ({"landing": "softly"}, "landing"),
-    ],
-    ids=str,
-)
-def test_s3_4_an_explicit_setting_that_makes_no_sense_is_refused(overrides, said):
-    """A limit that was misspelt must not let a run go on under another one."""
-    with pytest.raises(UsageError, match=said):
-        settle(file_of(), overrides)
-
-
-@pytest.mark.parametrize("key", [key for key in LIMITS if key != "tool_calls_limit"])
-def test_a_limit_that_is_not_kept_is_refused_from_the_call_site_too(key):
-    """Explicit or in the file, it is refused; an explicit None takes the file's promise back."""
-    with pytest.raises(SpecialistUnusable, match=f"{key}: this version"):
-        settle(file_of(), {key: 5})
-    with pytest.raises(SpecialistUnusable, match=rf"finder\.md:4:1: {key}: this version"):
-        settle(file_of(f"{key}: 5"), {})
-    assert getattr(settle(file_of(f"{key}: 5"), {key: None}), key) is None
-
-
-def test_s0_9_all_errors_of_a_file_are_told_at_once():
-    """One line for each, with place, key and reason; warnings only where they count as errors."""
-    file = file_of("tool_calls_limit: many", "quux: 1", "budget_notice: perhaps")
-    with pytest.raises(SpecialistUnusable) as caught:
-        settle(file, {})
-    lines = str(caught.value).splitlines()
-    assert [line.partition(": wanted")[0] for line in lines] == [
-        "specialists/finder.md:4:19: tool_calls_limit",
-        "specialists/finder.md:6:16: budget_notice",
-    ]
-    with pytest.raises(SpecialistUnusable, match="quux: unknown key"):
-        settle(file_of("quux: 1"), {}, strict=True)
-    assert settle(file_of("quux: 1"), {}).name == "finder"
-
-
-@pytest.mark.parametrize(
     ("lines", "names"),
     [
-        ([], ("glob", "grep", "ls", "mine", "read", "respond", "search")),
-        (["tools: search, read"], ("mine", "read", "respond", "search")),
-        (["tools: []"], ("mine", "respond")),
-        (["disallowed_tools: mine, respond, read, ls, grep"], ("glob", "mine", "respond", "search")),
+        ([], ("get_tool_response", "glob", "grep", "ls", "mine", "read", "respond", "search")),
+        (["tools: search, read"], ("get_tool_response", "mine", "read", "respond", "search")),
+        (["tools: []"], ("get_tool_response", "mine", "respond")),
+        (
+            ["disallowed_tools: mine, respond, read, ls, grep"],
+            ("get_tool_response", "glob", "mine", "respond", "search"),
+        ),
     ],
 )
 def test_tools_are_sorted_and_ones_own_are_not_filtered(root, lines, names):
@@ -156,7 +104,7 @@ def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
     mine = [tool("mine")]
     job = job_of(root, "tools: []", tools=mine)
     mine.append(tool("another"))
-    assert job.opening.tools.names == ("mine", "respond")
+    assert job.opening.tools.names == ("get_tool_response", "mine", "respond")
     with pytest.raises(FrozenInstanceError):
         job.opening.tools = ()
     with pytest.raises(FrozenInstanceError):
@@ -168,7 +116,7 @@ def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
 async def test_ones_own_tool_may_stand_in_for_a_file_tool_and_never_for_respond(root):
     """A `read` of one's own is taken in place of ours; `respond` is how the answer gets out and stays ours."""
     tools = job_of(root, tools=[tool("read"), tool("respond")]).opening.tools
-    assert await tools.get("read").call({}) == "mine: read"
+    assert (await tools.get("read").call({})).text == "mine: read"
     assert "answer" in tools.get("respond").input_schema["properties"]
 
 
@@ -235,7 +183,7 @@ def test_s0_8_without_a_limit_there_is_no_countdown_in_any_style(root):
 async def test_paths_limit_what_the_file_tools_see(root, lines, seen):
     """Folders, files and globs; one of them that is not there is no reason to stop while another one is."""
     tools = job_of(root, *lines).opening.tools
-    assert (await tools.get("glob").call({"pattern": "**"})).splitlines() == seen
+    assert (await tools.get("glob").call({"pattern": "**"})).text.splitlines() == seen
 
 
 @pytest.mark.parametrize("paths", ["missing", "missing, also/missing", "notes/*.txt", "[]", "[[notes]]"])
@@ -277,12 +225,12 @@ def test_settings_of_the_file_reach_the_job(root):
 def test_s3_1_the_prompt_is_the_body_then_our_rules_then_the_budget(root, body):
     """The body comes first as it is, that results are no instructions is said once, the resolved budget is last."""
     file = file_of("tool_calls_limit: 1", body=body)
-    job = spawn(file, settle(file, {}), "What?", Surroundings(root, ScriptedProvider([])))
+    job = spawn(file, resolve(file, {}).settings, "What?", Surroundings(root, ScriptedProvider([])))
     system = job.opening.system
     assert system.startswith(body.strip())
     assert system.count(prompts.DATA_NOT_INSTRUCTIONS) == 1
-    assert system.split("\n\n")[-1] == prompts.notice(1)
-    assert prompts.notice(1).startswith("Tool budget: you have 1 tool call for")
+    assert system.split("\n\n")[-1] == prompts.notice(Budget.of({Kind.TOOL_CALLS: 1}))
+    assert prompts.notice(Budget.of({Kind.TOOL_CALLS: 1})).startswith("Tool budget: you have 1 tool call for")
 
 
 def test_each_run_has_an_id_of_its_own(root):

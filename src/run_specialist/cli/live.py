@@ -10,11 +10,22 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from run_specialist.budget import Phase
+from run_specialist import units
+from run_specialist.budget import Kind, Phase
 from run_specialist.cli.console import printable
-from run_specialist.events import BudgetSpent, Called, Event, Finished, Landed, Replied, Requested, Started, Warned
+from run_specialist.events import (
+    BudgetSpent,
+    Called,
+    Event,
+    Finished,
+    Landed,
+    Replied,
+    Requested,
+    Started,
+    Summarized,
+    Warned,
+)
 from run_specialist.landing import Rung
-from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Delta
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -46,7 +57,6 @@ class LiveView:
         self._turn = 0
         self._begun = time.monotonic()
         self._budget: BudgetSpent | None = None
-        self._limit: float | None = None
         self._calls = 0
         self._call = Text()
         self._arguments = ""
@@ -68,7 +78,7 @@ class LiveView:
         match event:
             case Started():
                 self._title = f"{event.specialist} · {event.model}"
-                self._limit = event.limits["tool_calls"]
+                self._budget = _unspent(event)
                 self._print(Text(self._title, "bold"))
             case Requested():
                 self._turn, self._doing, self._arguments, self._text = event.turn, "thinking", "", ""
@@ -84,8 +94,10 @@ class LiveView:
                 self._print(Text(f"  {reached}: {LANDINGS[event.how]}", "bold red"))
             case Warned():
                 self._print(Text(f"  {_one_line(event.text)}", "yellow"))
+            case Summarized():
+                size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
+                self._print(Text(f"  summarised {event.archived} earlier results, from {size}", "cyan"))
             case Finished():
-                self._print(_summary(event.outcome))
                 self._print("")
             case _:
                 pass
@@ -133,13 +145,14 @@ class LiveView:
     def _gauge(self) -> Text:
         seconds = time.monotonic() - self._begun
         rest = f"  turn {self._turn} · {self._tokens:,} tokens · {seconds:.0f} s"
-        if self._limit is None:
+        budget = self._budget
+        if budget is None or budget.limit is None:
             return Text(f"{self._calls} tool calls, no limit{rest}", "dim")
-        used = self._budget.used if self._budget else 0
-        phase = Phase(self._budget.phase) if self._budget else Phase.SILENT
-        filled = BAR_WIDTH if not self._limit else round(BAR_WIDTH * min(used / self._limit, 1))
-        gauge = Text("━" * filled, COLOURS[phase]).append("━" * (BAR_WIDTH - filled), "bright_black")
-        return gauge.append(f" {used:g} of {self._limit:g} tool calls", COLOURS[phase]).append(rest, "dim")
+        kind, colour = Kind(budget.kind), COLOURS[Phase(budget.phase)]
+        filled = BAR_WIDTH if not budget.limit else round(BAR_WIDTH * min(budget.used / budget.limit, 1))
+        gauge = Text("━" * filled, colour).append("━" * (BAR_WIDTH - filled), "bright_black")
+        told = f" {units.number(kind, budget.used)} of {units.of(kind, budget.limit)}"
+        return gauge.append(told, colour).append(rest, "dim")
 
     def _answer(self) -> str:
         if not self._arguments:
@@ -160,7 +173,15 @@ def _remaining(budget: BudgetSpent) -> Text:
     phase = Phase(budget.phase)
     if budget.remaining is None or phase is Phase.SILENT:
         return Text()
-    return Text(f"  {budget.remaining:g} remaining", COLOURS[phase])
+    kind = Kind(budget.kind)
+    left = units.number(kind, budget.remaining) if kind is Kind.TOOL_CALLS else units.amount(kind, budget.remaining)
+    return Text(f"  {left} remaining", COLOURS[phase])
+
+
+def _unspent(started: Started) -> BudgetSpent:
+    """Return how the budget stands before anything is spent: the first limit speaks."""
+    kind, limit = next(((k, v) for k, v in started.limits.items() if v is not None), ("tool_calls", None))
+    return BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
 
 
 def _short(arguments: object) -> str:
@@ -172,21 +193,3 @@ def _short(arguments: object) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(printable(text).split())
-
-
-def _summary(outcome: Outcome) -> Text:
-    calls, usage = outcome.tool_calls, outcome.usage
-    good = outcome.status in ("answered", "landed")
-    parts = [f"{calls.used} of {calls.limit} tool calls" if calls.limit is not None else f"{calls.used} tool calls"]
-    if calls.failed:
-        parts.append(f"{calls.failed} failed")
-    if calls.skipped:
-        parts.append(f"{calls.skipped} skipped")
-    if usage.total_tokens:
-        cached = f" ({usage.cache_read_input_tokens:,} from the cache)" if usage.cache_read_input_tokens else ""
-        parts.append(f"{usage.total_tokens:,} tokens{cached}")
-    parts.append(f"{outcome.duration_s:.1f} s")
-    if outcome.evidence and good:
-        verified = sum(one.verified for one in outcome.evidence)
-        parts.append(f"{verified} of {len(outcome.evidence)} quotes verified")
-    return Text(outcome.status, "bold green" if good else "bold yellow").append(f" · {' · '.join(parts)}", "not bold")

@@ -81,14 +81,17 @@ class AnthropicConversation:
         self._provider = provider
         self._watch = watch
         self._growing: StreamedMessage | None = None
+        tools = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+            for tool in opening.tools
+        ]
+        # Without tools it is one question and one answer: nothing would read what it wrote to the cache.
+        self._marker: Block = {"cache_control": CACHED} if tools else {}
         self._front = encode(
             {
                 "model": provider.model,
-                "system": [{"type": "text", "text": opening.system, "cache_control": CACHED}],
-                "tools": [
-                    {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-                    for tool in opening.tools
-                ],
+                "system": [{"type": "text", "text": opening.system, **self._marker}],
+                **({"tools": tools} if tools else {}),
                 **({"output_config": {"effort": opening.effort}} if opening.effort else {}),
             }
         ).removesuffix(b"}")
@@ -120,7 +123,7 @@ class AnthropicConversation:
         match choice:
             case Choice.AUTO:
                 # A request that changes the choice loses the messages cache, and nothing reads what it would write.
-                varying["cache_control"] = CACHED
+                varying |= self._marker
             case Choice.RESPOND:
                 varying["tool_choice"] = {"type": "tool", "name": RESPOND}
             case Choice.NONE:

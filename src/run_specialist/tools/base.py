@@ -16,6 +16,15 @@ from pydantic_core import ArgsKwargs
 from run_specialist.errors import ToolError
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What came of a tool call; a function that has nothing to note returns its text alone."""
+
+    text: str
+    note: str = ""
+    """A line of ours to stand behind the text, e.g. how to read on; neither counted nor cut."""
+
+
 @dataclass(frozen=True)
 class Tool:
     """A function that a model can call by name."""
@@ -25,9 +34,11 @@ class Tool:
     description: str
     """What a model reads when it chooses between tools."""
     function: Callable[..., Any]
-    """Takes the arguments by keyword and returns a string, directly or as an awaitable."""
+    """Takes the arguments by keyword and returns a string or an `Output`, directly or as an awaitable."""
     repeatable: bool = False
     """True where an identical call in the same run can be answered from the record."""
+    schema: Mapping[str, Any] | None = None
+    """JSON Schema of the arguments, in place of the one that the signature gives."""
     _adapter: TypeAdapter[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -39,10 +50,10 @@ class Tool:
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of the arguments, made from the function's signature."""
-        return {"type": "object", "properties": {}, **self._adapter.json_schema()}
+        """JSON Schema of the arguments, made from the function's signature unless given."""
+        return self.schema or {"type": "object", "properties": {}, **self._adapter.json_schema()}
 
-    async def call(self, arguments: Mapping[str, Any]) -> str:
+    async def call(self, arguments: Mapping[str, Any]) -> Output:
         """Run the tool; a plain function runs in a thread so that it cannot hold up the loop.
 
         Raises ToolError for arguments that do not fit, and whatever the function raises.
@@ -52,9 +63,11 @@ class Tool:
         except ValidationError as error:
             raise ToolError(f"invalid arguments: {_reasons(error)}") from error
         if inspect.iscoroutinefunction(self.function):
-            return str(await self.function(**checked))
-        result = await in_thread(lambda: self.function(**checked))
-        return str(await result if inspect.isawaitable(result) else result)
+            result = await self.function(**checked)
+        else:
+            result = await in_thread(lambda: self.function(**checked))
+            result = await result if inspect.isawaitable(result) else result
+        return result if isinstance(result, Output) else Output(str(result))
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns

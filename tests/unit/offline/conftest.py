@@ -97,6 +97,6 @@ async def _run(toolset: Toolset, call: ToolCall) -> ToolResult:
     assert tool is not None
     assert call.arguments is not None
     try:
-        return ToolResult(call.id, await tool.call(call.arguments))
+        return ToolResult(call.id, (await tool.call(call.arguments)).text)
     except ToolError as error:
         return ToolResult(call.id, str(error), is_error=True)

@@ -40,6 +40,6 @@ def call(root: Path) -> Call:
 
     def call_tool(name: str, *, paths: tuple[str, ...] = (), result_limit: int = 20_000, **arguments: Any) -> str:
         tools = {tool.name: tool for tool in file_tools(root, paths, result_limit)}
-        return asyncio.run(tools[name].call(arguments))
+        return asyncio.run(tools[name].call(arguments)).text
 
     return call_tool

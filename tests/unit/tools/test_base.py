@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.base import Toolset, tool
+from run_specialist.tools.base import Output, Toolset, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ def go(to: Point, fast: bool = False) -> str:
 
 async def test_arguments_are_checked_and_converted():
     """The function gets what its signature says, defaults included."""
-    assert await go.call({"to": {"x": "3"}}) == "Point 3,0 False"
+    assert (await go.call({"to": {"x": "3"}})).text == "Point 3,0 False"
     with pytest.raises(ToolError, match=r"to\.x: .*valid integer.*; speed: "):
         await go.call({"to": {"x": "far"}, "speed": 3})
 
@@ -68,7 +68,7 @@ async def test_a_plain_function_runs_beside_the_loop_and_a_coroutine_in_it():
         threads.append(threading.current_thread())
         return "coroutine"
 
-    assert await asyncio.gather(plain.call({}), coroutine.call({})) == ["plain", "coroutine"]
+    assert await asyncio.gather(plain.call({}), coroutine.call({})) == [Output("plain"), Output("coroutine")]
     assert {(thread is threading.main_thread(), thread.daemon) for thread in threads} == {(True, False), (False, True)}
 
 

@@ -1,0 +1,125 @@
+"""What a run has spent so far, and what its landing will cost."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from run_specialist.budget import Budget, Kind
+from run_specialist.messages import Usage
+from run_specialist.providers.base import Provider
+
+Clock = Callable[[], float]
+"""Seconds that only ever grow."""
+
+MAX_TOKENS = 16_000
+"""The most that an ordinary reply may hold [tokens]."""
+SHARE_OF_A_REPLY = 8
+"""One reply may take this part of what a run may spend on tokens, so that many fit and the last can be paid for."""
+LEAST_TOKENS = 1_024
+"""A reply gets this much all the same, unless it is more than half of everything [tokens]."""
+MORE_ROOM = 2
+"""A reply that was cut is asked for again with this many times the room."""
+
+
+def rounded(cost: float | None) -> float | None:
+    """Return a price without the noise of its arithmetic."""
+    return None if cost is None else round(cost, 8)
+
+
+class Bill:
+    """Tokens and money of some requests."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.cost: float | None = 0.0
+        """USD; None once the price of a request was unknown."""
+
+    def add(self, usage: Usage, cost: float | None) -> None:
+        """Add a request."""
+        self.usage += usage
+        self.cost = None if cost is None or self.cost is None else self.cost + cost
+
+
+class Account:
+    """The budget of one run while it is spent."""
+
+    def __init__(self, budget: Budget, provider: Provider, clock: Clock = time.monotonic) -> None:
+        """Open an account; its time begins with `start`."""
+        self._spent = budget
+        self._provider = provider
+        self._clock = clock
+        self._begun: float | None = None
+        self._largest_request = 0
+        self.total = Bill()
+        """All requests, those for summaries too."""
+        self.landing = Bill()
+        """The landing's requests alone."""
+        self.max_tokens = self._affordable_reply()
+        """The most that the next reply may hold [tokens]."""
+        self._hold_back()
+
+    def start(self) -> None:
+        """Let the time begin."""
+        self._begun = self._clock()
+
+    @property
+    def budget(self) -> Budget:
+        """The budget as it stands now."""
+        passed = 0 if self._begun is None else self._clock() - self._begun
+        return self._spent.spend(passed, Kind.TIME)
+
+    def spend(self, amount: float, kind: Kind) -> None:
+        """Spend some of one kind; see `Budget.spend`."""
+        self._spent = self._spent.spend(amount, kind)
+
+    def book(self, usage: Usage, *, landing: bool) -> float | None:
+        """Enter a request that was answered, and return what it cost [USD]."""
+        cost = self._provider.cost(usage)
+        for bill in (self.total, self.landing) if landing else (self.total,):
+            bill.add(usage, cost)
+        self._largest_request = max(self._largest_request, usage.total_tokens - usage.output_tokens)
+        self._spent = self._spent.spend(usage.total_tokens, Kind.TOKENS).spend(cost or 0, Kind.COST)
+        self._hold_back()
+        return cost
+
+    def book_all(self, usages: Sequence[Usage], *, landing: bool) -> Bill:
+        """Enter several requests, and return what they come to."""
+        bill = Bill()
+        for usage in usages:
+            bill.add(usage, self.book(usage, landing=landing))
+        return bill
+
+    def give_more_room(self) -> None:
+        """Let the next replies hold more, because one was cut."""
+        self.max_tokens = min(self.max_tokens * MORE_ROOM, self._provider.capabilities.max_output_tokens)
+        self._hold_back()
+
+    def seconds_left(self, *, landing: bool) -> float | None:
+        """Return how long the next request may take; None without a limit of time.
+
+        landing: its requests may go over the limit by as much as was held back, then no answer is waited for.
+        """
+        time = self.budget[Kind.TIME]
+        if time.limit is None:
+            return None
+        return max(time.limit + time.held_back - time.used, 0) if landing else time.until_landing
+
+    def _affordable_reply(self) -> int:
+        most = min(MAX_TOKENS, self._provider.capabilities.max_output_tokens)
+        affordable = [self._spent[Kind.TOKENS].limit]
+        money = self._spent[Kind.COST].limit
+        if money is not None:
+            price = self._provider.cost(Usage(output_tokens=1_000))
+            affordable.append(money / price * 1_000 if price else None)
+        for tokens in affordable:
+            if tokens is not None:
+                share = max(tokens / SHARE_OF_A_REPLY, min(LEAST_TOKENS, tokens / 2))
+                most = min(most, max(int(share), 1))
+        return most
+
+    def _hold_back(self) -> None:
+        """Keep what the landing needs: a request as large as the largest so far, and a whole reply."""
+        reply = Usage(input_tokens=self._largest_request, output_tokens=self.max_tokens)
+        if self._spent[Kind.TOKENS].limit is not None:
+            self._spent = self._spent.hold(reply.total_tokens, Kind.TOKENS)
+        if self._spent[Kind.COST].limit is not None:
+            self._spent = self._spent.hold(self._provider.cost(reply) or 0, Kind.COST)

@@ -1,0 +1,66 @@
+"""The line at the end of a run: what came of it and what it cost."""
+
+from run_specialist import units
+from run_specialist.budget import Kind
+from run_specialist.messages import Usage
+from run_specialist.outcome import Outcome
+
+FLAGS = {
+    Kind.TOOL_CALLS: "--tool-calls-limit",
+    Kind.TURNS: "--turns-limit",
+    Kind.TOKENS: "--total-tokens-limit",
+    Kind.COST: "--cost-limit",
+    Kind.TIME: "--time-limit",
+    Kind.CHARACTERS: "--tool-chars-limit",
+}
+"""What raises each limit."""
+
+
+def summary(outcome: Outcome) -> str:
+    """Return it: status, calls used and their limit, tokens by kind, cost, what the landing alone cost, time."""
+    calls = outcome.tool_calls
+    used = units.amount(Kind.TOOL_CALLS, calls.used)
+    parts = [
+        outcome.status,
+        used if calls.limit is None else f"{calls.used} of {units.of(Kind.TOOL_CALLS, calls.limit)}",
+        *([f"{calls.failed} failed"] if calls.failed else []),
+        *([f"{calls.skipped} skipped"] if calls.skipped else []),
+    ]
+    if outcome.usage.total_tokens:
+        parts += [_tokens(outcome.usage), "price unknown" if outcome.cost_usd is None else _cost(outcome.cost_usd)]
+    landing = outcome.landing
+    if landing and landing.usage.total_tokens:
+        cost = "" if landing.cost_usd is None else f", {_cost(landing.cost_usd)}"
+        parts.append(f"landing alone {landing.usage.total_tokens:,} tokens{cost}")
+    parts.append(f"{outcome.duration_s:.1f} s")
+    if outcome.evidence and outcome.status in ("answered", "landed"):
+        verified = sum(one.verified for one in outcome.evidence)
+        parts.append(f"{verified} of {len(outcome.evidence)} quotes verified")
+    return " · ".join(parts)
+
+
+def how_to_go_on(outcome: Outcome) -> str | None:
+    """Return which limit ended the work and how to go on; None when none did."""
+    landing = outcome.landing
+    if landing is None:
+        return None
+    kind = Kind(landing.reason)
+    limit = outcome.limits[kind].limit
+    if limit is None:
+        return "the model's context was full; ask for less, or let it summarise earlier with summarize_at"
+    return f"the limit of {units.amount(kind, limit)} was reached; raise it with {FLAGS[kind]} to go on"
+
+
+def _tokens(usage: Usage) -> str:
+    kinds = {
+        "in": usage.input_tokens,
+        "read from the cache": usage.cache_read_input_tokens,
+        "written to it": usage.cache_creation_input_tokens,
+        "out": usage.output_tokens,
+    }
+    told = ", ".join(f"{tokens:,} {name}" for name, tokens in kinds.items() if tokens)
+    return f"{usage.total_tokens:,} tokens ({told})"
+
+
+def _cost(cost: float) -> str:
+    return f"${cost:.4f}"

@@ -1,0 +1,84 @@
+"""The exchange with a model: one request at a time, in the time that is left, paid from the account."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from run_specialist.account import Account, rounded
+from run_specialist.audience import Audience
+from run_specialist.budget import Kind
+from run_specialist.events import Replied, Requested, Summarized, Warned
+from run_specialist.job import Job
+from run_specialist.messages import Reply
+from run_specialist.providers.base import Choice
+from run_specialist.transcript import Transcript
+
+_T = TypeVar("_T")
+
+
+class Exchange:
+    """Sends the transcript and keeps it short enough to be sent."""
+
+    def __init__(self, job: Job, account: Account, audience: Audience, stop: asyncio.Event) -> None:
+        """Open the conversation; nothing is sent yet.
+
+        stop: once it is set nothing more is sent, and what comes in is passed over.
+        """
+        self._conversation = job.provider.open(job.opening, audience.watch)
+        self._summariser = job.summariser
+        self._account = account
+        self._audience = audience
+        self._stop = stop
+        self.transcript = Transcript(job.question)
+        self.last_text = ""
+        """The newest text of the model."""
+
+    async def ask(self, choice: Choice, words: str | None, *, landing: bool) -> Reply | None:
+        """Send everything and return the model's next turn; None when time was up, or the run was stopped.
+
+        words: our last ones in it.
+        Raises ProviderError and its children.
+        """
+        turn = int(self._account.budget[Kind.TURNS].used) + 1
+        self._audience.tell(Requested(turn, choice))
+        if self._stop.is_set():
+            return None
+        request = self._conversation.ask(self.transcript.messages(words), choice, self._account.max_tokens)
+        reply = await self._in_time(request, landing=landing)
+        if reply is None:
+            return None
+        self.last_text = reply.text or self.last_text
+        self._account.spend(1, Kind.TURNS)
+        cost = self._account.book(reply.usage, landing=landing)
+        self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
+        if reply.detail:
+            self._audience.tell(Warned(reply.detail))
+        return None if self._stop.is_set() else reply
+
+    async def shorten(self, over: int = 0, *, landing: bool) -> bool:
+        """Summarise the older part of a transcript that has more tokens than `over`; False when nothing was done."""
+        before = self.transcript.tokens
+        if self._summariser is None or before <= over:
+            return False
+        summarising = self._summariser.summarise(self.transcript.messages(), before)
+        done = await self._in_time(summarising, landing=landing)
+        if done is None:
+            return False
+        self.transcript.shorten(done.history, done.tokens_after)
+        for warning in done.warnings:
+            self._audience.tell(Warned(warning))
+        bill = self._account.book_all(done.usages, landing=landing)
+        self._audience.tell(
+            Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost))
+        )
+        return True
+
+    async def _in_time(self, doing: Awaitable[_T], *, landing: bool) -> _T | None:
+        """Wait for it as long as the time limit allows; None when the time is up."""
+        try:
+            async with asyncio.timeout(self._account.seconds_left(landing=landing)) as timeout:
+                return await doing
+        except TimeoutError:
+            if timeout.expired():
+                return None
+            raise

@@ -1,0 +1,51 @@
+"""All that was said in a run: history, which is only ever appended to, and the tail that the next request adds."""
+
+from collections.abc import Sequence
+
+from run_specialist.context import estimate
+from run_specialist.messages import Message, Reply, ToolResult, sendable
+
+
+class Transcript:
+    """The messages of one run."""
+
+    def __init__(self, question: str) -> None:
+        """Begin with the question."""
+        self._history: list[Message] = []
+        self._tail: Message | None = Message.user(question)
+        self._history_tokens = 0
+
+    def messages(self, words: str | None = None) -> list[Message]:
+        """Return everything, the newest last.
+
+        words: our last ones in what goes out next; what is refused never becomes history, so they may change.
+        """
+        return [*self._history, self._tail.ending(words)] if self._tail else [*self._history]
+
+    def enter(self, reply: Reply, results: Sequence[ToolResult], words: str | None) -> None:
+        """Make a turn history: what was sent for it, and the reply; the results go out next.
+
+        words: our last ones in what was sent.
+        """
+        self._history = self.messages(words)
+        if content := sendable(reply.content):
+            self._history.append(Message("assistant", content))
+        self._tail = Message.results(results) if results else None
+        self._history_tokens = reply.usage.total_tokens
+
+    def say(self, text: str) -> None:
+        """Let a message of ours go out next, where no results do."""
+        self._tail = Message.user(text)
+
+    def shorten(self, messages: Sequence[Message], tokens: int) -> None:
+        """Take a shorter transcript in place of all that was said.
+
+        tokens: about how many it has.
+        """
+        *self._history, self._tail = messages
+        self._history_tokens = max(tokens - estimate(None, [self._tail]), 0)
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the next request has: those of the last turn, and what came after it."""
+        return self._history_tokens + estimate(None, [self._tail] if self._tail else [])

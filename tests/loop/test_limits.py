@@ -1,0 +1,234 @@
+"""Every kind of limit lands as softly as tool calls do."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from run_specialist.budget import Kind
+from run_specialist.dispatch import DispatchSettings
+from run_specialist.events import Called, Landed
+from run_specialist.messages import Usage
+from run_specialist.providers.base import Choice
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.runner import Run
+from run_specialist.tools.base import Tool
+from tests.jobs import job, outcome_of, results
+
+pytestmark = pytest.mark.anyio
+
+
+class Clock:
+    """Shows the time that a test says it is."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def looking(number, usage=None):
+    """Make a turn of one call."""
+    return replace(calls(("look", {"query": str(number)}), first_id=number), usage=usage or Usage(10, 0, 0, 5))
+
+
+def answering(text="the answer"):
+    """Make the turn that ends a run."""
+    return calls(("respond", {"answer": text}), first_id=900)
+
+
+def last_lines(provider):
+    """Return the last line of each result, in order, as the model saw it in the next request."""
+    return [results(asked.messages[-1])[-1].splitlines()[-1] for asked in provider.asked[1:]]
+
+
+def choices(provider):
+    """Return what each request asked for."""
+    return [asked.choice for asked in provider.asked]
+
+
+async def test_x_14_turns_land_softly():
+    """Six turns: two silent results, then the countdown, and the sixth request must be answered."""
+    provider = ScriptedProvider([*(looking(n) for n in range(1, 6)), answering()])
+    outcome = await outcome_of(job(provider, 30, limits={Kind.TURNS: 6}))
+    assert [line.endswith("remaining") for line in last_lines(provider)] == [False, False, True, True, True]
+    assert last_lines(provider)[2:] == ["3 turns remaining", "2 turns remaining", "1 turn remaining"]
+    assert choices(provider) == [Choice.AUTO] * 5 + [Choice.RESPOND]
+    assert (outcome.status, outcome.answer, outcome.landing.reason) == ("landed", "the answer", "turns")
+    assert (outcome.limits["turns"].used, outcome.limits["turns"].limit) == (6, 6)
+    assert not outcome.warnings
+
+
+async def test_x_14_tokens_land_softly():
+    """20,000 tokens, 2,400 a turn, 2,500 for a reply: what the landing needs is still there when it comes."""
+    provider = ScriptedProvider([*(looking(n, Usage(2_300, 0, 0, 100)) for n in range(1, 8)), answering()])
+    outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 20_000}))
+    assert last_lines(provider)[:4] == [f"note on '{n}', part 0" for n in range(1, 5)]
+    assert last_lines(provider)[4:] == [f"{left} tokens remaining" for left in ("8,000", "5,600", "3,200")]
+    assert choices(provider) == [Choice.AUTO] * 7 + [Choice.RESPOND]
+    assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
+    assert outcome.limits["tokens"].used <= 20_000
+
+
+async def test_x_14_cost_lands_softly():
+    """Forty cents, three a turn: the countdown is in dollars, and the landing is paid for."""
+    provider = ScriptedProvider([*(looking(n, Usage(2_500, 0, 0, 500)) for n in range(1, 12)), answering()])
+    outcome = await outcome_of(job(provider, 30, limits={Kind.COST: 0.4}))
+    told = last_lines(provider)[6:]
+    assert told == [f"${left:.2f} remaining" for left in (0.19, 0.16, 0.13, 0.10, 0.07)]
+    assert choices(provider) == [Choice.AUTO] * 11 + [Choice.RESPOND]
+    assert (outcome.status, outcome.landing.reason) == ("landed", "cost")
+    assert outcome.cost_usd == outcome.limits["cost"].used == pytest.approx(0.33015)
+
+
+async def test_x_14_time_lands_softly():
+    """A minute, ten seconds a turn: 54 s are for work, the rest is kept for the landing."""
+    clock = Clock()
+
+    def slowly(number):
+        def reply(asked):
+            clock.now += 10
+            return looking(number)
+
+        return reply
+
+    provider = ScriptedProvider([*(slowly(n) for n in range(1, 7)), answering()])
+    outcome = await Run(job(provider, 30, limits={Kind.TIME: 60}), clock=clock).outcome()
+    provider.assert_used_up()
+    assert last_lines(provider)[2:] == [f"{left} seconds remaining" for left in (30, 20, 10, 0)]
+    assert choices(provider) == [Choice.AUTO] * 6 + [Choice.RESPOND]
+    assert (outcome.status, outcome.landing.reason, outcome.duration_s) == ("landed", "time", 60)
+
+
+async def test_x_14_characters_land_softly():
+    """A hundred characters, twenty a result: 50 are silent, and at 100 the run lands."""
+    tool = Tool("look", "Look.", lambda query: query.rjust(20, "."))
+    provider = ScriptedProvider([*(looking(n) for n in range(1, 6)), answering()])
+    outcome = await outcome_of(job(provider, 30, tools=[tool], limits={Kind.CHARACTERS: 100}))
+    left = ["60 characters", "40 characters", "20 characters", "0 characters"]
+    assert [line for line in last_lines(provider) if "remaining" in line] == [f"{one} remaining" for one in left[1:]]
+    assert choices(provider) == [Choice.AUTO] * 5 + [Choice.RESPOND]
+    assert (outcome.landing.reason, outcome.limits["characters"].used) == ("characters", 100)
+
+
+async def test_x_14_the_tightest_of_several_kinds_speaks():
+    """Turns are tighter at first, then the characters of one large result."""
+    tool = Tool("look", "Look.", lambda query: "x" * (10 if int(query) < 4 else 900))
+    provider = ScriptedProvider([*(looking(n) for n in range(1, 5)), answering()])
+    await outcome_of(job(provider, 30, tools=[tool], limits={Kind.TURNS: 6, Kind.CHARACTERS: 1_000}))
+    assert last_lines(provider)[2:] == ["3 turns remaining", "70 characters remaining"]
+
+
+async def test_x_14_a_hanging_model_call_is_cancelled_and_the_run_lands():
+    """A model that never answers costs the time for work, not the time for the landing."""
+    cancelled = []
+
+    class Hanging(ScriptedProvider):
+        async def ask(self, messages, choice, max_tokens):
+            if choice is Choice.AUTO and len(self.asked) == 1:
+                self.asked.append(None)
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    cancelled.append(len(self.asked))
+                    raise
+            return await super().ask(messages, choice, max_tokens)
+
+    provider = Hanging([looking(1), answering()])
+    outcome = await outcome_of(job(provider, 30, limits={Kind.TIME: 0.4}))
+    assert cancelled == [2]
+    assert (outcome.status, outcome.answer, outcome.landing.reason) == ("landed", "the answer", "time")
+    assert results(provider.asked[-1].messages[-1])[0].startswith("note on '1'")
+    assert outcome.limits["turns"].used == 2
+
+
+async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_salvaged():
+    """Nobody waits for ever: after the limit and once more what was held back, the answer is made of the results."""
+
+    class Hanging(ScriptedProvider):
+        async def ask(self, messages, choice, max_tokens):
+            if choice is not Choice.AUTO:
+                await asyncio.Event().wait()
+            return await super().ask(messages, choice, max_tokens)
+
+    events = []
+    provider = Hanging([looking(1)])
+    outcome = await outcome_of(job(provider, 1, limits={Kind.TIME: 0.4}), events)
+    assert (outcome.status, outcome.landing.how, outcome.exit_code) == ("partial", "salvage", 0)
+    assert "note on '1'" in outcome.answer
+    assert [event.how for event in events if isinstance(event, Landed)] == ["force", "salvage"]
+    assert 0.4 < outcome.limits["time"].used < 60
+    assert any(warning.startswith("time: ") and "over the limit of 0.4" in warning for warning in outcome.warnings)
+
+
+async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
+    """The limit of the run is tighter than that of one tool call; the model is told, and the run lands."""
+
+    async def hang(query):
+        await asyncio.Event().wait()
+
+    events = []
+    provider = ScriptedProvider([looking(1), answering()])
+    made = job(provider, 30, tools=[Tool("look", "Hang.", hang)], limits={Kind.TIME: 0.4})
+    outcome = await outcome_of(made, events)
+    (result,) = results(provider.asked[1].messages[-1])
+    assert result.startswith("look failed: no result within 0.")
+    assert "when the time of the run was up" in result
+    assert [event.phase for event in events if isinstance(event, Called)][1] == "failed"
+    assert (outcome.status, outcome.landing.reason, outcome.tool_calls.failed) == ("landed", "time", 1)
+
+
+async def test_x_14_a_tool_that_hangs_for_itself_is_cancelled_by_its_own_limit():
+    """`tool_timeout` holds with a limit of time and without one."""
+
+    async def hang(query):
+        await asyncio.Event().wait()
+
+    provider = ScriptedProvider([looking(1), answering()])
+    made = job(
+        provider,
+        30,
+        tools=[Tool("look", "Hang.", hang)],
+        dispatch=DispatchSettings(tool_timeout=0.05),
+        limits={Kind.TIME: 60},
+    )
+    outcome = await outcome_of(made)
+    assert results(provider.asked[1].messages[-1]) == ["look failed: no result within 0.05 seconds"]
+    assert outcome.status == "answered"
+
+
+@pytest.mark.parametrize("kind", [Kind.TURNS, Kind.TOKENS, Kind.CHARACTERS, Kind.COST, Kind.TIME])
+async def test_x_14_a_limit_of_0_lands_at_once(kind):
+    """Nothing may be spent, so the first request already is the landing."""
+    provider = ScriptedProvider([answering()])
+    outcome = await Run(job(provider, 30, limits={kind: 0}), clock=lambda: 0.0).outcome()
+    assert choices(provider) == [Choice.RESPOND]
+    assert outcome.landing.reason == kind
+
+
+async def test_x_14_what_goes_over_a_limit_is_told():
+    """The last request may take more than what was left; the outcome says so."""
+    provider = ScriptedProvider([looking(1, Usage(100)), looking(2, Usage(9_000)), answering()])
+    outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 8_000}))
+    assert outcome.landing.reason == "tokens"
+    assert "tokens: 9,115 used, over the limit of 8,000, as the last request and the landing may" in outcome.warnings
+
+
+async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_run_lands():
+    """Each result gets what the one before it left, in call order; the cut is marked."""
+    tool = Tool("look", "Look.", lambda query: query * 6)
+    provider = ScriptedProvider([calls(*(("look", {"query": one}) for one in "abc")), answering()])
+    outcome = await outcome_of(job(provider, 30, tools=[tool], augmenters=[], limits={Kind.CHARACTERS: 10}))
+    assert results(provider.asked[1].messages[-1]) == ["aaaaaa", "bbbb\n[truncated]", "\n[truncated]"]
+    assert choices(provider) == [Choice.AUTO, Choice.RESPOND]
+    assert (outcome.limits["characters"].used, outcome.landing.reason) == (10, "characters")
+
+
+async def test_characters_are_counted_after_cutting_and_without_our_notices():
+    """What `tool_result_limit` took away was never read, and our own words are no result."""
+    tool = Tool("look", "Look.", lambda query: "x" * 50)
+    provider = ScriptedProvider([looking(1), looking(2), answering()])
+    made = job(provider, 2, tools=[tool], dispatch=DispatchSettings(tool_result_limit=20))
+    outcome = await outcome_of(made)
+    assert outcome.limits["characters"].used == 40

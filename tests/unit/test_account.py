@@ -1,0 +1,122 @@
+"""What a run has spent, and what is kept for its landing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.account import LEAST_TOKENS, MAX_TOKENS, Account
+from run_specialist.budget import Budget, Kind, Phase
+from run_specialist.messages import Usage
+from run_specialist.providers.scripted import ScriptedProvider
+
+
+class Clock:
+    """Shows the time that a test says it is."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def account(limits, clock=None, **provider):
+    """Open an account over a scripted provider, where 1,000 tokens cost a cent."""
+    opened = Account(Budget.of(limits), ScriptedProvider([], **provider), clock or Clock())
+    opened.start()
+    return opened
+
+
+def test_x_14_the_landing_begins_while_a_request_like_the_largest_and_a_whole_reply_can_be_paid():
+    """Of tokens, the largest input so far and one reply are held back, whatever came after."""
+    mine = account({Kind.TOKENS: 20_000})
+    assert mine.max_tokens == 2_500
+    mine.book(Usage(1_000, 2_000, 500, 100), landing=False)
+    mine.book(Usage(600, 0, 0, 100), landing=False)
+    limit = mine.budget[Kind.TOKENS]
+    assert (limit.used, limit.held_back, limit.until_landing) == (4_300, 3_500 + 2_500, 20_000 - 4_300 - 6_000)
+    mine.book(Usage(3_000, 0, 0, 6_699), landing=False)
+    assert mine.budget.phase is Phase.COUNTDOWN
+    mine.book(Usage(1, 0, 0, 0), landing=False)
+    assert mine.budget.phase is Phase.SPENT
+
+
+def test_x_14_money_is_held_back_at_the_price_of_a_request_without_a_cache():
+    """The landing may lose the cache, so its whole input is reckoned at the full price."""
+    mine = account({Kind.COST: 0.4})
+    assert mine.max_tokens == 5_000
+    assert mine.book(Usage(1_000, 2_000, 0, 500), landing=False) == pytest.approx(0.035)
+    limit = mine.budget[Kind.COST]
+    assert (limit.used, limit.held_back) == (pytest.approx(0.035), pytest.approx(0.08))
+
+
+@pytest.mark.parametrize(("limit", "held"), [(600, 60), (60, 6), (20, 5), (8, 4), (1, 0.5)])
+def test_x_14_of_time_a_tenth_is_held_back_at_least_5_s_at_most_half(limit, held):
+    """What is held back for a landing of unknown length grows with the limit and leaves time for work."""
+    clock = Clock()
+    mine = account({Kind.TIME: limit}, clock)
+    assert mine.seconds_left(landing=False) == pytest.approx(limit - held)
+    clock.now += limit - held
+    assert mine.budget.phase is Phase.SPENT
+    assert mine.seconds_left(landing=False) == pytest.approx(0)
+    assert mine.seconds_left(landing=True) == pytest.approx(2 * held)
+    clock.now += 1_000
+    assert mine.seconds_left(landing=True) == 0
+
+
+def test_x_14_the_last_turn_is_kept_for_the_landing():
+    """Of turns one is held back: a limit of 3 leaves two for work."""
+    mine = account({Kind.TURNS: 3})
+    mine.spend(1, Kind.TURNS)
+    assert mine.budget.phase is Phase.SILENT
+    mine.spend(1, Kind.TURNS)
+    assert mine.budget.phase is Phase.SPENT
+
+
+def test_time_begins_with_the_run_and_not_before():
+    """A job may wait as long as it likes."""
+    clock = Clock()
+    mine = Account(Budget.of({Kind.TIME: 10}), ScriptedProvider([]), clock)
+    clock.now += 50
+    assert mine.budget[Kind.TIME].used == 0
+    mine.start()
+    clock.now += 2
+    assert mine.budget[Kind.TIME].used == pytest.approx(2)
+
+
+@given(st.integers(1, 10**7), st.integers(1, 200_000))
+def test_a_reply_is_never_allowed_more_than_the_model_gives_nor_more_than_half_of_all(limit, most):
+    """Small limits leave at least two replies, large ones the usual room."""
+    mine = account({Kind.TOKENS: limit}, max_output_tokens=most)
+    assert 1 <= mine.max_tokens <= min(most, MAX_TOKENS)
+    assert mine.max_tokens <= max(limit / 2, 1)
+    assert mine.max_tokens >= min(most, MAX_TOKENS, limit // 2, LEAST_TOKENS)
+
+
+def test_without_limits_a_reply_has_the_usual_room_and_twice_as_much_when_it_was_cut():
+    """What is not limited is not rationed, and never more than the model gives."""
+    mine = account({}, max_output_tokens=20_000)
+    assert mine.max_tokens == MAX_TOKENS
+    mine.give_more_room()
+    assert mine.max_tokens == 20_000
+
+
+def test_the_landing_is_billed_apart_and_in_the_total():
+    """Both bills carry usage and money; the total has everything."""
+    mine = account({})
+    mine.book(Usage(1_000), landing=False)
+    mine.book(Usage(2_000, 0, 0, 500), landing=True)
+    assert (mine.total.usage, mine.total.cost) == (Usage(3_000, 0, 0, 500), pytest.approx(0.035))
+    assert (mine.landing.usage, mine.landing.cost) == (Usage(2_000, 0, 0, 500), pytest.approx(0.025))
+
+
+def test_a_total_with_one_unknown_price_is_unknown():
+    """A sum of known prices alone would be a lie."""
+    provider = ScriptedProvider([])
+    mine = Account(Budget.of({}), provider)
+    mine.book(Usage(1_000), landing=False)
+    provider.priced = False
+    mine.book(Usage(1_000), landing=False)
+    provider.priced = True
+    mine.book(Usage(1_000), landing=False)
+    assert mine.total.cost is None
