@@ -8,7 +8,9 @@ import jsonschema
 import pytest
 from typer.main import get_command
 
+from run_specialist import prices
 from run_specialist.cli.run import app, run
+from run_specialist.messages import Usage
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 
@@ -34,6 +36,9 @@ TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 0}
 WORDS = {"type": "string", "minLength": 1}
 AMOUNT = {"type": ["number", "null"], "minimum": 0}
 SPENT = exactly(used=AMOUNT, limit=AMOUNT)
+USAGE = exactly(
+    input_tokens=COUNT, cache_read_input_tokens=COUNT, cache_creation_input_tokens=COUNT, output_tokens=COUNT
+)
 KINDS = ("tool_calls", "turns", "tokens", "cost", "time", "characters")
 OUTCOME = exactly(
     run_id=WORDS,
@@ -53,13 +58,13 @@ OUTCOME = exactly(
                 reason={"enum": list(KINDS)},
                 how={"enum": ["force", "order", "none", "finalize", "salvage"]},
                 requests={"type": "integer", "minimum": 0, "maximum": 3},
+                usage=USAGE,
+                cost_usd=AMOUNT,
             ),
         ]
     },
-    usage=exactly(
-        input_tokens=COUNT, cache_read_input_tokens=COUNT, cache_creation_input_tokens=COUNT, output_tokens=COUNT
-    ),
-    cost_usd={"type": ["number", "null"]},
+    usage=USAGE,
+    cost_usd=AMOUNT,
     duration_s={"type": "number", "minimum": 0},
     warnings=many(TEXT),
 )
@@ -84,7 +89,7 @@ def test_json_is_exactly_the_outcome_whatever_the_ending(api, write, call, scrip
 
 
 def test_json_tells_what_was_asked_spent_and_found(api, write, call):
-    """The figures are those of the requests; each quote is looked up; a price that is not known is null."""
+    """The figures are those of the requests; each quote is looked up; the price is that of the list."""
     write("finder", "tool_calls_limit: 7")
     simulator = api([LOOK, calls("read", {"path": "nowhere.md"}), answers("yes", evidence=QUOTES, gaps=["toads"])])
     outcome = json.loads(call("finder", "What?", "--json").stdout)
@@ -94,19 +99,35 @@ def test_json_tells_what_was_asked_spent_and_found(api, write, call):
     assert outcome["tool_calls"] == {"used": 2, "limit": 7, "failed": 1, "skipped": 0}
     assert outcome["limits"]["tool_calls"] == {"used": 2, "limit": 7}
     assert outcome["limits"]["turns"] == {"used": 3, "limit": None}
-    assert (outcome["cost_usd"], outcome["limits"]["cost"]) == (None, {"used": None, "limit": None})
+    billed = [Usage(**{kind: request.usage[kind] for kind in outcome["usage"]}) for request in simulator.requests]
+    assert outcome["cost_usd"] == pytest.approx(
+        sum(prices.cost(usage, "claude-sonnet-5-5", "anthropic") for usage in billed)
+    )
+    assert outcome["cost_usd"] > 0
+    assert outcome["limits"]["cost"] == {"used": outcome["cost_usd"], "limit": None}
     for kind, told in outcome["usage"].items():
         assert told == sum(request.usage[kind] for request in simulator.requests), kind
     (warning,) = outcome["warnings"]
     assert "Owls eat cheese." in warning
 
 
-def test_json_of_a_landing_tells_how_it_came_down(api, write, call):
-    """The limit that was reached, the rung that gave the answer, and the requests it took."""
-    write("finder", "model: haiku", "tool_calls_limit: 2")
-    api(policies.always_tool("search", calls_per_turn=3))
+def test_a_price_that_is_not_known_is_null(api, write, call):
+    """Never a guess and never 0: neither in the sum nor among the limits."""
+    write("finder", "model: claude-mythos-preview")
+    api([LOOK, answers("yes")])
     outcome = json.loads(call("finder", "What?", "--json").stdout)
-    assert outcome["landing"] == {"reason": "tool_calls", "how": "force", "requests": 1}
+    assert (outcome["cost_usd"], outcome["limits"]["cost"]) == (None, {"used": None, "limit": None})
+
+
+def test_json_of_a_landing_tells_how_it_came_down(api, write, call):
+    """The limit that was reached, the rung that gave the answer, the requests it took, and what they cost."""
+    write("finder", "model: haiku", "tool_calls_limit: 2")
+    simulator = api(policies.always_tool("search", calls_per_turn=3))
+    outcome = json.loads(call("finder", "What?", "--json").stdout)
+    landing, usage = outcome["landing"], simulator.requests[-1].usage
+    assert (landing["reason"], landing["how"], landing["requests"]) == ("tool_calls", "force", 1)
+    assert landing["usage"] == {kind: usage[kind] for kind in landing["usage"]}
+    assert 0 < landing["cost_usd"] < outcome["cost_usd"]
     assert outcome["tool_calls"] == {"used": 2, "limit": 2, "failed": 0, "skipped": 1}
 
 
