@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.frontmatter import Field, FrontMatter
 from run_specialist.specialist.keys import canonical
@@ -35,6 +36,18 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
 
 def _is_mcp(name: str) -> bool:
     return name.startswith("mcp__") or "/" in name
+
+
+def check_output_schema(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> None:
+    """Report a schema that no answer can be held against: a file never runs without what it promises."""
+    value = given.get("output_schema")
+    known = any(problem.key == "output_schema" and problem.level == "error" for problem in problems.found)
+    if known or not isinstance(value, dict | str):
+        return
+    try:
+        AnswerSchema.load(value, problems.path.parent)
+    except ValueError as error:
+        problems.error(front.fields["output_schema"].place, shown(str(error), None), "output_schema")
 
 
 def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> Specialist | None:

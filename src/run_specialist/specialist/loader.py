@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from run_specialist.specialist.checks import check_tools, validate
+from run_specialist.specialist.checks import check_output_schema, check_tools, validate
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.frontmatter import FrontMatter, read
 from run_specialist.specialist.given import take_values
@@ -113,6 +113,7 @@ def _load(data: bytes | str, problems: Problems) -> SpecialistFile:
     name, description = _name(given, front, problems), _description(given, front, problems)
     check_tools(given, front, problems)
     specialist = validate(given | {"name": name, "description": description}, front, problems)
+    check_output_schema(given, front, problems)
     file = SpecialistFile(
         path=problems.path,
         name=name,

@@ -64,7 +64,6 @@ def value(line: str) -> Any:
         ("mcp-servers: {web: {command: x}}", {"web": {"command": "x"}}),
         ("mcpServers: a, b", ["a", "b"]),
         ("output_schema: {type: object}", {"type": "object"}),
-        ("output_schema: shape.json", "shape.json"),
         ("countdown: {from: 0.8, style: budget, warnAt: 2}", Countdown(from_=0.8, style="budget", warn_at=2)),
         ("countdown: none", Countdown(from_=None)),
         ("countdown: {from: None, style: JSON, warn-at: none}", Countdown(from_=None, style="json")),

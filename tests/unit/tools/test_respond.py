@@ -1,12 +1,18 @@
 """The arguments of `respond` are read leniently; nothing a model writes raises."""
 
 import asyncio
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from run_specialist.errors import ToolError
+from run_specialist.messages import ToolCall
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.respond import MOST_EVIDENCE, Evidence, Response, respond_tool
 
 
@@ -88,3 +94,202 @@ def test_the_function_is_not_for_running():
     """The loop never runs `respond`; doing so is a programming error."""
     with pytest.raises(ToolError):
         asyncio.run(respond_tool().call({"answer": "x"}))
+
+
+def shape(**schema: Any) -> AnswerSchema:
+    """Return a checked schema."""
+    return AnswerSchema.load(schema, Path())
+
+
+MENU = {"dish": "köttbullar", "price": 9}
+DISH = shape(
+    type="object",
+    description="A dish.",
+    required=["dish", "price"],
+    properties={"dish": {"type": "string"}, "price": {"$ref": "#/$defs/money"}},
+    **{"$defs": {"money": {"type": "number"}}},
+)
+TEXT, WORDS, ANY = shape(type="string"), shape(type="array", items={"type": "string"}), shape()
+
+
+def test_without_a_schema_there_is_no_output():
+    """An answer in JSON stays the text that it is, and nothing is held against anything."""
+    for response in (Response.parse({"answer": '{"a": 1}', "output": 3}), Response.of_text('{"a": 1}')):
+        assert (response.answer, response.output, response.reason) == ('{"a": 1}', None, None)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"answer": MENU},
+        {"answer": json.dumps(MENU)},
+        {"answer": f"```json\n{json.dumps(MENU)}\n```"},
+        {"answer": f"Here it is: {json.dumps(MENU)}"},
+        {"answer": "See there.", "output": MENU},
+        {"answer": "See there.", "output": json.dumps(MENU)},
+        {"answer": {"dish": "x"}, "output": MENU},
+        {"answer": None, "output": MENU},
+        MENU,
+        {"answer": "", **MENU},
+    ],
+)
+def test_an_answer_that_matches_is_the_output(arguments):
+    """However the model wrapped it, what matches is the output, and its text the answer."""
+    evidence = [{"source": "menu.md:1", "quote": "9"}]
+    response = Response.parse({**arguments, "evidence": evidence, "gaps": ["wine"]}, DISH)
+    assert {key: response.output[key] for key in MENU} == MENU
+    assert response.reason is None
+    assert json.loads(response.answer) == response.output
+    assert '\n  "dish": "köttbullar"' in response.answer
+    assert (response.evidence[0].quote, response.gaps) == ("9", ["wine"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "output"),
+    [
+        (TEXT, "Yes, [1] says so.", "Yes, [1] says so."),
+        (TEXT, '{"a": 1}', '{"a": 1}'),
+        (TEXT, "42", "42"),
+        (ANY, "42", "42"),
+        (ANY, '{"a": 1}', {"a": 1}),
+        (shape(type="integer"), "42", 42),
+        (shape(type="null"), None, None),
+        (shape(type="boolean"), False, False),
+        (WORDS, '["a"]', ["a"]),
+        (WORDS, 'These:\n ["a"]\nand no more', ["a"]),
+    ],
+)
+def test_a_text_is_read_as_the_schema_wants_it(schema, answer, output):
+    """A text stays one where the schema takes it; lists and objects are what they are in JSON."""
+    response = Response.parse({"answer": answer}, schema)
+    assert (response.output, response.reason) == (output, None)
+    assert response.answer == (output if isinstance(output, str) else json.dumps(output, indent=2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "reason"),
+    [
+        ({"answer": {"dish": "x"}}, '{"dish": "x"}', "the answer: 'price' is a required property"),
+        ({"answer": '{"dish": 1, "price": 2}'}, '{"dish": 1, "price": 2}', "dish: 1 is not of type 'string'"),
+        ({"answer": "Nothing."}, "Nothing.", "the answer: 'Nothing.' is not of type 'object'"),
+        ({"answer": "Nothing.", "output": {"dish": 1, "price": 1}}, "Nothing.", "the answer: 'Nothing.' is not of"),
+        ({"answer": {"dish": "x", "price": float("nan")}}, '{"dish": "x", "price": NaN}', "the answer cannot be"),
+        ({"dish": "x"}, "", "the answer: 'price' is a required property"),
+        ({"answer": " "}, " ", "there is no answer"),
+        ({"evidence": [], "gaps": []}, "", "there is no answer"),
+        (None, "", "there is no answer"),
+    ],
+)
+def test_an_answer_that_does_not_match_is_told_why(arguments, text, reason):
+    """The text is kept; the reason is about what was most likely meant."""
+    response = Response.parse(arguments, DISH)
+    assert (response.answer, response.output) == (text, None)
+    assert str(response.reason).startswith(reason)
+
+
+def test_the_wrapping_is_not_taken_for_the_answer():
+    """A schema that takes any object is not matched by the arguments around an answer that is none."""
+    anything = shape(type="object")
+    assert Response.parse({"answer": "Nothing.", "evidence": []}, anything).reason is not None
+    assert Response.parse({}, anything).reason == "there is no answer"
+
+
+def test_of_several_calls_the_one_that_matches_counts():
+    """A model may call `respond` twice in one turn."""
+    calls = [ToolCall("1", "respond", {"answer": "See below."}), ToolCall("2", "respond", {"answer": MENU})]
+    found = Response.among(calls, DISH)
+    assert found is not None
+    assert found.output == MENU
+    assert Response.among(calls[:1], DISH).answer == "See below."
+    assert Response.among([ToolCall("0", "look", {"answer": MENU})], DISH) is None
+    empty = [ToolCall("1", "respond", {}), ToolCall("2", "respond", {"answer": "x"}), calls[0]]
+    assert Response.among(empty).answer == "x"
+    assert Response.among(empty[:1]).answer == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(MENU),
+        f"  {json.dumps(MENU)}\n",
+        f"The menu:\n```json\n{json.dumps(MENU, indent=2)}\n```\nEnjoy {{it}}.",
+        f"```\n{json.dumps(MENU)}\n```",
+        f"I saw {{x}} and {{}} first. Then {json.dumps(MENU)}, and {json.dumps({**MENU, 'price': 1})}",
+        json.dumps({"answer": MENU, "gaps": []}),
+        f"respond({json.dumps({'answer': json.dumps(MENU)})})",
+    ],
+)
+def test_an_answer_in_text_may_match(text):
+    """Where `respond` was not called, JSON in the text is the answer."""
+    response = Response.of_text(text, DISH)
+    assert (response.output, response.reason) == (MENU, None)
+    assert json.loads(response.answer) == MENU
+
+
+def test_evidence_beside_an_answer_in_text_is_kept():
+    """A call of `respond` that was written as text is read as one."""
+    said = {"answer": MENU, "evidence": ["nine"], "gaps": ["wine"]}
+    response = Response.of_text(json.dumps(said), DISH)
+    assert (response.evidence, response.gaps) == ([Evidence(quote="nine")], ["wine"])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Nothing was found.", "the answer: 'Nothing was found.' is not of type 'object'"),
+        ('{"dish": "x"}', "the answer: 'price' is a required property"),
+        ("", "there is no answer"),
+        ("{" * 5_000, "the answer: '{{{"),
+        ("[" * 200_000, "the answer: '[[["),
+    ],
+)
+def test_an_answer_in_text_that_does_not_match_is_told_why(text, reason):
+    """The text stays the answer, whatever it holds."""
+    response = Response.of_text(text, DISH)
+    assert (response.answer, response.output) == (text, None)
+    assert str(response.reason).startswith(reason)
+
+
+def test_the_output_is_no_argument():
+    """What was made of a call does not go into a call again."""
+    assert Response.parse({"answer": MENU}, DISH).model_dump().keys() == {"answer", "evidence", "gaps"}
+
+
+@given(st.dictionaries(st.sampled_from(["answer", "output", "evidence", "gaps", "dish"]), ANYTHING))
+def test_nothing_raises_with_a_schema(arguments):
+    """Any JSON at all gives an output that matches, or a reason."""
+    response = Response.parse(arguments, DISH)
+    assert (response.reason is None) == (response.output is not None)
+    assert response.output is None or DISH.reason(response.output) is None
+
+
+@given(st.text(st.sampled_from('{}[]",:`json\n 1a'), max_size=60))
+def test_no_text_raises(text):
+    """Anything that looks a little like JSON is read as far as it makes sense."""
+    response = Response.of_text(text, WORDS)
+    assert (response.reason is None) == (response.output is not None)
+
+
+def test_the_tool_shows_the_schema():
+    """`answer` has the schema, with its references led to where it stands; the rest is as without one."""
+    plain, tool = respond_tool(), respond_tool(DISH)
+    parameters = tool.input_schema
+    Draft202012Validator.check_schema(parameters)
+    answer = parameters["properties"]["answer"]
+    assert answer["properties"]["price"] == {"$ref": "#/properties/answer/$defs/money"}
+    assert answer["description"].endswith("as JSON in a string. A dish.")
+    assert Draft202012Validator(parameters).is_valid({"answer": MENU, "evidence": [{"source": "a", "quote": "b"}]})
+    assert not Draft202012Validator(parameters).is_valid({"answer": {"dish": "x", "price": "y"}})
+    assert not Draft202012Validator(parameters).is_valid({"evidence": []})
+    without = {key: value for key, value in parameters["properties"].items() if key != "answer"}
+    assert without == {key: value for key, value in plain.input_schema["properties"].items() if key != "answer"}
+    assert {**parameters, "properties": None} == {**plain.input_schema, "properties": None}
+    assert (tool.name, tool.description) == (plain.name, plain.description)
+
+
+def test_a_schema_of_an_older_dialect_is_shown_in_words():
+    """What 2020-12 refuses would make an API refuse every request; the model can read it all the same."""
+    old = {"$schema": "http://json-schema.org/draft-04/schema#", "maximum": 3, "exclusiveMaximum": True}
+    answer = respond_tool(shape(**old)).input_schema["properties"]["answer"]
+    assert answer.keys() == {"description"}
+    assert json.dumps(old) in answer["description"]

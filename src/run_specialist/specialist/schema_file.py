@@ -1,0 +1,68 @@
+"""Read a JSON Schema as plain JSON: from a JSON or YAML file, or from values of Python."""
+
+import json
+import stat
+from pathlib import Path
+
+from run_specialist.specialist.decoding import decode
+from run_specialist.specialist.nodes import LONGEST, Chunk, UnreadableError, parse, value_of
+from run_specialist.specialist.problems import Problems, shown
+
+
+def read(path: Path) -> object:
+    """Return what a file holds, as JSON or else as YAML.
+
+    Raises ValueError with one clause that names the file.
+    """
+    name = shown(str(path), None)
+    text = decode(_data(path, name), Problems(path))
+    if len(text) > LONGEST:
+        raise ValueError(f"{name}: is longer than {LONGEST:,} characters")
+    try:
+        return plain(json.loads(text))
+    except json.JSONDecodeError as error:
+        if path.suffix.lower() == ".json":
+            raise ValueError(f"{name}:{error.lineno}:{error.colno}: is no valid JSON: {error.msg}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return _yaml(text, name)
+
+
+def _data(path: Path, name: str) -> bytes:
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            with path.open("rb") as file:
+                return file.read(4 * LONGEST + 1)
+    except FileNotFoundError:
+        raise ValueError(f"no such file: {name}") from None
+    except OSError as error:
+        raise ValueError(f"{name}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise ValueError(f"{name}: cannot be read: {error}") from None
+    raise ValueError(f"{name}: is no regular file")
+
+
+def _yaml(text: str, name: str) -> object:
+    try:
+        root = parse(text)
+        return None if root is None else plain(value_of(root)[0])
+    except UnreadableError as error:
+        place = Chunk(text, 1).place(error.index)
+        raise ValueError(f"{name}:{place.line}:{place.column}: is no valid JSON or YAML: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def plain(value: object) -> object:
+    """Return a copy of a value as JSON has it; raises ValueError for what it cannot hold, and for too much of it."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"holds what JSON cannot: {shown(str(error), 200)}") from None
+    if len(text) > LONGEST:
+        raise ValueError(f"is longer than {LONGEST:,} characters")
+    return json.loads(text)
