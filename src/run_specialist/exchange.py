@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import TypeVar
 
 from run_specialist.account import Account, rounded
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
+from run_specialist.context import estimate, tokens
 from run_specialist.events import Replied, Requested, Summarized, Warned
 from run_specialist.job import Job
-from run_specialist.messages import Reply
+from run_specialist.messages import Message, Reply, Usage
 from run_specialist.providers.base import Choice
 from run_specialist.transcript import Transcript
 
@@ -26,6 +28,9 @@ class Exchange:
         """
         self._conversation = job.provider.open(job.opening, audience.watch)
         self._summariser = job.summariser
+        self._is_model = job.provider.capabilities.is_language_model
+        self._front_tokens = tokens(len(job.opening.system))
+        self._guessed = False
         self._account = account
         self._audience = audience
         self._stop = stop
@@ -48,12 +53,23 @@ class Exchange:
         if reply is None:
             return None
         self.last_text = reply.text or self.last_text
+        reply = replace(reply, usage=self._usage(reply))
         self._account.spend(1, Kind.TURNS)
         cost = self._account.book(reply.usage, landing=landing)
         self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
             self._audience.tell(Warned(reply.detail))
         return None if self._stop.is_set() else reply
+
+    def _usage(self, reply: Reply) -> Usage:
+        """Return what the reply says it took, or a guess: what is not counted cannot be limited."""
+        if reply.usage.total_tokens or not self._is_model:
+            return reply.usage
+        if not self._guessed:
+            self._guessed = True
+            self._audience.tell(Warned("the server does not say what it used: its tokens are estimated"))
+        said = Message("assistant", reply.content)
+        return Usage(self.transcript.tokens + self._front_tokens, 0, 0, estimate(None, [said]))
 
     async def shorten(self, over: int = 0, *, landing: bool) -> bool:
         """Summarise the older part of a transcript that has more tokens than `over`; False when nothing was done."""

@@ -173,7 +173,7 @@ class Run:
     def _said(self, reply: Reply) -> Ending | None:
         response = Response.of_text(reply.text, self._job.answer_schema)
         ending = self._answer(response)
-        if ending is None and response.reason:
+        if ending is None and response.reason and reply.text:
             self._enter(reply, ())
             self._exchange.transcript.say(prompts.text_does_not_fit(response.reason))
         return ending

@@ -72,7 +72,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = _schema(file, settings), Archive()
     tools = _tools(file, settings, around)
-    summarises = settings.summarize_at is not None and provider.capabilities.can_summarise
+    summarises = settings.summarize_at is not None and provider.capabilities.is_language_model
     reads_on = summarises or bool(around.tools)
     if reads_on:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
@@ -106,7 +106,7 @@ def _schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
 
 
 def _summariser(settings: Specialist, provider: Provider, archive: Archive) -> Summariser | None:
-    if not provider.capabilities.can_summarise:
+    if not provider.capabilities.is_language_model:
         return None
     return Summariser(provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit)
 

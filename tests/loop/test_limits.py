@@ -232,3 +232,13 @@ async def test_characters_are_counted_after_cutting_and_without_our_notices():
     made = job(provider, 2, tools=[tool], dispatch=DispatchSettings(tool_result_limit=20))
     outcome = await outcome_of(made)
     assert outcome.limits["characters"].used == 40
+
+
+async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
+    """What is not counted could not be limited, so a guess stands in for it, and the outcome says so once."""
+    silent = [looking(n, Usage()) for n in range(1, 4)]
+    provider = ScriptedProvider([*silent, replace(answering(), usage=Usage())])
+    outcome = await outcome_of(job(provider, 30, question="why? " * 1_000, limits={Kind.TOKENS: 6_500}))
+    assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
+    assert 4_000 < outcome.limits["tokens"].used <= 6_500
+    assert outcome.warnings == ("the server does not say what it used: its tokens are estimated",)

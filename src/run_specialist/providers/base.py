@@ -28,8 +28,8 @@ class Capabilities:
     """False where a `tool_choice` that forces a tool is refused."""
     max_output_tokens: int
     """The largest `max_tokens` that a request may carry [tokens]."""
-    can_summarise: bool = True
-    """False for what is no language model."""
+    is_language_model: bool = True
+    """False for what only plays one, and can neither summarise nor be billed."""
 
 
 @dataclass(frozen=True)
