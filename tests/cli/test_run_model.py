@@ -101,20 +101,15 @@ def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monke
     assert sent - {None, ""} == {key}
 
 
-def test_openai_models_are_refused_by_this_version(write, call):
-    """Exit code 2, and the line says that it is this version that cannot."""
-    write("finder")
-    result = call("finder", "What?", "--model", "openai:some-model")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "not supported by this version" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
         (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
         (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
-        (faults.html(), "answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of a Messages-compatible server?"),
+        (
+            faults.html(),
+            "answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of a Messages-compatible server?",
+        ),
         (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
     ],
     ids=["401", "404", "html", "400"],

@@ -1,11 +1,17 @@
-"""A simulated Messages API for each test that wants one."""
+"""Simulated APIs for each test that wants one, and runs against them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from run_specialist.events import Event
+from run_specialist.outcome import Outcome
+from run_specialist.providers.base import Watch
+from run_specialist.providers.openai_chat import ChatProvider, make_client
+from tests.jobs import job, outcome_of
+from tests.wire.chat import ChatSimulator
 from tests.wire.simulator import MessagesSimulator
 
 StartSimulator = Callable[..., MessagesSimulator]
@@ -20,3 +26,45 @@ def messages_api() -> Iterator[StartSimulator]:
             return running.enter_context(MessagesSimulator(*arguments, **options))
 
         yield start
+
+
+@pytest.fixture
+def chat_api() -> Iterator[Callable[..., ChatSimulator]]:
+    """Return a function that starts a chat completions simulator; each is stopped and checked after the test."""
+    with ExitStack() as running:
+
+        def start(*arguments: Any, **options: Any) -> ChatSimulator:
+            return running.enter_context(ChatSimulator(*arguments, **options))
+
+        yield start
+
+
+@pytest.fixture(params=["json", "stream"])
+def ask_chat(
+    chat_api: Callable[..., ChatSimulator], request: pytest.FixtureRequest
+) -> Callable[..., Awaitable[tuple[Outcome, ChatSimulator]]]:
+    """Return a function that runs a job against a chat script, once asked whole and once streamed.
+
+    It takes the script, the limit of tool calls, `api` (options of the simulator), `retries`, `events` (a list to be
+    filled), `watch` (in place of one that looks away, when streamed) and settings of the job.
+    """
+
+    async def run(
+        script: Any,
+        limit: int | None = 9,
+        *,
+        api: Mapping[str, Any] | None = None,
+        retries: int = 0,
+        key: str = "test",
+        events: list[Event] | None = None,
+        watch: Watch = lambda delta: None,
+        **settings: Any,
+    ) -> tuple[Outcome, ChatSimulator]:
+        simulator = chat_api(script, **(api or {}))
+        client = make_client(base_url=simulator.base_url, api_key=key, max_retries=retries)
+        async with client:
+            provider = ChatProvider("some-model", client)
+            seen = None if request.param == "json" else watch
+            return await outcome_of(job(provider, limit, **settings), events, seen), simulator
+
+    return run

@@ -40,7 +40,10 @@ def ask(messages_api, watch):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (faults.html(), "answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of a Messages-compatible server?"),
+        (
+            faults.html(),
+            "answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of a Messages-compatible server?",
+        ),
         (faults.html(502), "the API answered 502"),
         (faults.json_value({}), "no content blocks; is ANTHROPIC_BASE_URL"),
         (faults.json_value([1]), "JSON that is no message"),

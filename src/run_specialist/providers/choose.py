@@ -4,12 +4,15 @@ import os
 
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
+from run_specialist.providers.endpoint import CHAT, MESSAGES, Endpoint
 from run_specialist.redaction import redact
 
 OFFLINE = "offline"
-KEY = "ANTHROPIC_API_KEY"
-CREDENTIALS = (KEY, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
-BASE_URL = "ANTHROPIC_BASE_URL"
+OPENAI = "openai:"
+"""What stands before the id of a model that is reached by chat completions."""
+NO_KEY = "none-needed"
+"""Sent to a server that has a base URL of its own, where no key is set."""
+CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
 
 def choose_model(flag: str | None, file: str | None) -> str:
@@ -18,7 +21,7 @@ def choose_model(flag: str | None, file: str | None) -> str:
     file: what the specialist's file says; `inherit` says nothing.
     """
     named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL")
-    return named or ("sonnet" if _credentials() or os.environ.get(BASE_URL) else OFFLINE)
+    return named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
 
 
 def make_provider(model: str) -> Provider:
@@ -30,26 +33,61 @@ def make_provider(model: str) -> Provider:
         from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - only where it is used
 
         return OfflineProvider()
-    if model.startswith("openai:"):
-        raise UsageError(f"--model {model}: chat completions endpoints are not supported by this version")
-    if not _credentials() and not os.environ.get(BASE_URL):
-        raise UsageError(
-            f"no credentials for {model}: set ANTHROPIC_API_KEY, or point ANTHROPIC_BASE_URL at a "
-            "Messages-compatible server, or use --model offline"
-        )
+    if model.startswith(OPENAI):
+        return _chat_provider(model.removeprefix(OPENAI))
+    return _messages_provider(model)
+
+
+def _messages_provider(model: str) -> Provider:
+    if not _credentials() and not _set(MESSAGES.url):
+        raise _no_credentials(model, MESSAGES)
     from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - a heavy import
 
-    key = os.environ.get(KEY, "").strip()
+    key = _set(MESSAGES.key)
     # A local server wants no key, and the SDK insists on one.
-    options = {"api_key": key} if key else {} if _credentials() else {"api_key": "none-needed"}
+    options = {"api_key": key} if key else {} if _credentials() else {"api_key": NO_KEY}
     try:
         return AnthropicProvider(model, make_client(**options))
     except Exception as error:  # whatever the SDK and the HTTP library make of the environment
+        raise _no_connection(error, MESSAGES) from error
+
+
+def _chat_provider(model: str) -> Provider:
+    if not model.strip():
+        raise UsageError(f"--model {OPENAI}: the model's id is missing; write it behind the colon")
+    key, url = _set(CHAT.key), _set(CHAT.url)
+    if not key and not url:
+        raise _no_credentials(f"{OPENAI}{model}", CHAT)
+    from run_specialist.providers.openai_chat import ChatProvider, make_client  # noqa: PLC0415 - a heavy import
+
+    try:
+        return ChatProvider(model, make_client(api_key=key or NO_KEY, base_url=url or None))
+    except ImportError as error:
         raise UsageError(
-            f"the connection to the API cannot be set up ({redact(str(error))}); "
-            f"check {BASE_URL}, the proxy settings and the certificates"
+            f"--model {OPENAI}{model} needs a part that is not installed; "
+            f"to install it: pip install 'run-specialist[openai]' ({error})"
         ) from error
+    except Exception as error:  # as above
+        raise _no_connection(error, CHAT) from error
+
+
+def _set(name: str) -> str:
+    return os.environ.get(name, "").strip()
 
 
 def _credentials() -> bool:
-    return any(os.environ.get(name, "").strip() for name in CREDENTIALS)
+    return any(_set(name) for name in CREDENTIALS)
+
+
+def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:
+    return UsageError(
+        f"no credentials for {model}: set {endpoint.key}, or point {endpoint.url} at a {endpoint.kind} server, "
+        "or use --model offline"
+    )
+
+
+def _no_connection(error: Exception, endpoint: Endpoint) -> UsageError:
+    return UsageError(
+        f"the connection to the API cannot be set up ({redact(str(error))}); "
+        f"check {endpoint.url}, the proxy settings and the certificates"
+    )

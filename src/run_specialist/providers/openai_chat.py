@@ -1,0 +1,211 @@
+"""The chat completions API through the vendor's SDK, which serves as transport; many local servers speak it too.
+
+As with the Messages API a body is made of bytes that never change: the front once a run, each message once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from run_specialist import prices
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.messages import Block, Message, Reply, Usage, encode
+from run_specialist.providers import openai_refusals as refusals
+from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.endpoint import CHAT
+from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
+from run_specialist.providers.openai_messages import encoded
+from run_specialist.providers.openai_reply import read_reply
+from run_specialist.providers.openai_stream import StreamedCompletion
+from run_specialist.providers.reading import read_object
+from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
+from run_specialist.tools.respond import NAME as RESPOND
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+PATH = "/chat/completions"
+CHOICES: dict[Choice, object] = {
+    Choice.AUTO: "auto",
+    Choice.RESPOND: {"type": "function", "function": {"name": RESPOND}},
+    Choice.NONE: "none",
+}
+EFFORTS = {"max": "xhigh"}
+"""Efforts that this API calls by another name."""
+ROOM, OLD_ROOM = "max_completion_tokens", "max_tokens"
+"""The key that limits a reply, and the one before it, which is all that some servers know."""
+
+
+class ChatProvider:
+    """Opens conversations with one model of a chat completions endpoint."""
+
+    def __init__(self, model: str, client: "AsyncOpenAI") -> None:
+        """Take a model's id, without the prefix, and the client to reach it with; see `make_client`."""
+        self.id = model
+        self.model = f"openai:{model}"
+        self.capabilities = Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS)
+        self.client = client
+        self.room_key = ROOM
+        """The key that limits a reply, as learnt so far."""
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> "ChatConversation":
+        """Freeze system and tools for a run."""
+        return ChatConversation(self, opening, watch)
+
+    def learn_unforceable(self) -> None:
+        """Remember that this endpoint refuses a forced choice."""
+        self.capabilities = replace(self.capabilities, forced_choice=False)
+
+    def learn(self, words: str, room: int) -> int | None:
+        """Return the room with which a refused request may be taken after all; None when nothing can be done.
+
+        words: of the refusal. room: what the request asked for [tokens].
+        """
+        if self.room_key == ROOM and refusals.is_unknown(ROOM, words):
+            self.room_key = OLD_ROOM
+            return room
+        most = refusals.most_room(words)
+        if most is not None and 0 < most < room:
+            self.capabilities = replace(self.capabilities, max_output_tokens=most)
+            return most
+        left = refusals.room_left(words, room)
+        return left if left is not None and refusals.LEAST_ROOM <= left < room else None
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return what one request cost [USD]."""
+        return prices.cost(usage, self.id, "openai")
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.close()
+
+
+def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
+    """Return a client of the SDK that does not wait as long as any server likes.
+
+    options: those of `AsyncOpenAI`; what is left out comes from the environment.
+    Raises ImportError where the SDK is not installed.
+    """
+    from openai import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+        AsyncOpenAI,
+        DefaultAsyncHttpxClient,
+    )
+
+    http_client = DefaultAsyncHttpxClient(event_hooks={"response": [refuse_long_waits]})
+    return AsyncOpenAI(http_client=http_client, **options)
+
+
+class ChatConversation:
+    """One run's exchange; every request begins with the same bytes."""
+
+    def __init__(self, provider: ChatProvider, opening: Opening, watch: Watch | None) -> None:
+        self._provider = provider
+        self._watch = watch
+        self._growing: StreamedCompletion | None = None
+        self._pieces: list[tuple[Message, bytes]] = []
+        self._has_tools = bool(opening.tools.names)
+        front: dict[str, Any] = {"model": provider.id}
+        if self._has_tools:
+            front["tools"] = [
+                {
+                    "type": "function",
+                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
+                }
+                for tool in opening.tools
+            ]
+        if opening.effort:
+            front["reasoning_effort"] = EFFORTS.get(opening.effort, opening.effort)
+        if watch is not None:
+            front |= {"stream": True, "stream_options": {"include_usage": True}}
+        self._front = encode(front).removesuffix(b"}")
+        self._system = encode({"role": "system", "content": opening.system}) if opening.system else b""
+
+    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+        """Send the transcript; see `Conversation.ask`."""
+        from openai import APIStatusError  # noqa: PLC0415 - see make_client
+
+        room = min(max_tokens, self._provider.capabilities.max_output_tokens)
+        taken = {block["id"] for message in messages for block in message.blocks if block["type"] == "tool_use"}
+        self._growing = None
+        try:
+            try:
+                completion = await self._exchange(messages, choice, room)
+            except APIStatusError as error:
+                less = self._provider.learn(refusals.words_of(error), room)
+                if less is None:
+                    raise
+                completion = await self._exchange(messages, choice, less)
+            return read_reply(completion, taken)
+        except ProviderError:
+            raise
+        # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a wrong encoding.
+        except Exception as error:
+            raise self._failure(error, choice) from error
+
+    def _failure(self, error: Exception, choice: Choice) -> ProviderError:
+        from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
+
+        partial = self._growing.text if self._growing else ""
+        if isinstance(error, APIConnectionError) and self._growing and isinstance(error.__cause__, Exception):
+            # The server was reached; what broke the stream off is the cause.
+            error = error.__cause__
+        line = one_line(error, CHAT, self._provider.client)
+        failure = ProviderError(line)
+        if isinstance(error, APIError):
+            words = refusals.words_of(error)
+            refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
+            if refused and choice is Choice.RESPOND and refusals.is_about_choice(words):
+                self._provider.learn_unforceable()
+                failure = ForcingRefused(line)
+            elif refusals.is_too_long(words):
+                failure = ContextExceeded(line)
+        failure.partial = partial
+        return failure
+
+    async def _exchange(self, messages: Sequence[Message], choice: Choice, room: int) -> Block:
+        body = self._body(messages, choice, room)
+        return await (self._send(body) if self._watch is None else self._stream(body, self._watch))
+
+    def _body(self, messages: Sequence[Message], choice: Choice, room: int) -> bytes:
+        varying: dict[str, Any] = {self._provider.room_key: room}
+        if self._has_tools:
+            varying["tool_choice"] = CHOICES[choice]
+        said = b",".join(piece for piece in (self._system, *self._encoded(messages)) if piece)
+        return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said, b"]}"))
+
+    def _encoded(self, messages: Sequence[Message]) -> list[bytes]:
+        """Serialise what is new; a message that was sent before is sent as the very same bytes."""
+        known = self._pieces
+        self._pieces = [
+            known[place] if place < len(known) and known[place][0] is message else (message, encoded(message))
+            for place, message in enumerate(messages)
+        ]
+        return [piece for _, piece in self._pieces]
+
+    async def _send(self, body: bytes) -> Block:
+        import httpx2  # noqa: PLC0415 - see make_client
+
+        response = await self._provider.client.post(
+            PATH, cast_to=httpx2.Response, content=body, options={"headers": {"Content-Type": "application/json"}}
+        )
+        return read_object(response.headers.get("content-type", ""), response.content, CHAT)
+
+    async def _stream(self, body: bytes, watch: Watch) -> Block:
+        from openai import AsyncStream  # noqa: PLC0415 - see make_client
+
+        stream = await self._provider.client.post(
+            PATH,
+            cast_to=object,
+            content=body,
+            options={"headers": {"Content-Type": "application/json"}},
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+        async with stream:
+            kind = stream.response.headers.get("content-type", "")
+            if not kind.lower().startswith("text/event-stream"):
+                return read_object(kind, await stream.response.aread(), CHAT)
+            self._growing = StreamedCompletion(watch)
+            async for chunk in stream:
+                self._growing.add(chunk)
+            return self._growing.whole()

@@ -1,0 +1,138 @@
+"""Put a streamed completion together from its chunks, and show its pieces to a watcher."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from run_specialist.errors import ProviderError
+from run_specialist.messages import Block, encode, text_of
+from run_specialist.providers.base import Delta, Watch
+
+APART = {"role", "content", "tool_calls", "function_call"}
+"""Keys of a delta that are not simply joined to what came before."""
+
+
+class StreamedCompletion:
+    """Grows chunk by chunk into the object that would have come without streaming."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._fields: dict[str, Any] = {}
+        self._parts: list[Any] = []
+        self._calls: list[dict[str, Any]] = []
+        self._at: dict[object, dict[str, Any]] = {}
+        self._finish: object = None
+        self._usage: object = None
+        self._complete = False
+
+    def add(self, chunk: object) -> None:
+        """Take the next chunk; what is no chunk of a completion is passed over."""
+        if not isinstance(chunk, Mapping):
+            return
+        choices = chunk.get("choices")
+        if isinstance(chunk.get("usage"), Mapping):
+            self._usage = chunk["usage"]
+            # The chunk that holds nothing but the usage is the last one.
+            self._complete = self._complete or not choices
+        match choices:
+            case [{"index": int(index)}, *_] if index > 0:
+                return
+            case [dict(choice), *_]:
+                self._take(choice)
+
+    def _take(self, choice: Mapping[str, Any]) -> None:
+        if isinstance(delta := choice.get("delta"), Mapping):
+            for key, value in delta.items():
+                if key not in APART:
+                    self._fields[key] = _joined(self._fields.get(key), value)
+            self._say(delta.get("content"))
+            for fragment in _fragments(delta):
+                self._grow(fragment)
+        if choice.get("finish_reason"):
+            self._finish, self._complete = choice["finish_reason"], True
+
+    def _say(self, content: object) -> None:
+        for part in content if isinstance(content, list) else [content]:
+            match part:
+                case str(text) | {"type": "text", "text": str(text)}:
+                    if self._parts and isinstance(self._parts[-1], str):
+                        self._parts[-1] += text
+                    elif text:
+                        self._parts.append(text)
+                    if text:
+                        self._watch(Delta(text))
+                case dict():
+                    self._parts.append(part)
+
+    def _grow(self, fragment: Mapping[str, Any]) -> None:
+        call = self._call_of(fragment)
+        match fragment.get("function"):
+            case {**values}:
+                function = call["function"]
+            case _:
+                return
+        function["name"] = function.get("name") or values.pop("name", None)
+        values.pop("name", None)
+        given = values.pop("arguments", None)
+        if given is not None:
+            text = given if isinstance(given, str) else encode(given).decode()
+            function["arguments"] = str(function.get("arguments") or "") + text
+            self._watch(Delta(text, tool=str(function["name"] or "")))
+        for key, value in values.items():
+            function[key] = _joined(function.get(key), value)
+
+    def _call_of(self, fragment: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the call that a fragment belongs to: by its index, which some servers leave out or never raise."""
+        index, call_id = fragment.get("index"), fragment.get("id")
+        call = self._at.get(index) if index is not None else self._calls[-1] if self._calls else None
+        named = isinstance(function := fragment.get("function"), Mapping) and bool(function.get("name"))
+        another = named and (call_id != call["id"] if call and call_id else index is None)
+        if call is None or another:
+            call = {"id": call_id, "function": {}}
+            self._calls.append(call)
+            self._at[index] = call
+        for key, value in fragment.items():
+            if key not in {"index", "id", "type", "function"}:
+                call[key] = _joined(call.get(key), value)
+        call["id"] = call["id"] or call_id
+        return call
+
+    @property
+    def text(self) -> str:
+        """The text that came through so far."""
+        return text_of(self._parts)
+
+    def whole(self) -> Block:
+        """Return the completion.
+
+        Raises ProviderError when the stream ended before it was complete.
+        """
+        if not self._complete:
+            broken = ProviderError("the server's stream broke off in the middle of a reply; try again")
+            broken.partial = self.text
+            raise broken
+        message = {**self._fields, "content": self._parts}
+        if self._calls:
+            message["tool_calls"] = self._calls
+        return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
+
+
+def _fragments(delta: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    wanted, legacy = delta.get("tool_calls"), delta.get("function_call")
+    for fragment in wanted if isinstance(wanted, list) else []:
+        if isinstance(fragment, Mapping):
+            yield fragment
+    if isinstance(legacy, Mapping):
+        yield {"index": "legacy", "function": legacy}
+
+
+def _joined(before: Any, new: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    """Return a value that grew by a piece: texts and lists get longer, objects are joined key by key."""
+    match before, new:
+        case _, None:
+            return before
+        case (str(), str()) | (list(), list()):
+            return before + new
+        case dict(), dict():
+            return {**before, **{key: _joined(before.get(key), value) for key, value in new.items()}}
+        case _:
+            return new

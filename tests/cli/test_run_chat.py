@@ -1,0 +1,152 @@
+"""The command `run-specialist` with a model on chat completions: `--model openai:ID`."""
+
+import json
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+from tests.wire.chat import ChatSimulator, faults, policies
+from tests.wire.chat.replies import answers, says
+
+MODEL = ("--model", "openai:some-model")
+
+
+@pytest.fixture
+def chat(monkeypatch):
+    """Return a function that starts a simulator and points OPENAI_BASE_URL at it; it is checked at the end."""
+    with ExitStack() as running:
+
+        def start(*arguments, **options):
+            simulator = running.enter_context(ChatSimulator(*arguments, **options))
+            monkeypatch.setenv("OPENAI_BASE_URL", simulator.base_url)
+            return simulator
+
+        yield start
+
+
+def test_an_answer_goes_to_stdout_and_the_outcome_names_the_model(chat, write, call):
+    """The id goes out without its prefix; the outcome has it."""
+    write("finder", "tool_calls_limit: 3")
+    simulator = chat(policies.always_tool("grep"))
+    plain = call("finder", "What?", *MODEL)
+    assert (plain.exit_code, plain.stdout) == (0, "what was found\n")
+    outcome = json.loads(call("finder", "What?", "--json", *MODEL).stdout)
+    assert (outcome["model"], outcome["status"]) == ("openai:some-model", "landed")
+    assert {sent.body["model"] for sent in simulator.requests} == {"some-model"}
+
+
+@pytest.mark.parametrize("place", ["file", "environment"])
+def test_the_model_may_stand_in_the_file_or_the_environment(chat, write, call, monkeypatch, place):
+    """As any other model; a colon in the id is a part of it, and so are capitals."""
+    model = "openai:Qwen3:8B"
+    write("finder", *([f"model: {model}"] if place == "file" else []))
+    monkeypatch.setenv("SPECIALIST_MODEL", model if place == "environment" else "sonnet")
+    simulator = chat([answers("yes")])
+    assert call("finder", "What?").stdout == "yes\n"
+    assert simulator.requests[0].body["model"] == "Qwen3:8B"
+
+
+@pytest.mark.parametrize(("key", "sent"), [(None, "none-needed"), (" ", "none-needed"), ("my-own\n", "my-own")])
+def test_the_key_is_sent_and_a_dummy_where_there_is_none(chat, write, call, monkeypatch, key, sent):
+    """A local server needs none; one that is set goes out, without the line end that came along."""
+    write("finder")
+    simulator = chat([says("yes")])
+    if key is not None:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    assert call("finder", "What?", *MODEL).stdout == "yes\n"
+    assert simulator.requests[0].headers["authorization"] == f"Bearer {sent}"
+
+
+def test_without_key_and_address_the_three_ways_out_are_named(write, call, monkeypatch):
+    """Exit code 2, one line; credentials of another API are none."""
+    write("finder")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    result = call("finder", "What?", *MODEL)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert "openai:some-model" in line
+    assert all(way in line for way in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "--model offline"))
+
+
+def test_credentials_for_chat_completions_name_no_model_by_themselves(write, call, monkeypatch):
+    """Without `--model` the answer comes offline: nobody can guess the id."""
+    write("finder")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    outcome = json.loads(call("finder", "What do owls eat?", "--json").stdout)
+    assert outcome["model"] == "offline"
+
+
+def test_a_missing_id_is_told(write, call, monkeypatch):
+    """`openai:` alone is no model."""
+    write("finder")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    result = call("finder", "What?", "--model", "openai:")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the model's id is missing" in result.stderr
+
+
+def test_a_missing_part_is_told_with_the_line_that_installs_it(write, call, monkeypatch):
+    """The SDK is an extra."""
+    write("finder")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    monkeypatch.setitem(sys.modules, "openai", None)
+    result = call("finder", "What?", *MODEL)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert "pip install 'run-specialist[openai]'" in line
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (faults.unauthorised(), "the API answered 401: Incorrect API key provided: sk-test.; check OPENAI_API_KEY"),
+        (faults.not_found(), "check --model and OPENAI_BASE_URL"),
+        (faults.html(), "answered with text/html, not JSON; is OPENAI_BASE_URL that of a chat completions server?"),
+        (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
+    ],
+    ids=["401", "404", "html", "400"],
+)
+@pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
+def test_x_12_a_server_that_refuses_is_exit_code_3_and_one_line(chat, write, call, fault, said, flags):
+    """What went wrong and what to do, without a traceback, whatever is printed on stdout."""
+    write("finder")
+    chat([fault])
+    result = call("finder", "What?", *MODEL, *flags)
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert said in line
+    assert "Traceback" not in line
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url", "http://["], ids=["closed", "no URL", "broken"])
+def test_x_12_a_server_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
+    """One line with the variable that the address came from."""
+    write("finder")
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    result = call("finder", "What?", *MODEL)
+    assert result.exit_code in (2, 3)
+    (line,) = result.stderr.splitlines()
+    assert "OPENAI_BASE_URL" in line
+    assert "Traceback" not in line
+
+
+def test_a_key_with_stray_characters_is_one_line(chat, write, call, monkeypatch):
+    """It is told in one line, and the key itself is not shown."""
+    write("finder")
+    chat([])
+    monkeypatch.setenv("OPENAI_API_KEY", "my-own\nkey")
+    result = call("finder", "What?", *MODEL)
+    assert result.exit_code in (2, 3)
+    (line,) = result.stderr.splitlines()
+    assert "OPENAI_API_KEY" in line
+    assert "my-own" not in line
+
+
+def test_the_program_itself_reaches_the_server(chat, write, program):
+    """As a process of its own, with warnings as errors: an answer, nothing on stderr, exit code 0."""
+    write("finder")
+    chat([answers("yes")])
+    process = program("finder", "What?", *MODEL)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "yes\n", "")

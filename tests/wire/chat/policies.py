@@ -1,0 +1,20 @@
+"""Ready chat models: functions of the request that go on for as long as they are asked."""
+
+from .replies import ChatReply, calls, says, tool_call
+from .simulator import Policy, Recorded
+
+
+def always_tool(name: str, *, calls_per_turn: int = 1, answer: str = "what was found", obeys: bool = True) -> Policy:
+    """Play a model that calls a tool for ever, and obeys `tool_choice` and the order to respond unless it is deaf."""
+
+    def policy(request: Recorded) -> ChatReply:
+        choice = request.tool_choice
+        if obeys and choice == "none":
+            return says(answer)
+        if obeys and (isinstance(choice, dict) or "`respond`" in request.last_line):
+            # The API's own servers say `stop` after a call that was forced.
+            return says(None, tool_call("respond", {"answer": answer}), finish_reason="stop")
+        first = len(request.results)
+        return calls(name, *({"query": f"question {first + extra}"} for extra in range(calls_per_turn)))
+
+    return policy

@@ -1,0 +1,230 @@
+"""For what a careful chat completions server refuses a request, in the order in which it looks."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.wire.simulator.server import Incoming
+
+PATH = "/v1/chat/completions"
+KEYS = {
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "max_completion_tokens",
+    "max_tokens",
+    "reasoning_effort",
+    "stream",
+    "stream_options",
+}
+ROLES = {"system", "user", "assistant", "tool"}
+EFFORTS = {"none", "minimal", "low", "medium", "high", "xhigh"}
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Call:
+    """Hold one request as the rules see it."""
+
+    incoming: Incoming
+    body: Any
+    """None when it is no JSON."""
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the messages, whose shape the rules before have checked."""
+        return list(self.body["messages"])
+
+
+Check = Callable[[Call], Iterator[str]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Name one reason to refuse a request."""
+
+    id: str
+    check: Check
+    """Yields a message for each place where the rule is broken."""
+    status: int
+
+
+RULES: list[Rule] = []
+
+
+def rule(rule_id: str, status: int = 400) -> Callable[[Check], Check]:
+    """Put a check into the table."""
+
+    def enter(check: Check) -> Check:
+        RULES.append(Rule(rule_id, check, status))
+        return check
+
+    return enter
+
+
+@rule("path", 404)
+def _path(call: Call) -> Iterator[str]:
+    if (call.incoming.method, call.incoming.path) != ("POST", PATH):
+        yield f"Invalid URL ({call.incoming.method} {call.incoming.path})"
+
+
+@rule("key", 401)
+def _key(call: Call) -> Iterator[str]:
+    if not call.incoming.headers.get("authorization", "").removeprefix("Bearer ").strip():
+        yield "You didn't provide an API key."
+
+
+@rule("content_type")
+def _content_type(call: Call) -> Iterator[str]:
+    if "json" not in call.incoming.headers.get("content-type", "").lower():
+        yield f"Unsupported content type: {call.incoming.headers.get('content-type')!r}; use application/json."
+
+
+@rule("json")
+def _json(call: Call) -> Iterator[str]:
+    if not isinstance(call.body, dict):
+        yield "We could not parse the JSON body of your request."
+
+
+@rule("known_keys")
+def _known_keys(call: Call) -> Iterator[str]:
+    yield from (f"Unrecognized request argument supplied: {key}" for key in call.body if key not in KEYS)
+
+
+@rule("required")
+def _required(call: Call) -> Iterator[str]:
+    for key, kind in (("model", str), ("messages", list)):
+        if not isinstance(call.body.get(key), kind) or not call.body[key]:
+            yield f"Missing required parameter: '{key}'."
+
+
+@rule("room")
+def _room(call: Call) -> Iterator[str]:
+    room = call.body.get("max_completion_tokens", 1)
+    if not isinstance(room, int) or room < 1:
+        yield f"Invalid 'max_completion_tokens': {room!r} is no integer of at least 1."
+
+
+@rule("effort")
+def _effort(call: Call) -> Iterator[str]:
+    if call.body.get("reasoning_effort", "low") not in EFFORTS:
+        yield f"Invalid value: {call.body['reasoning_effort']!r} for 'reasoning_effort'."
+
+
+@rule("stream")
+def _stream(call: Call) -> Iterator[str]:
+    if not isinstance(call.body.get("stream", False), bool):
+        yield "Invalid type for 'stream': expected a boolean."
+    if "stream_options" in call.body and call.body.get("stream") is not True:
+        yield "The 'stream_options' parameter is only allowed when 'stream' is enabled."
+
+
+@rule("tools")
+def _tools(call: Call) -> Iterator[str]:
+    tools = call.body.get("tools", [{}])
+    if not isinstance(tools, list) or not tools:
+        yield "Invalid 'tools': expected an array with at least 1 element."
+        return
+    names = []
+    for number, tool in enumerate(call.body.get("tools", ())):
+        function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
+        if not isinstance(function, Mapping) or set(function) - {"name", "description", "parameters", "strict"}:
+            yield f"Invalid 'tools[{number}]': expected a function."
+            continue
+        if not NAME.fullmatch(str(function.get("name"))):
+            yield f"Invalid 'tools[{number}].function.name': string does not match the pattern."
+        if function.get("parameters", {"type": "object"}).get("type") != "object":
+            yield f"Invalid schema for function '{function.get('name')}': schema must be of type 'object'."
+        names.append(function.get("name"))
+    if len(set(names)) < len(names):
+        yield "Invalid 'tools': names must be unique."
+
+
+@rule("tool_choice")
+def _tool_choice(call: Call) -> Iterator[str]:
+    if "tool_choice" not in call.body:
+        return
+    if "tools" not in call.body:
+        yield "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified."
+    names = [tool["function"]["name"] for tool in call.body.get("tools", ())]
+    match call.body["tool_choice"]:
+        case "auto" | "none" | "required":
+            pass
+        case {"type": "function", "function": {"name": name}} if name in names:
+            pass
+        case other:
+            yield f"Invalid value for 'tool_choice': {other!r}."
+
+
+@rule("role")
+def _role(call: Call) -> Iterator[str]:
+    for number, message in enumerate(call.body["messages"]):
+        role = message.get("role") if isinstance(message, Mapping) else None
+        if role not in ROLES:
+            yield f"Invalid value: {role!r} for 'messages[{number}].role'."
+        elif role == "system" and number > 0:
+            yield f"messages[{number}]: system messages are only allowed at the beginning."
+
+
+@rule("content")
+def _content(call: Call) -> Iterator[str]:
+    for number, message in enumerate(call.messages):
+        content, calls = message.get("content"), message.get("tool_calls")
+        if content is None and message["role"] == "assistant" and calls:
+            continue
+        if not isinstance(content, str | list) or (content in ("", []) and message["role"] != "assistant"):
+            yield f"Invalid value for 'content' of messages[{number}]: expected a string."
+
+
+@rule("tool_calls")
+def _tool_calls(call: Call) -> Iterator[str]:
+    seen: set[str] = set()
+    for number, message in enumerate(call.messages):
+        if "tool_calls" in message and (message["role"] != "assistant" or not message["tool_calls"]):
+            yield f"messages[{number}].tool_calls: not allowed here, or empty."
+        for wanted in message.get("tool_calls") or ():
+            match wanted:
+                case {"id": str(call_id), "type": "function", "function": {"name": str(), "arguments": str(text)}}:
+                    if not call_id or call_id in seen:
+                        yield f"messages[{number}].tool_calls: the id {call_id!r} is empty or was used before."
+                    seen.add(call_id)
+                    if not _is_object(text):
+                        yield f"messages[{number}].tool_calls: arguments are no JSON object: {text}"
+                case _:
+                    yield f"Invalid 'messages[{number}].tool_calls'."
+
+
+@rule("tool_results")
+def _tool_results(call: Call) -> Iterator[str]:
+    owed: list[str] = []
+    for number, message in enumerate([*call.messages, {"role": "end"}]):
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in owed:
+                yield f"messages[{number}] with role 'tool' must be a response to a preceding 'tool_calls'."
+            else:
+                owed.remove(message["tool_call_id"])
+            continue
+        if owed:
+            ids = ", ".join(owed)
+            yield f"An assistant message with 'tool_calls' must be followed by tool messages; missing: {ids}"
+        owed = [wanted["id"] for wanted in message.get("tool_calls") or ()]
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def first_broken(call: Call) -> tuple[Rule, str] | None:
+    """Return the first rule that a request breaks, and what is said about it."""
+    for one in RULES:
+        message = next(one.check(call), None)
+        if message is not None:
+            return one, message
+    return None

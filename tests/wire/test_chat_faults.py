@@ -1,0 +1,157 @@
+"""A chat completions server that lies or breaks: one clear line, the gathered work kept, never a traceback."""
+
+import json
+
+import pytest
+
+from run_specialist.outcome import Exit
+from run_specialist.providers.openai_chat import ChatProvider, make_client
+from tests.jobs import job, outcome_of
+from tests.wire.chat import faults
+from tests.wire.chat.replies import answers, calls, says
+
+pytestmark = pytest.mark.anyio
+GOOD = says("The first half of a long answer that never came to its end.")
+LOOK = calls("look", {"query": "a"})
+ASK = "is OPENAI_BASE_URL that of a chat completions server?"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (faults.html(), f"answered with text/html, not JSON; {ASK}"),
+        (faults.html(502), "the API answered 502"),
+        (faults.json_value({}), f"holds no choice with a message; {ASK}"),
+        (faults.json_value({"choices": []}), f"holds no choice with a message; {ASK}"),
+        (faults.json_value({"choices": [{"text": "old"}]}), f"holds no choice with a message; {ASK}"),
+        (faults.json_value({"choices": "none"}), "holds no choice"),
+        (faults.json_value([1]), f"JSON that is no message; {ASK}"),
+        (faults.MislabelledReply(GOOD), f"answered with text/plain, not JSON; {ASK}"),
+        (faults.json_value({"error": {"message": "Overloaded"}}), "answered with an error: Overloaded"),
+        (faults.json_value({"error": "Over\nloaded"}), "answered with an error: Over loaded"),
+        (faults.no_json(), "the API answered 400: upstream connect error or disconnect"),
+        (faults.invalid("max_tokens: too\nlarge"), "the API answered 400: max_tokens: too large"),
+        (faults.json_value({"error": "no such model"}, 400), "the API answered 400: no such model"),
+        (faults.json_value({"object": "error", "message": "odd"}, 400), "the API answered 400: odd"),
+        (faults.json_value({"detail": "Not allowed"}, 405), "the API answered 405: Not allowed"),
+        (faults.json_value([{"error": {"message": "in a list"}}], 400), "the API answered 400: in a list"),
+        (faults.unauthorised(), "the API answered 401: Incorrect API key provided: sk-test.; check OPENAI_API_KEY"),
+        (faults.not_found(), "does not exist.; check --model and OPENAI_BASE_URL"),
+        (faults.rate_limited(), "the API answered 429: Rate limit reached.; wait a little, then try again"),
+        (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
+    ],
+)
+async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask_chat, fault, said):
+    """Failed with exit code 3; what was gathered before stands in the answer."""
+    outcome, _ = await ask_chat([LOOK, fault])
+    assert said in outcome.error
+    assert len(outcome.error.splitlines()) == 1
+    assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER)
+    assert "note on 'a'" in outcome.answer
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.BrokenOff(GOOD),
+        faults.BrokenOff(GOOD, reset=True),
+        faults.BrokenOff(GOOD, after_chunks=0),
+        faults.BrokenOff(GOOD, after_chunks=4, silent=True),
+        faults.BrokenOff(GOOD, after_chunks=0, silent=True),
+        faults.BrokenOff(LOOK, after_chunks=3, silent=True),
+        faults.Truncated(GOOD),
+        faults.Stream(("this is not JSON", "{")),
+        faults.Stream(("[DONE]",)),
+        faults.Stream(({"choices": [{"delta": {"content": "half"}}]}, "[DONE]")),
+        faults.Stream(({"choices": [{"delta": {"tool_calls": [{"index": [], "function": {"name": "a"}}]}}]},)),
+    ],
+)
+async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask_chat, fault):
+    """Whatever breaks in the middle is a provider error, in one line; no call of it is run."""
+    outcome, _ = await ask_chat([LOOK, fault])
+    assert (outcome.status, outcome.exit_code, outcome.tool_calls.used) == ("failed", Exit.PROVIDER, 1)
+    assert outcome.error
+    assert "\n" not in outcome.error
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_text_that_streamed_before_a_break_is_salvaged(chat_api, silent):
+    """What was shown while it came is not lost; the line says that it was a break, and no unreachable server."""
+    api = chat_api([faults.BrokenOff(GOOD, after_chunks=4, silent=silent)])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        shown = []
+        provider = ChatProvider("some-model", client)
+        outcome = await outcome_of(job(provider), watch=lambda delta: shown.append(delta.text))
+    assert "broke off in the middle of a reply" in outcome.error
+    assert (outcome.status, bool(shown)) == ("failed", True)
+    assert "".join(shown) in outcome.answer
+
+
+async def test_an_error_in_mid_stream_is_told(chat_api):
+    """The SDK raises it without a status; what the server says is passed on, the text so far is kept."""
+    chunk = {"choices": [{"delta": {"content": "so far"}}]}
+    api = chat_api([faults.Stream((chunk, {"error": {"message": "The model\ncrashed", "code": 500}}))])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    assert outcome.error == "the server broke its reply off with an error: The model crashed; try again later"
+    assert "so far" in outcome.answer
+
+
+async def test_x_8_a_context_that_fills_up_in_mid_stream_is_no_broken_endpoint(chat_api):
+    """Some servers notice it late."""
+    full = {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}}
+    api = chat_api([LOOK, faults.Stream((full,))])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
+
+
+async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask_chat):
+    """Neither by us nor by the SDK, which would wait up to two minutes."""
+    outcome, api = await ask_chat([faults.rate_limited(90)], retries=2)
+    assert outcome.error == "the API answered 429: Rate limit reached.; try again in 90 seconds, as it asks"
+    assert len(api.requests) == 1
+
+
+async def test_a_short_retry_after_is_honoured(ask_chat):
+    """One busy answer is tried again by the SDK, with the same bytes."""
+    outcome, api = await ask_chat([faults.rate_limited(0.01), answers("yes")], retries=2)
+    assert (outcome.status, len(api.requests)) == ("answered", 2)
+    assert api.requests[0].raw == api.requests[1].raw
+
+
+async def test_a_key_that_a_server_quotes_is_not_shown(ask_chat):
+    """Even one that does not look like a key."""
+    outcome, _ = await ask_chat([faults.unauthorised("our-house-password")], key="our-house-password")
+    assert "[redacted]" in outcome.error
+    assert "password" not in repr(outcome)
+
+
+async def test_a_key_that_cannot_be_sent_is_never_shown(ask_chat):
+    """A line break in the key: the line says where to look, and holds nothing of the key."""
+    outcome, _ = await ask_chat([], key="sk-my\nsecret-key")
+    assert outcome.error == "the request cannot be sent; check OPENAI_API_KEY for stray characters"
+    assert "secret" not in repr(outcome)
+
+
+async def test_an_address_where_nobody_answers_is_named():
+    """With the variable that it came from."""
+    async with make_client(base_url="http://127.0.0.1:9/v1", api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)))
+    assert outcome.error.startswith("cannot reach http://127.0.0.1:9/v1")
+    assert "OPENAI_BASE_URL" in outcome.error
+
+
+async def test_content_types_are_compared_without_regard_to_case(chat_api):
+    """`Application/JSON` is JSON."""
+    api = chat_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)))
+    assert outcome.answer.startswith("The first half")
+
+
+async def test_text_of_any_language_goes_there_and_back(ask_chat):
+    """Half a surrogate pair too, which no JSON may hold."""
+    outcome, api = await ask_chat([calls("look", {"query": "Größe \ud83d 梟"}), says("Größe 梟 \u2028")])
+    assert outcome.answer == "Größe 梟"
+    assert "Größe" in json.dumps(api.requests[1].messages, ensure_ascii=False)

@@ -1,0 +1,166 @@
+"""Every rule of the chat simulator refuses a wrong request and lets the right one through."""
+
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.wire.chat import ChatSimulator, replies
+from tests.wire.chat.rules import PATH, RULES
+
+USER = {"role": "user", "content": "What?"}
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+
+
+def chat(*messages, **fields):
+    """Return a request that is right unless the fields spoil it."""
+    return {"model": "some-model", "messages": [USER, *messages], "tools": [LOOK], "tool_choice": "auto", **fields}
+
+
+def called(*ids, arguments="{}"):
+    """Return an assistant message that calls a tool once for each id."""
+    function = {"name": "look", "arguments": arguments}
+    calls = [{"id": call_id, "type": "function", "function": function} for call_id in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(call_id):
+    """Return the message that answers a call."""
+    return {"role": "tool", "tool_call_id": call_id, "content": "mice"}
+
+
+def without(key):
+    """Return a right request with one key left out."""
+    return {name: value for name, value in chat().items() if name != key}
+
+
+WRONG = [
+    ("json", [1], "could not parse"),
+    ("known_keys", chat(system="Be brief."), "Unrecognized request argument supplied: system"),
+    ("known_keys", chat(top_k=1), "top_k"),
+    ("required", without("model"), "'model'"),
+    ("required", without("messages"), "'messages'"),
+    ("required", {**chat(), "messages": []}, "'messages'"),
+    ("room", chat(max_completion_tokens=0), "max_completion_tokens"),
+    ("room", chat(max_completion_tokens="many"), "max_completion_tokens"),
+    ("effort", chat(reasoning_effort="huge"), "reasoning_effort"),
+    ("stream", chat(stream="yes"), "boolean"),
+    ("stream", chat(stream_options={"include_usage": True}), "only allowed when 'stream' is enabled"),
+    ("tools", chat(tools=[]), "at least 1 element"),
+    ("tools", chat(tools=[{"name": "look", "input_schema": {}}]), "expected a function"),
+    ("tools", chat(tools=[LOOK, LOOK]), "unique"),
+    ("tools", chat(tools=[{"type": "function", "function": {"name": "lo ok"}}]), "pattern"),
+    ("tools", chat(tools=[{"type": "function", "function": {"name": "look", "parameters": {}}}]), "'object'"),
+    ("tool_choice", without("tools"), "only allowed when 'tools' are specified"),
+    ("tool_choice", chat(tool_choice="respond"), "'respond'"),
+    ("tool_choice", chat(tool_choice={"type": "function", "function": {"name": "respond"}}), "respond"),
+    ("tool_choice", chat(tool_choice={"type": "tool", "name": "look"}), "Invalid value"),
+    ("role", chat({"role": "model", "content": "Hm."}), "'model'"),
+    ("role", chat("What?"), "None"),
+    ("role", chat({"role": "system", "content": "Be brief."}), "only allowed at the beginning"),
+    ("content", chat({"role": "user"}), "messages[1]"),
+    ("content", chat({"role": "user", "content": ""}), "messages[1]"),
+    ("content", chat({"role": "assistant", "content": None}), "messages[1]"),
+    ("tool_calls", chat({**called("1"), "role": "user", "content": "x"}), "not allowed here"),
+    ("tool_calls", chat({**called("1"), "content": "x", "tool_calls": []}), "or empty"),
+    ("tool_calls", chat(called("1", "1")), "was used before"),
+    ("tool_calls", chat(called("1"), result("1"), called("1"), result("1")), "was used before"),
+    ("tool_calls", chat(called("1", arguments="[1]")), "no JSON object"),
+    ("tool_calls", chat(called("1", arguments='{"half')), "no JSON object"),
+    ("tool_calls", chat({**called(), "tool_calls": [{"id": "1", "name": "look", "input": {}}]}), "tool_calls"),
+    ("tool_results", chat(result("1")), "must be a response"),
+    ("tool_results", chat(called("1"), result("2")), "must be a response"),
+    ("tool_results", chat(called("1"), result("1"), result("1")), "must be a response"),
+    ("tool_results", chat(called("1", "2"), result("1")), "missing: 2"),
+    ("tool_results", chat(called("1"), USER, result("1")), "missing: 1"),
+    ("tool_results", chat(called("1"), called("2")), "missing: 1"),
+]
+RIGHT = [
+    chat(),
+    chat(called("1", "2"), result("2"), result("1"), USER, {"role": "assistant", "content": ""}),
+    chat(tool_choice={"type": "function", "function": {"name": "look"}}, max_completion_tokens=9),
+    chat(stream=True, stream_options={"include_usage": True}, reasoning_effort="low"),
+    {"model": "some-model", "messages": [{"role": "system", "content": "Be brief."}, USER]},
+]
+HEADERS = {"authorization": "Bearer test", "content-type": "application/json"}
+
+
+def post(api, body, *, method="POST", path=PATH, headers=None):
+    """Send one request without any SDK; return status and body."""
+    address = urlsplit(api.base_url)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    try:
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method, path, raw, {**HEADERS, **(headers or {})})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def refused(rule, status, told, body, **options):
+    """Check that a request is refused by one rule, in the API's error shape."""
+    with ChatSimulator(may_refuse=[rule]) as api:
+        got, raw = post(api, body, **options)
+        (record,) = api.requests
+    assert (record.rule, got) == (rule, status), record.error
+    assert told in json.loads(raw)["error"]["message"]
+
+
+@pytest.mark.parametrize(("rule", "body", "told"), WRONG, ids=[f"{n}-{case[0]}" for n, case in enumerate(WRONG)])
+def test_a_wrong_body_is_refused_by_its_rule(rule, body, told):
+    """The wrong request breaks just that rule, and a 400 in the API's shape says so."""
+    refused(rule, 400, told, body)
+
+
+def test_what_is_wrong_around_the_body_is_refused():
+    """Another address or method, no key, another content type, damaged JSON."""
+    refused("path", 404, "Invalid URL", chat(), path="/v1/messages")
+    refused("path", 404, "Invalid URL", b"", method="GET")
+    refused("key", 401, "API key", chat(), headers={"authorization": ""})
+    refused("content_type", 400, "application/json", chat(), headers={"content-type": "text/plain"})
+    refused("json", 400, "could not parse", b'{"model":')
+
+
+def test_every_rule_is_tried():
+    """No rule stands in the table without a request that breaks it."""
+    assert {case[0] for case in WRONG} | {"path", "key", "content_type"} == {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize("body", RIGHT)
+def test_a_right_body_is_taken(body):
+    """Whatever the API takes goes through."""
+    with ChatSimulator([replies.says("Mice.")]) as api:
+        status, raw = post(api, body)
+    assert (status, api.requests[0].rule) == (200, None), api.requests[0].error
+    assert b"Mi" in raw
+    assert (b"[DONE]" in raw) == bool(body.get("stream"))
+
+
+def test_a_reply_larger_than_the_model_gives_is_refused():
+    """As the API words it."""
+    with ChatSimulator(most_room=4096) as api:
+        status, raw = post(api, chat(max_completion_tokens=4097))
+    assert status == 400
+    assert b"This model supports at most 4096 completion tokens" in raw
+
+
+@pytest.mark.parametrize(
+    ("script", "bodies", "told"),
+    [
+        ([replies.says("a")], [], "never asked for"),
+        ([], [chat()], "no scripted reply"),
+        ([], [chat(called("1"))], "tool_results"),
+    ],
+)
+def test_a_conversation_that_was_not_meant_fails_the_test(script, bodies, told):
+    """A reply left over, a request too many, and a broken rule are found at the end."""
+
+    def converse():
+        with ChatSimulator(script) as api:
+            for body in bodies:
+                post(api, body)
+
+    with pytest.raises(AssertionError, match=told):
+        converse()
