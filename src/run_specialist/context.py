@@ -136,10 +136,12 @@ def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: i
     retold = bool(head.summary) or is_bound(history)
     stays = [_length(turn, is_old=False, retold=retold) for turn in all_turns]
     shrinks = [_length(turn, is_old=True, retold=retold) for turn in all_turns]
-    dropped = characters(history) - characters(history[:1]) - sum(stays)
+    # System prompt and tools are in the size, too; they stay.
+    room = target - summary_limit - max(size - estimate(None, history), 0)
+    left = len(text_of(head.question)) + sum(stays)
     cut = 0
-    while cut <= fresh[0] or (cut < newest and size - dropped // CHARACTERS_A_TOKEN + summary_limit > target):
-        dropped += stays[cut] - shrinks[cut]
+    while cut <= fresh[0] or (cut < newest and tokens(left) > room):
+        left += shrinks[cut] - stays[cut]
         cut += 1
     old = all_turns[:cut]
     units = [unit for turn in _unsummarised(old) for unit in _units(turn)]

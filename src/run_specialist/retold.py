@@ -41,7 +41,7 @@ class Retold:
         blocks = message.blocks
         at = next((i for i, block in enumerate(blocks) if i and _text(block).startswith(SUMMARY)), len(blocks))
         summary, lines, *rest = [*(_text(block) for block in blocks[at:]), "", ""]
-        archived = tuple(lines.removeprefix(ARCHIVED).split("\n"))
+        archived = tuple(filter(None, lines.removeprefix(ARCHIVED).split("\n")))
         return cls(blocks[:at], summary.removeprefix(SUMMARY), archived, tuple(_part(text) for text in rest if text))
 
     def message(self) -> Message:

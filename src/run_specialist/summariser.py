@@ -91,8 +91,7 @@ class Summariser:
             if pair.call.id not in self._archive:
                 self._archive.add(pair.call.id, pair.result)
         rebuilt = found.rebuild(summary)
-        size = estimate(None, rebuilt)
-        tokens_after = max(tokens_before - estimate(None, history) + size, size)
+        tokens_after = max(tokens_before - estimate(None, history), 0) + estimate(None, rebuilt)
         if tokens_after > target and not self._missed_before:
             self._missed_before = True
             notes.warnings.append(
