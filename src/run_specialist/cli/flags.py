@@ -47,10 +47,7 @@ def _limit(key: str, metavar: str, help_: str) -> Any:  # noqa: ANN401 - typer h
 
 
 def _one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any:  # noqa: ANN401 - likewise
-    def complete(incomplete: str) -> list[str]:
-        return [choice for choice in choices if choice.startswith(incomplete)]
-
-    return typer.Option(metavar=metavar, callback=takes(key), autocompletion=complete, help=help_)
+    return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
 
 
 ToolCallsLimit = Annotated[str | None, _limit("tool_calls_limit", "N|none", "Tool calls in this run.")]
