@@ -48,7 +48,8 @@ class Account:
         self._provider = provider
         self._clock = clock
         self._begun: float | None = None
-        self._largest_request = 0
+        self._largest_input = self._largest_request = 0
+        self._dearest_request = 0.0
         self.total = Bill()
         """All requests, those for summaries too."""
         self.landing = Bill()
@@ -76,7 +77,9 @@ class Account:
         cost = self._provider.cost(usage)
         for bill in (self.total, self.landing) if landing else (self.total,):
             bill.add(usage, cost)
-        self._largest_request = max(self._largest_request, usage.total_tokens - usage.output_tokens)
+        self._largest_input = max(self._largest_input, usage.total_tokens - usage.output_tokens)
+        self._largest_request = max(self._largest_request, usage.total_tokens)
+        self._dearest_request = max(self._dearest_request, cost or 0)
         self._spent = self._spent.spend(usage.total_tokens, Kind.TOKENS).spend(cost or 0, Kind.COST)
         self._hold_back()
         return cost
@@ -117,9 +120,13 @@ class Account:
         return most
 
     def _hold_back(self) -> None:
-        """Keep what the landing needs: a request as large as the largest so far, and a whole reply."""
-        reply = Usage(input_tokens=self._largest_request, output_tokens=self.max_tokens)
+        """Keep what the landing needs, the largest request so far with a whole reply, out of reach of the next request.
+
+        That one is taken to be as large as any before it.
+        """
+        landing = Usage(input_tokens=self._largest_input, output_tokens=self.max_tokens)
         if self._spent[Kind.TOKENS].limit is not None:
-            self._spent = self._spent.hold(reply.total_tokens, Kind.TOKENS)
+            self._spent = self._spent.hold(landing.total_tokens + self._largest_request, Kind.TOKENS)
         if self._spent[Kind.COST].limit is not None:
-            self._spent = self._spent.hold(self._provider.cost(reply) or 0, Kind.COST)
+            cost = self._provider.cost(landing) or 0
+            self._spent = self._spent.hold(cost + self._dearest_request, Kind.COST)

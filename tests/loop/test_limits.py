@@ -62,24 +62,26 @@ async def test_x_14_turns_land_softly():
 
 async def test_x_14_tokens_land_softly():
     """20,000 tokens, 2,400 a turn, 2,500 for a reply: what the landing needs is still there when it comes."""
-    provider = ScriptedProvider([*(looking(n, Usage(2_300, 0, 0, 100)) for n in range(1, 8)), answering()])
+    provider = ScriptedProvider([*(looking(n, Usage(2_300, 0, 0, 100)) for n in range(1, 7)), answering()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 20_000}))
     assert last_lines(provider)[:4] == [f"note on '{n}', part 0" for n in range(1, 5)]
-    assert last_lines(provider)[4:] == [f"{left} tokens remaining" for left in ("8,000", "5,600", "3,200")]
-    assert choices(provider) == [Choice.AUTO] * 7 + [Choice.RESPOND]
+    assert [line for line in last_lines(provider) if "remaining" in line] == [
+        f"{left} tokens remaining" for left in ("8,000", "5,600")
+    ]
+    assert choices(provider) == [Choice.AUTO] * 6 + [Choice.RESPOND]
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
     assert outcome.limits["tokens"].used <= 20_000
 
 
 async def test_x_14_cost_lands_softly():
     """Forty cents, three a turn: the countdown is in dollars, and the landing is paid for."""
-    provider = ScriptedProvider([*(looking(n, Usage(2_500, 0, 0, 500)) for n in range(1, 12)), answering()])
+    provider = ScriptedProvider([*(looking(n, Usage(2_500, 0, 0, 500)) for n in range(1, 11)), answering()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.COST: 0.4}))
     told = last_lines(provider)[6:]
-    assert told == [f"${left:.2f} remaining" for left in (0.19, 0.16, 0.13, 0.10, 0.07)]
-    assert choices(provider) == [Choice.AUTO] * 11 + [Choice.RESPOND]
+    assert told == [f"${left:.2f} remaining" for left in (0.19, 0.16, 0.13, 0.10)]
+    assert choices(provider) == [Choice.AUTO] * 10 + [Choice.RESPOND]
     assert (outcome.status, outcome.landing.reason) == ("landed", "cost")
-    assert outcome.cost_usd == outcome.limits["cost"].used == pytest.approx(0.33015)
+    assert outcome.cost_usd == outcome.limits["cost"].used == pytest.approx(0.30015)
 
 
 async def test_x_14_time_lands_softly():
@@ -236,9 +238,9 @@ async def test_characters_are_counted_after_cutting_and_without_our_notices():
 
 async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
     """What is not counted could not be limited, so a guess stands in for it, and the outcome says so once."""
-    silent = [looking(n, Usage()) for n in range(1, 4)]
+    silent = [looking(n, Usage()) for n in range(1, 3)]
     provider = ScriptedProvider([*silent, replace(answering(), usage=Usage())])
     outcome = await outcome_of(job(provider, 30, question="why? " * 1_000, limits={Kind.TOKENS: 6_500}))
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
-    assert 4_000 < outcome.limits["tokens"].used <= 6_500
+    assert 3_000 < outcome.limits["tokens"].used <= 6_500
     assert outcome.warnings == ("the server does not say what it used: its tokens are estimated",)

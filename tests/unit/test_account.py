@@ -27,17 +27,18 @@ def account(limits, clock=None, **provider):
     return opened
 
 
-def test_x_14_the_landing_begins_while_a_request_like_the_largest_and_a_whole_reply_can_be_paid():
-    """Of tokens, the largest input so far and one reply are held back, whatever came after."""
+def test_x_14_the_landing_begins_while_it_can_still_be_paid():
+    """Of tokens, the largest input so far and a whole reply are held back, out of reach of one more large request."""
     mine = account({Kind.TOKENS: 20_000})
     assert mine.max_tokens == 2_500
     mine.book(Usage(1_000, 2_000, 500, 100), landing=False)
     mine.book(Usage(600, 0, 0, 100), landing=False)
     limit = mine.budget[Kind.TOKENS]
-    assert (limit.used, limit.held_back, limit.until_landing) == (4_300, 3_500 + 2_500, 20_000 - 4_300 - 6_000)
-    mine.book(Usage(3_000, 0, 0, 6_699), landing=False)
+    assert (limit.used, limit.held_back, limit.until_landing) == (4_300, 3_500 + 2_500 + 3_600, 6_100)
+    mine.book(Usage(3_500), landing=False)
+    mine.book(Usage(2_599), landing=False)
     assert mine.budget.phase is Phase.COUNTDOWN
-    mine.book(Usage(1, 0, 0, 0), landing=False)
+    mine.book(Usage(1), landing=False)
     assert mine.budget.phase is Phase.SPENT
 
 
@@ -47,7 +48,7 @@ def test_x_14_money_is_held_back_at_the_price_of_a_request_without_a_cache():
     assert mine.max_tokens == 5_000
     assert mine.book(Usage(1_000, 2_000, 0, 500), landing=False) == pytest.approx(0.035)
     limit = mine.budget[Kind.COST]
-    assert (limit.used, limit.held_back) == (pytest.approx(0.035), pytest.approx(0.08))
+    assert (limit.used, limit.held_back) == (pytest.approx(0.035), pytest.approx(0.08 + 0.035))
 
 
 @pytest.mark.parametrize(("limit", "held"), [(600, 60), (60, 6), (20, 5), (8, 4), (1, 0.5)])
@@ -120,3 +121,19 @@ def test_a_total_with_one_unknown_price_is_unknown():
     provider.priced = True
     mine.book(Usage(1_000), landing=False)
     assert mine.total.cost is None
+
+
+@given(
+    limit=st.integers(5_000, 100_000),
+    first=st.integers(1, 2_000),
+    later=st.lists(st.integers(0, 2_000), max_size=200),
+    output=st.integers(0, 400),
+)
+def test_x_14_the_landing_fits_unless_requests_grow(limit, first, later, output):
+    """While no request is larger than the first, the limit holds, the landing with the longest reply included."""
+    mine = account({Kind.TOKENS: limit})
+    sizes = iter([first, *(min(one, first) for one in later)])
+    while mine.budget.phase is not Phase.SPENT and (size := next(sizes, None)) is not None:
+        mine.book(Usage(size, 0, 0, min(output, mine.max_tokens)), landing=False)
+    mine.book(Usage(first, 0, 0, mine.max_tokens), landing=True)
+    assert mine.budget[Kind.TOKENS].used <= limit
