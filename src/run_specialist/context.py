@@ -129,7 +129,7 @@ def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: i
     head = Retold.of(history[0])
     all_turns = (*head.turns, *turns(history[1:]))
     # The newest turn with calls is still being worked on; what a retold message holds was worked on before.
-    newest = max((at for at, turn in enumerate(all_turns) if turn.work and turn.messages), default=0)
+    newest = max((at for at, turn in enumerate(all_turns) if turn.pairs and turn.messages), default=0)
     fresh = [at for at, turn in enumerate(all_turns[:newest]) if turn.fresh]
     if not fresh:
         return None
@@ -144,7 +144,9 @@ def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: i
         left += shrinks[cut] - stays[cut]
         cut += 1
     old = all_turns[:cut]
-    units = [unit for turn in _unsummarised(old) for unit in _units(turn)]
+    # What stands before an earlier summary, it already speaks for.
+    since = 1 + max((at for at, turn in enumerate(old) if turn.summary is not None), default=-1)
+    units = [unit for turn in old[since:] for unit in _units(turn)]
     chunks = packed(units, lambda unit: unit.tokens, chunk_size)
     return Plan(tuple(history), old, all_turns[cut:], chunks, retold)
 
@@ -157,18 +159,12 @@ def _length(turn: Turn, *, is_old: bool, retold: bool) -> int:
     return sum(len(told(part)) for part in parts) + sum(len(line(pair)) for pair in turn.work if is_old)
 
 
-def _unsummarised(old: Sequence[Turn]) -> Iterator[Turn]:
-    """Leave out what an earlier summary stands for: whatever is before it, and what is archived."""
-    earlier = max((at for at, turn in enumerate(old) if turn.summary is not None), default=-1)
-    return (turn for at, turn in enumerate(old) if turn.fresh or (at > earlier and not turn.pairs))
-
-
 def _units(turn: Turn) -> Iterator[Unit]:
     """Yield each call of a turn with what was written before it; last words go with the last call."""
     units: list[list[Part]] = []
     waiting: list[Part] = []
     for part in turn.parts:
-        if part in turn.by_user or (isinstance(part, Pair) and part not in turn.fresh):
+        if part in turn.by_user:
             continue
         waiting.append(part)
         if isinstance(part, Pair):

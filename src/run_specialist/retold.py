@@ -51,11 +51,11 @@ class Retold:
 
     @property
     def turns(self) -> Iterator[Turn]:
-        """What is kept whole, as turns of one call each."""
+        """What is kept whole, as turns of one call each, or of the last words."""
         group: list[Part] = []
         for part in self.parts:
             group.append(part)
-            if isinstance(part, Pair) or part.role == "user":
+            if isinstance(part, Pair):
                 yield Turn(tuple(group))
                 group = []
         if group:

@@ -79,17 +79,16 @@ class Turn:
     @cached_property
     def summary(self) -> str | None:
         """The summary, where the turn is the pair of messages that an earlier pass has put in."""
-        if not self.messages or len(self.messages[0].blocks) != 1 or len(self.pairs) != 1:
+        if len(self.pairs) != 1 or self.pairs[0].call.name != SUMMARIZE:
             return None
-        pair = self.pairs[0]
-        ours = pair.call.name == SUMMARIZE and _SUMMARY_ID.fullmatch(pair.call.id) and not pair.is_error
-        return pair.result if ours else None
+        (pair,) = self.pairs
+        return pair.result if _SUMMARY_ID.fullmatch(pair.call.id) else None
 
     @property
     def without_outputs(self) -> tuple[Message, ...]:
-        """Its messages with every output archived; of an earlier summary only what was said after it."""
+        """Its messages with every output archived; none of an earlier summary, which goes as a whole."""
         if self.summary is not None:
-            return self.messages[2:]
+            return ()
         ids = {pair.call.id for pair in self.fresh}
         return tuple(_archived(message, ids) for message in self.messages)
 

@@ -95,6 +95,7 @@ def test_s2_9_the_first_message_and_the_newest_turn_are_never_summarised():
     for nothing in ([], history(0), history(1)):
         assert plan(nothing, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
     said = history(2)
+    assert plan(said[1:], size=10_000, target=0, summary_limit=0, chunk_size=10) is None
     found = planned(said)
     assert archived_ids(found) == ["call_1"]
     assert QUESTION not in chunk_texts(found)
@@ -111,6 +112,18 @@ def test_s2_9_what_follows_the_newest_calls_belongs_to_the_newest_turn():
     assert archived_ids(found) == ["call_1"]
     assert found.rebuild("notes")[-4:] == said[-4:]
     assert found.question == f"{QUESTION}\n\nAre you sure?"
+
+
+@pytest.mark.parametrize(("target", "count"), [(2_000, 1), (1_900, 1), (1_891, 2), (1_600, 4), (0, 8)])
+def test_retold_the_oldest_turns_go_until_the_rest_fits(target, count):
+    """Lines and labels are what counts then: each turn that goes saves 109 tokens."""
+    label = len('Tool call {"id":"call_1","name":"search","input":{"query":"about call_1"}} returned:\n')
+    line = len("""search {"query":"about call_1"} -> SUMMARIZED executionId:'call_1'""")
+    said = history(9, size=436 + line - label)
+    said[-2] = Message("assistant", ({**THOUGHT, "thinking": ""}, *said[-2].content))
+    grown = 9 * (label - len('search{"query":"about call_1"}')) // 4
+    found = planned(said, size=2_000 - grown, target=target)
+    assert archived_ids(found) == [f"call_{number}" for number in range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
@@ -151,12 +164,25 @@ def test_what_the_model_wrote_stands_with_the_calls_that_it_led_to():
     """Also what it wrote before a pause; what it wrote alone is summarised too, and what the user said is not."""
     said = [Message.user(QUESTION), Message("assistant", (text("Let me see."),))]
     said += turn(("a", "mice"), ("b", "voles"), before=[text("Two places.")])
+    said[2] = Message("assistant", (*said[2].content, text("That is all.")))
     said += [Message("assistant", (text("So far so good."),)), Message.user("Go on."), *turn(("c", "x"))]
     first, second, third = planned(said).chunks[0]
     assert [part.text for part in first.parts[:2]] == ["Let me see.", "Two places."]
     assert "mice" in first.text
-    assert second.text.endswith("voles")
+    assert second.text.endswith("voles\n\nWritten on the way:\nThat is all.")
     assert third.text == "Written on the way:\nSo far so good."
+
+
+def test_calls_that_were_never_answered_or_share_an_id_are_kept_apart():
+    """A run that broke off, and a server that numbers each turn anew: each call has its own result, or none."""
+    both = Message("assistant", (use("a", place=1), use("a", place=2), use("b", place=3)))
+    said = [Message.user(QUESTION), both, Message.results([ToolResult("a", "one"), ToolResult("a", "two")])]
+    found = planned([*said, *turn(("c", "x"))])
+    assert [(pair.call.arguments, pair.result) for pair in found.archived] == [
+        ({"place": 1}, "one"),
+        ({"place": 2}, "two"),
+        ({"place": 3}, ""),
+    ]
 
 
 def test_a_failed_call_is_summarised_as_one():
@@ -194,27 +220,31 @@ def test_s2_8_s2_9_old_outputs_become_markers_and_the_summary_a_pair():
 
 def test_s2_9_a_second_pass_takes_the_first_summary_with_it():
     """Summaries do not pile up, nothing is archived twice, and what did not change stays the same object."""
-    once = planned(history(3)).rebuild("first notes")
-    said = [*once, *turn(("call_4", "4444"))]
-    found = planned(said)
+    said = history(3, before=[text("Let me see.")])
+    said[3:3] = [Message("assistant", (text("So far so good."),)), Message.user("Go on.")]
+    once = planned(said).rebuild("first notes")
+    found = planned([*once, *turn(("call_4", "4444"))])
     assert archived_ids(found) == ["call_3"]
     assert found.earlier == "first notes"
     assert "call_1" not in chunk_texts(found)
+    assert "So far so good." not in chunk_texts(found)
+    assert chunk_texts(found).count("Let me see.") == 1
     twice = found.rebuild("second notes")
     assert summaries(twice) == ["second notes"]
-    assert all(new is old for new, old in zip(twice[:5], once[:5], strict=True))
+    assert all(new is old for new, old in zip(twice[:7], once[:7], strict=True))
     assert [is_archived(*one) for one in outputs(twice).items()] == [True, True, True, False]
-    assert twice[7].content[0]["id"] == "context_summarize_2"
+    assert twice[9].content[0]["id"] == "context_summarize_2"
     assert (broken_rules(twice), refusals(twice)) == ([], [])
     assert plan(twice, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
 
 
 def test_a_summary_needs_an_id_of_its_own():
     """A model that made up such an id itself does no harm, and what it called is no summary of ours."""
-    said = [Message.user(QUESTION), *turn((f"{SUMMARIZE}_7", "no such tool")), *turn(("b", "x"))]
-    found = planned(said)
-    assert (found.earlier, archived_ids(found)) == ("", [f"{SUMMARIZE}_7"])
-    assert found.rebuild("notes")[3].content[0]["id"] == f"{SUMMARIZE}_8"
+    said = [Message.user(QUESTION), *turn((f"{SUMMARIZE}_7", "x"))]
+    said += [Message("assistant", (use("a", SUMMARIZE),)), Message.results([ToolResult("a", "no such tool")])]
+    found = planned([*said, *turn(("b", "x"))])
+    assert (found.earlier, archived_ids(found)) == ("", [f"{SUMMARIZE}_7", "a"])
+    assert found.rebuild("notes")[5].content[0]["id"] == f"{SUMMARIZE}_8"
 
 
 @pytest.mark.parametrize("block", [THOUGHT, HIDDEN, {"type": "server_tool_use", "id": "s", "name": "x", "input": {}}])
@@ -255,6 +285,22 @@ def test_s2_9_a_retold_transcript_can_be_retold_again():
     assert [line[-8:] for line in archived.splitlines()[1:]] == ["'call_1'", "'call_2'", "'call_3'"]
     assert [one.split("\n")[-1] for one in rest] == ["four", "Hm.", "Go on."]
     assert plan([twice], size=10_000, target=0, summary_limit=0, chunk_size=10) is None
+
+
+def test_what_was_kept_in_a_retold_transcript_is_read_back_whole():
+    """Failures stay failures, and words behind the last call are not lost."""
+    said = [Message.user(QUESTION), *turn(("a", "1"), before=[THOUGHT]), *turn(("b", "no such file"), failed=True)]
+    (once,) = planned([*said, Message("assistant", (text("Strange."),))]).rebuild("notes")
+    found = planned([once, *turn(("c", "x"))])
+    assert [(pair.call.id, pair.result, pair.is_error) for pair in found.archived] == [("b", "no such file", True)]
+    assert chunk_texts(found).endswith("Strange.")
+
+
+def test_a_question_that_looks_retold_is_a_question():
+    """The first block is the user's, whatever it says."""
+    question = "Your work on this until now, as a summary; the outputs themselves are archived:\nreally?"
+    found = planned([Message.user(question), *history(2)[1:]])
+    assert (found.question, found.earlier, found.retold) == (question, "", False)
 
 
 def test_a_result_cannot_pass_for_another_part_of_a_retold_transcript():

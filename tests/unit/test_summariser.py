@@ -153,6 +153,8 @@ async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
     assert half_of_limit.archived == 3
     half_of_size = await Summariser(provider, Archive(), None, summary_limit=100).summarise(said, 1_300)
     assert half_of_size.archived == 8
+    nothing = await Summariser(provider, Archive(), 2_200, 0, summary_limit=100).summarise(said, 1_300)
+    assert nothing.archived == 9
 
 
 @pytest.mark.parametrize(
@@ -170,6 +172,14 @@ async def test_how_long_a_summary_may_become_is_told(at, target, limit, words):
     provider = ScriptedProvider([says("x")])
     await Summariser(provider, Archive(), at, target, limit).summarise(history(2), SIZE)
     assert asked(provider).endswith(f"in at most about {words} words.")
+
+
+async def test_the_length_is_shared_between_the_sets_of_notes():
+    """Then they need no merging, as a rule; an earlier summary has its share."""
+    first, provider = await one_pass([says("1"), says("2")], history(3, size=600), summary_limit=1_000)
+    assert [asked(provider, at).endswith("about 300 words.") for at in range(2)] == [True, True]
+    _, provider = await one_pass([says("3")], [*first.history, *turn(("x", "x"))], summary_limit=1_000)
+    assert asked(provider).endswith("about 300 words.")
 
 
 async def test_a_reply_has_room_to_think_within_what_the_model_can():
@@ -192,6 +202,13 @@ async def test_s2_7_partial_summaries_merge_until_they_are_under_the_limit():
     assert QUESTION in asked(provider, 2)
     assert (done.summary, done.warnings[1:]) == ("merged", [])
     assert len(done.usages) == 3
+
+
+async def test_s2_7_two_sets_of_notes_fit_into_one_request_however_small_the_context_is():
+    """One at a time could never be merged."""
+    script = [says("a" * 240), says("b" * 240), says("merged")]
+    done, _ = await one_pass(script, history(3, size=600), summarize_at=100)
+    assert done.summary == "merged"
 
 
 async def test_s2_7_equal_to_the_limit_is_not_over_it():
@@ -223,6 +240,17 @@ async def test_s2_7_what_merging_does_not_shorten_is_cut_and_a_warning_says_so()
     assert back.removesuffix("\n[truncated]").strip("b") == ""
     assert 380 < len(done.summary) <= 400
     assert "a summary was longer than summary_limit and was cut" in done.warnings
+
+
+async def test_s2_7_short_notes_are_not_cut_for_the_sake_of_long_ones():
+    """Only what takes more than its share is cut, and markers count."""
+    script = [says("a" * 400), says("short"), ProviderError("down"), says("b" * 500)]
+    done, _ = await one_pass(script, history(4, size=600))
+    long, short, marker = done.summary.split("\n\n")
+    assert long.endswith("aaa\n[truncated]")
+    assert short == "short"
+    assert marker.startswith("[not summarised: search (call_3)")
+    assert len(done.summary) <= 400
 
 
 async def test_s2_7_merging_ends_whatever_the_model_writes():
@@ -290,6 +318,13 @@ async def test_s2_7_many_markers_leave_room_for_notes():
     done, _ = await one_pass(script, history(7, size=600))
     assert done.summary.startswith("n" * 200)
     assert done.summary.count("[not summarised: ") == 5
+
+
+async def test_s2_7_a_marker_and_the_notes_share_the_limit():
+    """Notes that would fit alone are merged beside a marker."""
+    script = [ProviderError("down"), says("n" * 300), says("m" * 100)]
+    done, _ = await one_pass(script, history(3, size=600))
+    assert done.summary.startswith("m" * 100 + "\n\n[not summarised: ")
 
 
 async def test_s2_7_notes_that_were_cut_off_are_used_and_marked():
