@@ -1,0 +1,168 @@
+"""Runs of a specialist's file, from the front matter to the outcome: the real SDK against the simulated API."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from run_specialist.account import Clock
+from run_specialist.dispatch import Augmenter
+from run_specialist.doors.api import Runner
+from run_specialist.events import Event
+from run_specialist.outcome import Outcome
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.runner import Run
+from run_specialist.tools.base import Tool
+from tests.jobs import LOOK
+from tests.wire.simulator import MessagesSimulator, Recorded, Reply
+from tests.wire.simulator.prompt import as_blocks
+from tests.wire.simulator.replies import calls, says
+from tests.wire.simulator.script import Answer, OffScript, Policy
+
+FORCED = {"type": "tool", "name": "respond"}
+NO_TOOLS = {"type": "none"}
+
+
+@dataclass
+class Told:
+    """What became of one run."""
+
+    run: Run
+    api: MessagesSimulator
+    events: list[Event] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    """What a watcher saw of the replies as they streamed."""
+    outcome: Outcome = None  # type: ignore[assignment] # known once the run is over
+
+    @property
+    def requests(self) -> list[Recorded]:
+        """The requests of the run itself, without those for summaries."""
+        return [request for request in self.api.requests if not for_summary(request)]
+
+    @property
+    def results(self) -> list[list[str]]:
+        """The results that each request but the first brings, as the model reads them."""
+        return [list(request.results.values()) for request in self.requests[1:]]
+
+    @property
+    def choices(self) -> list[object]:
+        """The tool choice of each request."""
+        return [request.tool_choice for request in self.requests]
+
+    def carrying(self, words: str) -> list[int]:
+        """Return the numbers of the requests, counted from 1, whose newest message has these words."""
+        return [
+            number for number, request in enumerate(self.requests, 1) if words in str(request.messages[-1]["content"])
+        ]
+
+    def named(self, name: str) -> list[Any]:
+        """Return the events of one name, in order."""
+        return [event for event in self.events if event.event == name]
+
+    def phases(self, phase: str) -> list[str]:
+        """Return the ids of the tool calls of which an event tells this phase."""
+        return [event.id for event in self.named("tool_call") if event.phase == phase]
+
+
+class Asker:
+    """Puts a question to a specialist whose file has the given lines."""
+
+    def __init__(self, start: Callable[..., MessagesSimulator], folder: Path, *, stream: bool) -> None:
+        self._start = start
+        self._folder = folder
+        self._stream = stream
+
+    @asynccontextmanager
+    async def prepared(
+        self,
+        script: Sequence[Answer] | Policy,
+        *lines: str,
+        model: str = "haiku",
+        body: str = "You look things up.",
+        question: str = "What is known?",
+        tools: Sequence[Tool] = (LOOK,),
+        augmenters: Sequence[Augmenter] = (),
+        clock: Clock | None = None,
+        api: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> AsyncIterator[Told]:
+        """Yield a run that has not begun.
+
+        lines: of the front matter; without `tools` among them the specialist has none but `tools`.
+        api: options of the simulator.
+        settings: of the call.
+        """
+        own = () if any(line.startswith("tools:") for line in lines) else ("tools: []",)
+        head = "\n".join(("---", "name: looker", "description: Looks.", *own, *lines, "---"))
+        folder = self._folder / "specialists"
+        folder.mkdir(exist_ok=True)
+        (folder / "looker.md").write_text(f"{head}\n{body}\n", encoding="utf-8")
+        simulator = self._start(script, **(api or {}))
+        events: list[Event] = []
+        pieces: list[str] = []
+        watch = (lambda delta: pieces.append(delta.text)) if self._stream else None
+        async with make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
+            provider = AnthropicProvider(model, client)
+            runner = Runner(root=self._folder, dir=folder, provider=provider, tools=tools, augmenters=augmenters)
+            run = runner.prepare("looker", question, listener=events.append, watch=watch, **settings)
+            if clock is not None:
+                run = Run(run._job, events.append, watch, clock)
+            yield Told(run, simulator, events, pieces)
+
+    async def __call__(self, script: Sequence[Answer] | Policy, *lines: str, **options: Any) -> Told:
+        """Return what became of a run; see `prepared`."""
+        async with self.prepared(script, *lines, **options) as told:
+            told.outcome = await told.run.outcome()
+            return told
+
+
+def for_summary(request: Recorded) -> bool:
+    """Tell whether a request asks for notes: it is the only kind that offers no tools."""
+    return not request.tool_names
+
+
+def noting(notes: Answer | Iterator[Answer], script: Sequence[Answer] | Policy) -> Policy:
+    """Play a model that answers requests for notes apart from the script of the run.
+
+    notes: one answer to all of them, or one after the other.
+    """
+    replies = iter(() if callable(script) else script)
+
+    def policy(request: Recorded) -> Answer:
+        if for_summary(request):
+            return next(notes) if isinstance(notes, Iterator) else notes
+        reply = script(request) if callable(script) else next(replies, None)
+        if reply is None:
+            raise OffScript("the run asked for more than was scripted")
+        return reply
+
+    return policy
+
+
+def looks(*queries: object, **options: Any) -> Reply:
+    """Build a reply with one call of `look` for each query."""
+    return calls("look", *({"query": str(query)} for query in queries), **options)
+
+
+def batches(*sizes: int) -> list[Reply]:
+    """Build replies with so many calls each, every one with a query of its own."""
+    return [looks(*(f"{turn}.{call}" for call in range(size))) for turn, size in enumerate(sizes, 1)]
+
+
+def note(query: object) -> str:
+    """Return what `look` finds."""
+    return f"note on {str(query)!r}, part 0"
+
+
+def texts(message: dict[str, Any]) -> list[str]:
+    """Return the texts of a message, those of its tool results included."""
+    blocks = as_blocks(message["content"])
+    return [
+        block["text"] if block["type"] == "text" else block["content"]
+        for block in blocks
+        if block["type"] != "tool_use"
+    ]
+
+
+__all__ = ["FORCED", "NO_TOOLS", "Asker", "Told", "batches", "for_summary", "looks", "note", "noting", "says", "texts"]
