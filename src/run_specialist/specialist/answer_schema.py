@@ -66,7 +66,8 @@ class AnswerSchema:
         own = {key: item for key, item in self.schema.items() if key != "$schema"}
         moved = _moved({key: item for key, item in own.items() if key != "$id"}, pointer)
         # Where the `$id` is needed, it makes the schema a resource of its own, in which nothing has to change.
-        return next((one for one in (moved, own) if _stands(one, pointer)), None)
+        candidates = (moved, own) if "$id" in own else (moved,)
+        return next((one for one in candidates if _stands(one, pointer)), None)
 
 
 def _stands(schema: Mapping[str, Any], pointer: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
@@ -96,6 +96,7 @@ def test_the_schema_is_a_copy_of_what_was_given():
         ("a.yaml", "- " * 1_000, "nested more than 60 levels deep"),
         ("a.json", '{"not": ' * 300 + "{}" + "}" * 300, "a.json: is nested too deeply"),
         ("a.json", json.dumps({"title": "x" * 300_000}), "a.json: is longer than 262,144 characters"),
+        ("a.json", "{}" + " " * 1_100_000, "a.json: is longer than 262,144 characters"),
         ("a.json", '{"type": "numbr"}', "a.json: type: 'numbr' is not one of ['array'"),
         ("a.json", '{"\\u001b": {"$ref": 1}, "type": "\\u001b[31m"}', "a.json: type: "),
     ],
@@ -166,6 +167,7 @@ def test_a_map_that_holds_itself_is_refused():
     schema: dict[str, Any] = {}
     schema["items"] = schema
     assert "holds what JSON cannot" in refused(schema)
+    assert refused({"title": "x" * 300_000}) == "is longer than 262,144 characters"
 
 
 def explosive(levels: int) -> dict[str, Any]:
@@ -211,6 +213,12 @@ def test_a_schema_of_its_own_kind_at_the_root_is_bounded_too(monkeypatch):
             {"k": "b", "b": 1},
             "b: 1 is not of type 'null'",
         ),
+        (
+            {"anyOf": [{"properties": {"k": {"const": k}, "v": {"type": "null"}}} for k in ("a", "b")]},
+            {"k": "b", "v": 1},
+            "v: 1 is not of type 'null'",
+        ),
+        ({"anyOf": [{"required": ["a", "b"]}, {"required": ["a", "c"]}]}, {"c": 1}, "the answer: 'a' is a required"),
         (
             {**DRAFT7, "items": [{"type": "string"}], "definitions": {"x": {}}},
             [1],
@@ -325,6 +333,7 @@ VALUES = st.recursive(
 ROOTS = st.tuples(st.dictionaries(NAMES, SCHEMAS, min_size=1), SCHEMAS.filter(lambda part: isinstance(part, dict)))
 
 
+@settings(deadline=None)
 @given(ROOTS, VALUES)
 @example(({"a": {"type": "string"}}, {"additionalProperties": {"$ref": "#/$defs/a"}}), {"a": 1})
 @example(({"a/b": {"type": "string"}}, {"items": {"$ref": "#/$defs/a~1b"}}), [1])
@@ -348,6 +357,7 @@ ANY_JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(Draft202012Validator.VALIDATORS)), ANY_JSON), ANY_JSON)
 def test_any_map_is_a_schema_or_is_refused_in_one_line(schema, value):
     """Whatever stands in a file, nothing but ValueError comes out, and what is taken can be used."""
@@ -386,6 +396,9 @@ def test_a_bad_schema_inside_a_file_is_told_beside_other_errors():
     assert wrong[1].text.startswith("properties.age.type: 'numbr' is not one of")
     twice = load_text(f'{head}output_schema: "{{x"\n---\nBody\n', Path("finder.md"))
     assert [problem.key for problem in twice.problems if problem.level == "error"] == ["output_schema"]
+    odd = load_text(f'{head}output_schema: {{"\\e[31m": 1, required: ["\\e", "\\e"]}}\n---\nBody\n', Path("finder.md"))
+    assert odd.status == "error"
+    assert all(str(problem).isprintable() for problem in odd.problems)
 
 
 def test_files_without_a_schema_do_not_pay_for_the_library(tmp_path):

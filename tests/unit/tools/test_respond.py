@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -76,6 +76,7 @@ ANYTHING = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["answer", "evidence", "gaps", "other"]), ANYTHING))
 def test_nothing_raises(arguments):
     """Any JSON at all gives a response."""
@@ -194,6 +195,11 @@ def test_the_wrapping_is_not_taken_for_the_answer():
     assert Response.parse({}, anything).reason == "there is no answer"
 
 
+def test_a_note_in_brackets_is_no_list():
+    """A reference such as [1] inside a sentence is not the answer."""
+    assert Response.of_text("See [1] for more.", shape(type="array")).output is None
+
+
 def test_of_several_calls_the_one_that_matches_counts():
     """A model may call `respond` twice in one turn."""
     calls = [ToolCall("1", "respond", {"answer": "See below."}), ToolCall("2", "respond", {"answer": MENU})]
@@ -255,6 +261,7 @@ def test_the_output_is_no_argument():
     assert Response.parse({"answer": MENU}, DISH).model_dump().keys() == {"answer", "evidence", "gaps"}
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["answer", "output", "evidence", "gaps", "dish"]), ANYTHING))
 def test_nothing_raises_with_a_schema(arguments):
     """Any JSON at all gives an output that matches, or a reason."""
@@ -263,6 +270,7 @@ def test_nothing_raises_with_a_schema(arguments):
     assert response.output is None or DISH.reason(response.output) is None
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from('{}[]",:`json\n 1a'), max_size=60))
 def test_no_text_raises(text):
     """Anything that looks a little like JSON is read as far as it makes sense."""
