@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.lines import beside_the_summary
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 
@@ -26,7 +27,8 @@ def test_s0_6_stdout_is_exactly_the_argument_of_respond(api, write, call, answer
     write("finder")
     api([LOOK, answers(answer, gaps=["what toads eat"])])
     result = call("finder", "What do owls eat?")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{answer}\n", "")
+    assert (result.exit_code, result.stdout) == (0, f"{answer}\n")
+    assert beside_the_summary(result.stderr) == []
 
 
 def test_s0_6_a_landing_prints_what_respond_was_given_when_forced(api, write, call):
@@ -178,7 +180,8 @@ def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
     result = call("finder", "What?")
     warning = f"{path}:4:8: tools: not available here: Telescope"
     assert (result.exit_code, result.stdout) == (0, "yes\n")
-    assert result.stderr.endswith(f"warning: {warning}\n")
+    (line,) = beside_the_summary(result.stderr)
+    assert line.endswith(f"warning: {warning}")
     assert json.loads(call("finder", "What?", "--json").stdout)["warnings"] == [warning]
 
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.lines import beside_the_summary
 from tests.wire.chat import ChatSimulator, faults, policies
 from tests.wire.chat.replies import answers, says
 
@@ -144,9 +145,9 @@ def test_a_key_with_stray_characters_is_one_line(chat, write, call, monkeypatch)
 
 
 def test_the_program_itself_reaches_the_server(chat, write, program):
-    """As a process of its own, with warnings as errors: an answer, nothing on stderr, exit code 0."""
+    """As a process of its own, with warnings as errors: an answer, the summary on stderr, exit code 0."""
     write("finder")
     chat([answers("yes")])
     process = program("finder", "What?", *MODEL)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (0, "yes\n", "")
+    assert (process.returncode, out, beside_the_summary(err)) == (0, "yes\n", [])

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.lines import beside_the_summary
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers
 
@@ -58,7 +59,7 @@ def test_offline_says_so_on_stderr(write, call):
     loud, quiet = call("finder", "What do owls eat?"), call("finder", "What do owls eat?", "--quiet")
     assert "answered offline, without a language model" in loud.stderr
     assert "ANTHROPIC_API_KEY" in loud.stderr
-    assert len(loud.stderr.splitlines()) == 1
+    assert len(beside_the_summary(loud.stderr)) == 1
     assert (quiet.exit_code, quiet.stderr) == (0, "")
     assert quiet.stdout == loud.stdout
     assert "offline" not in loud.stdout

@@ -34,10 +34,14 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text)
 
 
-def say(text: str) -> None:
-    """Print a line of our own to standard error, if there is one."""
+def say(text: str, *, dim: bool = False) -> None:
+    """Print a line of our own to standard error, if there is one.
+
+    dim: less bright on a terminal.
+    """
     with suppress(OSError):
-        typer.echo(f"{Path(sys.argv[0]).name}: {printable(text)}", err=True)
+        line = f"{Path(sys.argv[0]).name}: {printable(text)}"
+        typer.echo(typer.style(line, dim=True) if dim else line, err=True)
 
 
 def fail(text: str, code: int = 2) -> NoReturn:

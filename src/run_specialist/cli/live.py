@@ -146,7 +146,9 @@ class LiveView:
         seconds = time.monotonic() - self._begun
         rest = f"  turn {self._turn} · {self._tokens:,} tokens · {seconds:.0f} s"
         budget = self._budget
-        if budget is None or budget.limit is None:
+        if budget is None:
+            return Text(f"{seconds:.0f} s", "dim")
+        if budget.limit is None:
             return Text(f"{self._calls} tool calls, no limit{rest}", "dim")
         kind, colour = Kind(budget.kind), COLOURS[Phase(budget.phase)]
         filled = BAR_WIDTH if not budget.limit else round(BAR_WIDTH * min(budget.used / budget.limit, 1))

@@ -176,6 +176,8 @@ def _view(output: Output) -> "LiveView | None":
 
 
 def _show(outcome: "Outcome", output: Output) -> None:
+    from run_specialist.cli.summary import how_to_go_on, summary  # noqa: PLC0415 - fast `--help`
+
     if output.json:
         print_json(outcome.as_json())
     elif not output.events and outcome.answer:
@@ -191,6 +193,14 @@ def _show(outcome: "Outcome", output: Output) -> None:
             )
     if outcome.error:
         say(f"{outcome.status}: {outcome.error}")
+    if output.quiet:
+        return
+    good = outcome.status in ("answered", "landed")
+    if good and (told := how_to_go_on(outcome)):
+        say(told)
+    # What went wrong stands alone where a program reads it: one line, and it says what to do.
+    if not (output.json or output.events) and (good or sys.stderr.isatty()):
+        say(summary(outcome), dim=True)
 
 
 def main() -> None:
