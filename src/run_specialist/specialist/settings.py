@@ -8,7 +8,7 @@ from run_specialist.specialist.problems import shown
 from run_specialist.specialist.resolve import Origin, Resolved
 
 _TOLD_ELSEWHERE = ("name", "description")
-_WITHOUT = {"tools": "all", "paths": "all", "summarize_at": "none"}
+_WITHOUT = {"tools": "all", "paths": "all", "summarize_at": "none", "summary_limit": "-"}
 _STRONGEST_FIRST = ("flag", "file", "preset", "default")
 _LONGEST = 200
 
@@ -30,7 +30,7 @@ class Setting:
         """The value as it would be written in the file, on one line."""
         value = self.value
         if value is None:
-            return "none" if self.key.endswith("_limit") else _WITHOUT.get(self.key, "-")
+            return _WITHOUT.get(self.key, "none" if self.key.endswith("_limit") else "-")
         if self.key == "countdown" and isinstance(value, dict):
             return self._countdown(value)
         if isinstance(value, list):
