@@ -1,6 +1,6 @@
 """Runs of a specialist's file, from the front matter to the outcome: the real SDK against the simulated API."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,16 +122,16 @@ def for_summary(request: Recorded) -> bool:
     return not request.tool_names
 
 
-def noting(notes: Answer | Iterator[Answer], script: Sequence[Answer] | Policy) -> Policy:
+def noting(notes: Answer | Policy, script: Sequence[Answer] | Policy) -> Policy:
     """Play a model that answers requests for notes apart from the script of the run.
 
-    notes: one answer to all of them, or one after the other.
+    notes: one answer to all of them, or a function of the request.
     """
     replies = iter(() if callable(script) else script)
 
     def policy(request: Recorded) -> Answer:
         if for_summary(request):
-            return next(notes) if isinstance(notes, Iterator) else notes
+            return notes(request) if callable(notes) else notes
         reply = script(request) if callable(script) else next(replies, None)
         if reply is None:
             raise OffScript("the run asked for more than was scripted")

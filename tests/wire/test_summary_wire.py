@@ -1,0 +1,373 @@
+"""Summarising over the wire: when it comes, what then goes out, and what it costs."""
+
+import math
+from itertools import count
+
+import pytest
+
+from run_specialist.messages import Usage
+from run_specialist.prices import cost
+from run_specialist.tools.base import Tool
+from tests.wire.simulator import faults, policies
+from tests.wire.simulator.replies import answers, calls, says, thinking, tool_use
+from tests.wire.specialists import FORCED, Asker, batches, for_summary, looks, note, noting, texts
+
+pytestmark = pytest.mark.anyio
+DONE = answers("what was found")
+NOTES = says("- owls eat mice (n.md:1)")
+LONG = Tool("look", "Looks.", lambda query: f"{note(query)} {'x' * 19_000}")
+"""A tool whose results have nearly 5,000 tokens: with the third of them the context below is full."""
+SMALL = ("preset: finalize", "summarize_at: 12000")
+
+
+@pytest.fixture(params=["json", "stream"])
+def ask(messages_api, tmp_path, request):
+    """Ask once for whole replies and once for streamed ones."""
+    return Asker(messages_api, tmp_path, stream=request.param == "stream")
+
+
+@pytest.fixture
+def ask_once(messages_api, tmp_path):
+    """Ask for whole replies, where streaming adds nothing."""
+    return Asker(messages_api, tmp_path, stream=False)
+
+
+def summarized(execution_id):
+    """Return what stands in the place of an output."""
+    return f"SUMMARIZED executionId:'{execution_id}'"
+
+
+def ids(request):
+    """Return the ids of the calls that a reply made, in order."""
+    return [block["id"] for block in request.content if block["type"] == "tool_use"]
+
+
+def used(requests):
+    """Return the usage of some requests as the API told it."""
+    keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    return [Usage(*(request.usage[key] for key in keys)) for request in requests]
+
+
+def price(usage):
+    """Return what one request to the model of these tests costs."""
+    return cost(usage, "claude-haiku-5-5", "anthropic")
+
+
+def estimate(request, after):
+    """Return what the next request is taken for: the last usage, and a quarter of the characters since, rounded up."""
+    (usage,) = used([request])
+    return usage.total_tokens + math.ceil(sum(map(len, after)) / 4)
+
+
+TOLD = {"input_tokens": 700, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 50, "output_tokens": 50}
+
+
+@pytest.mark.parametrize(("length", "more"), [(8, 2), (9, 3), (12, 3), (0, 3)])
+@pytest.mark.parametrize("over", [0, 1])
+async def test_s2_6_equal_is_not_over(ask_once, length, more, over):
+    """All input and output of the last reply, and a quarter of what came after, rounded up, against `summarize_at`."""
+    # An empty output is told in words: `(no output)`, eleven characters.
+    found = iter(["first", "y" * length])
+    tool = Tool("look", "Looks.", lambda query: next(found))
+    script = noting(NOTES, [looks("a"), looks("b", usage=TOLD), DONE])
+    told = await ask_once(script, "preset: finalize", f"summarize_at: {1_000 + more - over}", tools=[tool])
+    assert len(told.named("summarized")) == over
+    assert [event.tokens_before for event in told.named("summarized")] == [1_000 + more] * over
+    assert [for_summary(request) for request in told.api.requests] == [False, False, *[True] * over, False]
+
+
+async def test_s2_6_it_comes_before_the_next_call_of_the_model(ask):
+    """Before each request that would be over, and before no other."""
+    script = noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE])
+    told = await ask(script, *SMALL, tools=[LONG])
+    order = [event.event for event in told.events if event.event in ("request", "summarized")]
+    assert order == ["request"] * 3 + ["summarized", "request", "request", "summarized", "request"]
+    sizes = [estimate(request, results) for request, results in zip(told.requests, told.results, strict=False)]
+    assert [size > 12_000 for size in sizes] == [False, False, True, False, True]
+    assert told.outcome.answer == "what was found"
+
+
+async def test_s2_8_s2_9_the_summary_stands_as_a_pair_before_the_newest_turn(ask):
+    """Question and newest turn as they were, older outputs named by their ids, the summary as a result of its own."""
+    script = noting(NOTES, [says("I look.", *looks("a", "b").content), looks("c"), looks("d"), DONE])
+    told = await ask(script, *SMALL, tools=[LONG])
+    (event,) = told.named("summarized")
+    _, before, after, later = told.requests
+    assert after.messages[0] == before.messages[0]
+    first, second = ids(told.requests[0])
+    assert texts(after.messages[1]) == ["I look."]
+    assert [block["id"] for block in after.messages[1]["content"][1:]] == [first, second]
+    assert texts(after.messages[2]) == [summarized(first), summarized(second)]
+    (call,) = after.messages[3]["content"]
+    (result,) = after.messages[4]["content"]
+    assert (call["name"], result["tool_use_id"]) == ("context_summarize", call["id"])
+    assert result["content"] == event.summary
+    assert "- owls eat mice (n.md:1)" in event.summary
+    assert texts(after.messages[6]) == [LONG.function("c")]
+    assert len(after.messages) == 7
+    assert all(after.body[part] == before.body[part] for part in ("system", "tools"))
+    # From then on it is history, and history is only ever appended to.
+    assert later.messages[:7] == after.messages
+
+
+@pytest.mark.parametrize("model", ["sonnet", "haiku"])
+async def test_s2_9_where_thinking_binds_the_history_it_is_told_in_one_message(ask, model):
+    """No thought is replayed; question, summary, archived calls and the newest turn are texts of one message."""
+    wishes = [says(thinking("hm"), tool_use("look", {"query": one})) for one in "abcd"]
+    told = await ask(noting(NOTES, [*wishes, DONE]), *SMALL, tools=[LONG], model=model, question="What do owls eat?")
+    bound, later = told.requests[3:]
+    (message,) = bound.messages
+    assert message["role"] == "user"
+    question, *said = texts(message)
+    whole = "\n".join(said)
+    assert question == "What do owls eat?"
+    assert "- owls eat mice (n.md:1)" in whole
+    for query, request in zip("ab", told.requests, strict=False):
+        assert f'look {{"query":"{query}"}} -> {summarized(ids(request)[0])}' in whole.splitlines()
+        assert LONG.function(query) not in whole
+    assert LONG.function("c") in whole.splitlines()
+    assert "hm" not in whole.split()
+    # What comes after it is appended, with its thinking.
+    assert later.messages[0] == message
+    assert [block["type"] for block in later.messages[1]["content"]] == ["thinking", "tool_use"]
+    assert told.outcome.status == "answered"
+
+
+async def test_s2_9_a_second_pass_takes_the_first_summary_in(ask_once):
+    """Two passes, one summary in the history, and it holds what the earlier one did."""
+    numbers = count(1)
+    script = noting(lambda request: says(f"notes {next(numbers)}"), [*batches(1, 1, 1, 1, 1), DONE])
+    told = await ask_once(script, *SMALL, tools=[LONG])
+    first, second = told.named("summarized")
+    assert [f"notes {number}" in first.summary for number in (1, 2, 3, 4)] == [True, True, False, False]
+    assert all(f"notes {number}" in second.summary for number in (1, 2, 3, 4))
+    last = told.requests[-1]
+    results = [block for message in last.messages for block in message["content"] if block["type"] == "tool_result"]
+    named = [block["name"] for message in last.messages for block in message["content"] if block["type"] == "tool_use"]
+    assert named == ["look"] * 4 + ["context_summarize", "look"]
+    assert [block["content"] for block in results[4:]] == [second.summary, LONG.function("5.0")]
+
+
+def reading(target, offsets, *, noted=True):
+    """Play a model that looks up three things, then reads the first output again in slices, then responds.
+
+    noted: whether it takes notes too.
+    """
+    script = iter([*batches(1, 1, 1), *offsets])
+
+    def policy(request):
+        step = next(script, None)
+        if step is None:
+            return DONE
+        if isinstance(step, int):
+            return calls("get_tool_response", {"execution_id": target(request), **({"offset": step} if step else {})})
+        return step
+
+    return noting(NOTES, policy) if noted else policy
+
+
+def first_id(request):
+    """Return the id of the first call in the history."""
+    return request.messages[1]["content"][0]["id"]
+
+
+async def test_s2_8_an_archived_output_is_read_in_exact_slices(ask):
+    """Character for character up to `tool_result_limit`, each slice with the offset of the next; each call spends."""
+    whole = "".join(f"{number:04}," for number in range(10_000))
+    tool = Tool("look", "Looks.", lambda query: whole)
+    told = await ask(reading(first_id, [0, 20_000, 40_000]), *SMALL, "tool_calls_limit: none", tools=[tool])
+    assert all("get_tool_response" in request.tool_names for request in told.requests)
+    call_id = ids(told.requests[0])[0]
+    # An output that was cut says where the rest is, and the id is that of its call.
+    said = f"read on by get_tool_response with execution_id={call_id} and offset=20000"
+    assert told.results[0] == [f"{whole[:20_000]}\n[truncated]\n[cut at 20000 of 50000 characters; {said}]"]
+    assert summarized(call_id) in texts(told.requests[3].messages[2])
+    assert [results[0] for results in told.results[3:]] == [
+        f"{whole[:20_000]}\n[characters 0-20000 of 50000; go on with offset=20000]",
+        f"{whole[20_000:40_000]}\n[characters 20000-40000 of 50000; go on with offset=40000]",
+        f"{whole[40_000:]}\n[characters 40000-50000 of 50000; this is the end]",
+    ]
+    assert told.outcome.tool_calls.used == 6
+    assert told.outcome.limits["characters"].used == 5 * 20_000 + 10_000
+
+
+@pytest.mark.parametrize(
+    ("execution_id", "offset", "why"),
+    [
+        ("toolu_nobody", 0, "there is no output of the id 'toolu_nobody'; there are "),
+        (None, 9_999_999, "offset 9999999 is beyond the end"),
+        (None, -1, "offset"),
+    ],
+)
+async def test_s2_8_what_is_not_there_gets_an_error_that_says_so(ask_once, execution_id, offset, why):
+    """An unknown id, an offset beyond the end, one below 0: an error result, and the run goes on."""
+    script = reading(lambda request: execution_id or first_id(request), [offset or 0])
+    told = await ask_once(script, *SMALL, tools=[LONG])
+    (block,) = told.requests[-1].messages[-1]["content"]
+    assert block["is_error"] is True
+    assert block["content"].startswith("get_tool_response failed: ")
+    assert why in block["content"]
+    assert (told.outcome.status, told.outcome.tool_calls.failed) == ("answered", 1)
+
+
+async def test_s2_10_one_event_a_pass_and_its_usage_is_counted(ask):
+    """Summary, count, tokens before and after; usage and cost in the event, in the total, not among the turns."""
+    told = await ask(noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE]), *SMALL, tools=[LONG])
+    outcome, asked = told.outcome, [request for request in told.api.requests if for_summary(request)]
+    passes = [(told.named("summarized")[0], 2, asked[:2]), (told.named("summarized")[1], 4, asked[2:])]
+    assert len(told.named("summarized")) == 2
+    for event, number, requests in passes:
+        assert event.archived == 2
+        assert event.tokens_before == estimate(told.requests[number], told.results[number]) > 12_000
+        assert event.tokens_after < 12_000 / 2
+        assert len(requests) == 2
+        assert event.usage == sum(used(requests), Usage())
+        assert event.cost_usd == pytest.approx(sum(map(price, used(requests))))
+    everything = used(told.api.requests)
+    assert outcome.usage == sum(everything, Usage())
+    assert outcome.cost_usd == pytest.approx(sum(map(price, everything)))
+    assert outcome.limits["tokens"].used == outcome.usage.total_tokens
+    assert outcome.limits["turns"].used == len(told.requests) == 6
+    assert outcome.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "lines", [(), ("preset: soft-landing",), ("preset: budget-notice",), ("preset: finalize", "summarize_at: none")]
+)
+async def test_s2_10_it_is_off_unless_asked_for(ask_once, lines):
+    """However long the transcript grows, as long as it fits."""
+    large = Tool("look", "Looks.", lambda query: "x" * 100_000)
+    script = [looks("a"), looks("b", usage={"input_tokens": 900_000}), DONE]
+    told = await ask_once(script, *lines, "tool_result_limit: 100000", tools=[large])
+    assert not told.named("summarized")
+    assert len(told.requests[-1].messages) == 5
+
+
+async def test_s2_10_the_preset_summarises_above_150_000_tokens(ask_once):
+    """That much is not over; one more is."""
+    for more, passes in ((0, 0), (1, 1)):
+        usage = {"input_tokens": 150_000 - 10 - 2 + more, "output_tokens": 10}
+        usage |= {"cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+        tool = Tool("look", "Looks.", lambda query: "12345678")
+        script = noting(NOTES, [looks("a"), looks("b", usage=usage), DONE])
+        told = await ask_once(script, "preset: finalize", tools=[tool])
+        assert len(told.named("summarized")) == passes
+
+
+async def test_s2_10_missing_the_target_is_a_warning_and_no_failure(ask_once):
+    """The newest turn alone is larger than what was aimed at: the run goes on, the outcome says so once."""
+    script = noting(NOTES, [*batches(1, 1, 1, 1), DONE])
+    lines = ("preset: finalize", "summarize_at: 2000", "context_target: 100")
+    told = await ask_once(script, *lines, tools=[LONG])
+    assert told.outcome.status == "answered"
+    assert len([text for text in told.outcome.warnings if "context_target is 100" in text]) == 1
+
+
+@pytest.mark.parametrize("fault", [faults.server_error(), says(""), says(thinking("hm")), faults.ConnectionReset()])
+async def test_s2_7_a_part_that_cannot_be_summarised_leaves_a_marker(ask_once, fault):
+    """Which call, and why; the output stays readable by its id, the run goes on, a warning tells of it."""
+    replies = iter([NOTES, fault])
+    script = noting(lambda request: next(replies), reading(first_id, [0], noted=False))
+    told = await ask_once(script, *SMALL, tools=[LONG])
+    (event,) = told.named("summarized")
+    assert "- owls eat mice (n.md:1)" in event.summary
+    (marker,) = [line for line in event.summary.splitlines() if line.startswith("[not summarised: look (")]
+    assert sum(ids(request)[0] in marker for request in told.requests[:2]) == 1
+    assert event.summary in [text for message in told.requests[-1].messages for text in texts(message)]
+    assert any("could not be summarised" in text for text in told.outcome.warnings)
+    assert told.results[-1][0].startswith(LONG.function("1.0"))
+    assert told.outcome.status == "answered"
+
+
+async def test_s2_7_chunks_keep_pairs_together_and_their_notes_become_one_summary(ask_once):
+    """A batch that is larger than one request: several requests for notes, each call with its result in exactly one."""
+    numbers = count(1)
+    script = noting(lambda request: says(f"notes {next(numbers)}"), [looks(*"abcd"), looks("e"), DONE])
+    told = await ask_once(script, "preset: finalize", "summarize_at: 20000", tools=[LONG])
+    asked = [texts(request.messages[0])[0] for request in told.api.requests if for_summary(request)]
+    (event,) = told.named("summarized")
+    assert len(asked) == 2
+    for query, call_id in zip("abcd", ids(told.requests[0]), strict=True):
+        (whole,) = [text for text in asked if LONG.function(query) in text]
+        assert f'"id":"{call_id}"' in whole
+        assert sum(call_id in text for text in asked) == 1
+    assert all(f"notes {number}" in event.summary for number in (1, 2))
+
+
+async def test_s2_7_notes_that_are_too_long_are_merged_until_they_fit(ask_once):
+    """Notes of more than `summary_limit` are asked for again as one; what comes of it is the summary."""
+
+    def noter(request):
+        merging = "<notes>" in texts(request.messages[0])[0]
+        return says("all in one") if merging else says("much " * 200)
+
+    script = noting(noter, [*batches(1, 1, 1), DONE])
+    told = await ask_once(script, *SMALL, "summary_limit: 300", tools=[LONG])
+    (event,) = told.named("summarized")
+    assert event.summary == "all in one"
+    assert event.usage == sum(used(request for request in told.api.requests if for_summary(request)), Usage())
+
+
+async def test_s2_10_summarising_at_the_limit_comes_before_the_landing(ask):
+    """The landing's request is the short one, it still is forced, and the landing pays for both."""
+    script = noting(NOTES, policies.always_tool("look"))
+    told = await ask(script, "summarize_at: 12000", "tool_calls_limit: 3", tools=[LONG])
+    assert told.choices == [None] * 3 + [FORCED]
+    order = [event.event for event in told.events if event.event in ("landing", "summarized")]
+    assert order == ["landing", "summarized"]
+    assert "SUMMARIZED" in str(told.requests[-1].messages)
+    assert told.requests[-1].last_line == "0 tool calls remaining"
+    assert (told.outcome.status, told.outcome.landing.requests) == ("landed", 1)
+    paid = used(told.api.requests[3:])
+    assert told.outcome.landing.usage == sum(paid, Usage())
+    assert told.outcome.landing.cost_usd == pytest.approx(sum(map(price, paid)))
+
+
+TOO_LONG = faults.invalid("prompt is too long: 1000015 tokens > 1000000 maximum")
+FULL = says("half", stop_reason="model_context_window_exceeded")
+FULL_CALL = says(tool_use("look", {}), stop_reason="model_context_window_exceeded")
+
+
+@pytest.mark.parametrize("full", [TOO_LONG, FULL, FULL_CALL], ids=["400", "text cut", "call cut"])
+@pytest.mark.parametrize(("model", "choice"), [("haiku", FORCED), ("sonnet", None)])
+async def test_x_8_a_full_context_lands_from_a_summary(ask, full, model, choice):
+    """In the default preset too: older turns are summarised at once, and the next request is the landing."""
+    script = noting(NOTES, [*batches(1, 1, 1), full, DONE])
+    told = await ask(script, tools=[LONG], model=model)
+    assert told.choices == [None] * 4 + [choice]
+    assert len(told.named("summarized")) == 1
+    assert "- owls eat mice (n.md:1)" in str(told.requests[-1].messages)
+    assert LONG.function("3.0") in str(told.requests[-1].messages)
+    assert LONG.function("1.0") not in str(told.requests[-1].messages)
+    if choice is None:
+        assert "only a call of `respond` will be heard" in told.requests[-1].last_line
+    assert (told.outcome.status, told.outcome.answer) == ("landed", "what was found")
+    assert (told.outcome.landing.reason, told.outcome.landing.requests) == ("tokens", 1)
+    assert told.outcome.tool_calls.used == 3
+
+
+async def test_x_8_a_full_context_with_thinking_lands_from_one_message(ask):
+    """Where thinking binds the history the landing's transcript begins anew."""
+    wishes = [says(thinking("hm"), tool_use("look", {"query": one})) for one in "abc"]
+    told = await ask(noting(NOTES, [*wishes, TOO_LONG, DONE]), tools=[LONG], model="sonnet")
+    (message,) = told.requests[-1].messages
+    assert LONG.function("c") in "\n".join(texts(message))
+    assert told.requests[-1].last_line.startswith("Your budget is spent")
+    assert (told.outcome.status, told.outcome.landing.how) == ("landed", "order")
+
+
+@pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])
+async def test_x_8_a_context_that_is_full_again_is_salvaged(ask_once, full):
+    """One summary, one more try; after that what was gathered, and never a failure without it."""
+    told = await ask_once(noting(NOTES, [*batches(1, 1), full, full]), tools=[LONG])
+    assert (told.outcome.status, told.outcome.exit_code) == ("partial", 0)
+    assert note("2.0") in told.outcome.answer
+
+
+@pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])
+async def test_x_8_a_context_that_one_turn_has_filled_is_salvaged(ask_once, full):
+    """The newest turn is never summarised, so nothing can be gained: what was gathered is the answer."""
+    told = await ask_once([looks("a"), full], tools=[LONG])
+    assert not told.named("summarized")
+    assert told.outcome.status == "partial"
+    assert note("a") in told.outcome.answer
