@@ -95,7 +95,7 @@ def test_s2_9_the_first_message_and_the_newest_turn_are_never_summarised():
     for nothing in ([], history(0), history(1)):
         assert plan(nothing, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
     said = history(2)
-    assert plan(said[1:], size=10_000, target=0, summary_limit=0, chunk_size=10) is None
+    assert plan(history(3)[1:], size=10_000, target=0, summary_limit=0, chunk_size=10) is None
     found = planned(said)
     assert archived_ids(found) == ["call_1"]
     assert QUESTION not in chunk_texts(found)
