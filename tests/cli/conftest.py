@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from run_specialist.cli.run import app
+from tests.wire.chat import ChatSimulator
 from tests.wire.simulator import MessagesSimulator
 
 MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.run import main; main()"
@@ -61,6 +62,19 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., MessagesSimul
         def start(*arguments: Any, **options: Any) -> MessagesSimulator:
             simulator = running.enter_context(MessagesSimulator(*arguments, **options))
             monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.base_url)
+            return simulator
+
+        yield start
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ChatSimulator]]:
+    """Return a function that starts a simulator and points OPENAI_BASE_URL at it; it is checked at the end."""
+    with ExitStack() as running:
+
+        def start(*arguments: Any, **options: Any) -> ChatSimulator:
+            simulator = running.enter_context(ChatSimulator(*arguments, **options))
+            monkeypatch.setenv("OPENAI_BASE_URL", simulator.base_url)
             return simulator
 
         yield start

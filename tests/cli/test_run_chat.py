@@ -2,28 +2,14 @@
 
 import json
 import sys
-from contextlib import ExitStack
 
 import pytest
 
 from tests.lines import beside_the_summary
-from tests.wire.chat import ChatSimulator, faults, policies
+from tests.wire.chat import faults, policies
 from tests.wire.chat.replies import answers, says
 
 MODEL = ("--model", "openai:some-model")
-
-
-@pytest.fixture
-def chat(monkeypatch):
-    """Return a function that starts a simulator and points OPENAI_BASE_URL at it; it is checked at the end."""
-    with ExitStack() as running:
-
-        def start(*arguments, **options):
-            simulator = running.enter_context(ChatSimulator(*arguments, **options))
-            monkeypatch.setenv("OPENAI_BASE_URL", simulator.base_url)
-            return simulator
-
-        yield start
 
 
 def test_an_answer_goes_to_stdout_and_the_outcome_names_the_model(chat, write, call):

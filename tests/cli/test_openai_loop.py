@@ -1,0 +1,100 @@
+"""The preset `openai-loop` on chat completions: a plain tool loop that says why it ends and how to go on."""
+
+import json
+
+import pytest
+
+from run_specialist.doors.api import Runner
+from run_specialist.tools.base import Tool
+from tests.lines import beside_the_summary
+from tests.wire.chat import policies
+from tests.wire.chat.replies import calls, says
+
+MODEL = ("--model", "openai:some-model", "--preset", "openai-loop")
+GREP = [calls("grep", {"pattern": word}) for word in ("mice", "winter", "bats")]
+REACHED = {"limit_reached": True, "limit_message": "Tool call limit reached (3). Stopping tool loop."}
+ANSWER = "Owls eat mice. I stopped at three tool calls; resume or raise the limit for more."
+
+
+def result(call, content):
+    """Make the message that answers a call."""
+    return {"role": "tool", "tool_call_id": call["id"], "content": content}
+
+
+def test_s4_1_the_choice_is_auto_until_the_limit_and_then_none(chat, write, call):
+    """N=3: four requests, three results, compared whole; the tools never change."""
+    write("finder", "tool_calls_limit: 3", "tools: grep")
+    simulator = chat([*GREP, says(ANSWER)])
+    assert call("finder", "What do owls eat?", *MODEL).stdout == f"{ANSWER}\n"
+    assert [sent.tool_choice for sent in simulator.requests] == ["auto", "auto", "auto", "none"]
+    first = simulator.requests[0].body
+    assert {tool["function"]["name"] for tool in first["tools"]} == {"grep", "respond"}
+    assert all({**sent.body, "messages": [], "tool_choice": ""} == {**first, "messages": [], "tool_choice": ""}
+               for sent in simulator.requests)  # fmt: skip
+    system, question = first["messages"]
+    assert system["role"] == "system"
+    assert "budget" not in system["content"]
+    assert question == {"role": "user", "content": "What do owls eat?"}
+    made = [message for message in simulator.requests[3].messages if message["role"] == "assistant"]
+    (one,), (two,), (three,) = (message["tool_calls"] for message in made)
+    nothing = "[no line matches in 3 text files; try ignore_case, a shorter pattern, or search]"
+    results = [
+        result(one, "notes/owls.md:3: Owls eat mice at night."),
+        result(two, "notes/toads.md:3: Toads sleep in winter."),
+        result(three, json.dumps({"output": nothing, **REACHED})),
+    ]
+    whole = [system, question, made[0], results[0], made[1], results[1], made[2], results[2]]
+    assert [sent.messages for sent in simulator.requests] == [whole[:2], whole[:4], whole[:6], whole]
+
+
+def test_s4_2_the_last_result_carries_the_limit_as_fields_and_no_other_does(chat, write, call):
+    """A batch that ends at the limit: only its last call has the fields; a skipped one after it is told in words."""
+    write("finder", "tool_calls_limit: 3", "tools: grep")
+    simulator = chat([GREP[0], calls("grep", *({"pattern": word} for word in ("mice", "winter", "bats"))), says(ANSWER)])
+    call("finder", "What?", *MODEL)
+    *earlier, last, skipped = simulator.requests[-1].results
+    assert json.loads(last) == {"output": "notes/toads.md:3: Toads sleep in winter.", **REACHED}
+    assert all("limit" not in one for one in earlier)
+    assert skipped == "Not run: the limit of 3 tool calls is reached, so grep was skipped."
+
+
+@pytest.mark.anyio
+async def test_s4_2_fields_join_a_result_that_is_a_json_object_and_wrap_any_other(chat, write, monkeypatch):
+    """An object keeps its own fields; a list, a number and a text become the `output` of one."""
+    write("finder", "tools: []")
+    told = []
+    for raw in ('{"found": 2, "who": "owls"}', "[1, 2]", "3", "text"):
+        simulator = chat([calls("look", {"query": "a"}), says(ANSWER)])
+        look = Tool("look", "Look.", lambda query, raw=raw: raw)
+        async with Runner(model="openai:some-model", tools=[look]) as runner:
+            await runner.run("finder", "What?", preset="openai-loop", tool_calls_limit=1)
+        told.append(json.loads(simulator.requests[-1].results[0]))
+    reached = REACHED | {"limit_message": "Tool call limit reached (1). Stopping tool loop."}
+    assert told == [
+        {"found": 2, "who": "owls", **reached},
+        *({"output": raw, **reached} for raw in ("[1, 2]", "3", "text")),
+    ]
+
+
+def test_s4_3_a_line_on_stderr_names_the_limit_and_how_to_go_on(chat, write, call):
+    """The model's own words go to stdout; which limit it was, and the flag that raises it, stand beside them."""
+    write("finder", "tool_calls_limit: 3")
+    chat(policies.always_tool("grep", answer=ANSWER))
+    result = call("finder", "What?", *MODEL)
+    assert (result.exit_code, result.stdout) == (0, f"{ANSWER}\n")
+    (line,) = beside_the_summary(result.stderr)
+    assert line.endswith(": the limit of 3 tool calls was reached; raise it with --tool-calls-limit to go on")
+
+
+@pytest.mark.anyio
+async def test_s4_3_the_answer_streams(chat, write):
+    """Somebody who watches sees the text in pieces, as it comes."""
+    write("finder", "tool_calls_limit: 3")
+    simulator, pieces = chat(policies.always_tool("grep", answer=ANSWER)), []
+    async with Runner(model="openai:some-model") as runner:
+        outcome = await runner.prepare("finder", "What?", watch=pieces.append, preset="openai-loop").outcome()
+    text = [piece.text for piece in pieces if piece.tool is None]
+    assert "".join(text) == outcome.answer == ANSWER
+    assert len(text) > 1
+    assert all(sent.stream for sent in simulator.requests)
+    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "none", 1)
