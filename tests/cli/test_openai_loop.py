@@ -50,7 +50,8 @@ def test_s4_1_the_choice_is_auto_until_the_limit_and_then_none(chat, write, call
 def test_s4_2_the_last_result_carries_the_limit_as_fields_and_no_other_does(chat, write, call):
     """A batch that ends at the limit: only its last call has the fields; a skipped one after it is told in words."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
-    simulator = chat([GREP[0], calls("grep", *({"pattern": word} for word in ("mice", "winter", "bats"))), says(ANSWER)])
+    batch = calls("grep", *({"pattern": word} for word in ("mice", "winter", "bats")))
+    simulator = chat([GREP[0], batch, says(ANSWER)])
     call("finder", "What?", *MODEL)
     *earlier, last, skipped = simulator.requests[-1].results
     assert json.loads(last) == {"output": "notes/toads.md:3: Toads sleep in winter.", **REACHED}
