@@ -214,7 +214,7 @@ def test_a_schema_of_its_own_kind_at_the_root_is_bounded_too(monkeypatch):
             "b: 1 is not of type 'null'",
         ),
         (
-            {"anyOf": [{"properties": {"k": {"const": k}, "v": {"type": "null"}}} for k in ("a", "b")]},
+            {"anyOf": [{"properties": {"k": {"const": "a"}}}, {"properties": {"v": {"type": "null"}}}]},
             {"k": "b", "v": 1},
             "v: 1 is not of type 'null'",
         ),
@@ -396,7 +396,9 @@ def test_a_bad_schema_inside_a_file_is_told_beside_other_errors():
     assert wrong[1].text.startswith("properties.age.type: 'numbr' is not one of")
     twice = load_text(f'{head}output_schema: "{{x"\n---\nBody\n', Path("finder.md"))
     assert [problem.key for problem in twice.problems if problem.level == "error"] == ["output_schema"]
-    odd = load_text(f'{head}output_schema: {{"\\e[31m": 1, required: ["\\e", "\\e"]}}\n---\nBody\n', Path("finder.md"))
+    odd = load_text(
+        f'{head}output_schema: {{properties: {{"\\u202e": {{type: "\\e"}}}}}}\n---\nBody\n', Path("finder.md")
+    )
     assert odd.status == "error"
     assert all(str(problem).isprintable() for problem in odd.problems)
 
