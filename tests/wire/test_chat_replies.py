@@ -37,6 +37,8 @@ def read(message, finish_reason="stop", taken=(), **completion):
         ("length", {"tool_calls": [CALL]}, Stop.TRUNCATED, False),
         ("content_filter", {"content": "a"}, Stop.REFUSED, False),
         ("stop", {"refusal": "I cannot help with that."}, Stop.REFUSED, False),
+        ("stop", {"content": "a", "refusal": " "}, Stop.ANSWERED, False),
+        ("model_length", {"content": "a"}, Stop.TRUNCATED, False),
         ("eos_token", {"content": "a"}, Stop.ANSWERED, False),
         (None, {"content": "a"}, Stop.ANSWERED, True),
         (None, {"tool_calls": [CALL]}, Stop.WANTS_TOOLS, True),
@@ -57,6 +59,7 @@ def test_every_reason_to_finish_has_one_meaning(reason, message, stop, odd):
         ('{"query": "a"}', {"query": "a"}),
         ({"query": "a"}, {"query": "a"}),
         ("", {}),
+        (" ", {}),
         (None, {}),
         ("[1]", None),
         ('"{}"', None),
@@ -90,7 +93,14 @@ def test_arguments_are_a_string_of_json(arguments, read_as):
 )
 def test_s1_6_text_is_found_in_any_shape_of_content(content, texts):
     """A string, null, or parts; thinking among the parts is no text."""
-    assert read({"content": content}).text == "\n".join(texts)
+    reply = read({"content": content})
+    assert reply.text == "\n".join(texts)
+    assert {block["type"] for block in reply.content} <= {"text", "chat_part"}
+    assert [part for part in reply.content if part["type"] == "chat_part"] == [
+        {"type": "chat_part", "chat": part}
+        for part in (content if isinstance(content, list) else [])
+        if isinstance(part, dict) and part["type"] != "text"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +146,7 @@ async def test_s1_6_reasoning_goes_back_as_it_came_and_never_leaks(ask_chat):
         "reasoning_details": [{"type": "reasoning.text", "text": "secret thought", "signature": "x"}],
     }
     signed = tool_call("look", '{"query":  "ü"}', extra_content={"google": {"thought_signature": "sig"}})
-    first = says("I look.", signed, annotations=[], audio=None, **fields)
+    first = says("I look.", {**signed, "index": 0, "note": None}, annotations=[1], audio={}, more=[], **fields)
     outcome, api = await ask_chat([first, says("The answer.", **fields)])
     assert (outcome.answer, outcome.status) == ("The answer.", "answered")
     assert "secret" not in repr(outcome)
@@ -189,6 +199,14 @@ async def test_x_6_a_cut_call_is_not_executed_and_asked_for_with_more_room(ask_c
     assert (outcome.answer, outcome.tool_calls.used) == ("yes", 1)
     assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, 32_000, 32_000]
     assert api.requests[0].messages == api.requests[1].messages
+
+
+async def test_x_6_a_call_that_was_cut_twice_goes_back_as_one_that_can_be_read(ask_chat):
+    """It is answered without being run; half of its arguments would be refused by a server that reads them."""
+    cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
+    outcome, api = await ask_chat([cut, cut, answers("yes")])
+    assert (outcome.answer, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("yes", 0, 1)
+    assert api.requests[2].messages[2]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
 async def test_x_6_what_came_of_a_cut_answer_is_kept(ask_chat):

@@ -6,8 +6,10 @@ from itertools import pairwise
 import pytest
 
 from run_specialist.messages import Message, ToolResult
+from run_specialist.providers import openai_chat
 from run_specialist.providers.base import Choice, Opening
 from run_specialist.providers.openai_chat import ChatProvider, make_client
+from run_specialist.providers.openai_messages import encoded
 from run_specialist.tools.base import Toolset
 from tests.jobs import LOOK, job, outcome_of
 from tests.wire.chat import faults, policies
@@ -210,6 +212,43 @@ async def test_it_is_repeated_only_once(ask_chat):
     assert "at most 2048" in outcome.error
 
 
+@pytest.mark.parametrize("words", ["This model supports at most 99999 completion tokens", "max_completion_tokens: no"])
+async def test_a_refusal_that_tells_of_no_way_out_is_not_repeated(ask_chat, words):
+    """The model gives more than was asked for, or nothing is said about it: something else is wrong."""
+    outcome, api = await ask_chat([faults.invalid(words)])
+    assert (outcome.exit_code, len(api.requests)) == (3, 1)
+
+
+async def test_a_key_that_was_left_out_is_not_left_out_twice(chat_api):
+    """A server that still complains about it is not asked again and again."""
+    api = chat_api([faults.invalid("unknown key: max_completion_tokens")] * 3)
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        outcomes = [await outcome_of(job(provider)) for _ in range(2)]
+    assert [outcome.exit_code for outcome in outcomes] == [3, 3]
+    assert len(api.requests) == 3
+
+
+async def test_each_message_is_serialised_once(ask_chat, monkeypatch):
+    """However long the run: a message that was sent before goes out as the bytes that there are."""
+    made = []
+    monkeypatch.setattr(openai_chat, "encoded", lambda message: made.append(message) or encoded(message))
+    _, api = await ask_chat(policies.always_tool("look"), 20, landing="none")
+    assert len(api.requests[-1].messages) == 42
+    assert len(made) == 41
+
+
+async def test_a_server_that_does_not_know_what_streaming_asks_for_is_not_asked_for_it(chat_api):
+    """Without `stream_options` the usage stays unknown, which is better than no answer."""
+    refusal = faults.error(422, "max_completion_tokens, stream_options: extra fields not permitted")
+    api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
+    assert outcome.answer == "yes"
+    keys = [{"stream_options", "max_completion_tokens", "max_tokens"} & set(sent.body) for sent in api.requests]
+    assert keys == [{"stream_options", "max_completion_tokens"}, {"max_tokens"}, {"max_tokens"}]
+
+
 async def test_a_server_that_knows_only_the_old_key_is_spoken_to_in_its_own_words(chat_api):
     """`max_tokens` in place of `max_completion_tokens`, from then on."""
     refusal = faults.error(422, "Extra inputs are not permitted: max_completion_tokens")
@@ -232,9 +271,10 @@ async def test_a_server_that_knows_only_the_old_key_is_spoken_to_in_its_own_word
             "This model's maximum context length is 8192 tokens. However, you requested 24000 tokens "
             "(8000 in the messages, 16000 in the completion)."
         ),
+        faults.error(400, "Maximum Context Length exceeded"),
         faults.error(400, "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"),
     ],
-    ids=["code", "prompt alone", "no room left", "size"],
+    ids=["code", "prompt alone", "no room left", "capitals", "size"],
 )
 async def test_x_8_a_full_context_ends_with_what_was_gathered(ask_chat, fault):
     """No broken endpoint: partial, exit code 0, the salvage stands in the answer."""
@@ -285,3 +325,9 @@ async def test_blocks_of_the_messages_api_can_be_sent(chat_api):
         "tool_calls": [tool_call("look", '{"query":"ü"}', "toolu_1")],
     }
     assert "hm" not in json.dumps(sent)
+
+
+@pytest.mark.parametrize("blocks", [(), ({"type": "thinking", "thinking": "hm", "signature": "x"},)])
+def test_an_assistant_message_without_text_and_calls_has_an_empty_text(blocks):
+    """Null stands only beside calls."""
+    assert json.loads(encoded(Message("assistant", blocks))) == {"role": "assistant", "content": ""}

@@ -34,6 +34,8 @@ EFFORTS = {"max": "xhigh"}
 """Efforts that this API calls by another name."""
 ROOM, OLD_ROOM = "max_completion_tokens", "max_tokens"
 """The key that limits a reply, and the one before it, which is all that some servers know."""
+STREAMING = "stream_options"
+"""The key that asks for the usage of a streamed reply; not every server knows it."""
 
 
 class ChatProvider:
@@ -45,8 +47,8 @@ class ChatProvider:
         self.model = f"openai:{model}"
         self.capabilities = Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS)
         self.client = client
-        self.room_key = ROOM
-        """The key that limits a reply, as learnt so far."""
+        self.unknown: frozenset[str] = frozenset()
+        """Keys of a request that the server does not know, as learnt so far."""
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "ChatConversation":
         """Freeze system and tools for a run."""
@@ -61,8 +63,9 @@ class ChatProvider:
 
         words: of the refusal. room: what the request asked for [tokens].
         """
-        if self.room_key == ROOM and refusals.is_unknown(ROOM, words):
-            self.room_key = OLD_ROOM
+        unknown = {key for key in (ROOM, STREAMING) if refusals.is_unknown(key, words)}
+        if unknown - self.unknown:
+            self.unknown |= unknown
             return room
         most = refusals.most_room(words)
         if most is not None and 0 < most < room:
@@ -115,8 +118,6 @@ class ChatConversation:
             ]
         if opening.effort:
             front["reasoning_effort"] = EFFORTS.get(opening.effort, opening.effort)
-        if watch is not None:
-            front |= {"stream": True, "stream_options": {"include_usage": True}}
         self._front = encode(front).removesuffix(b"}")
         self._system = encode({"role": "system", "content": opening.system}) if opening.system else b""
 
@@ -167,7 +168,12 @@ class ChatConversation:
         return await (self._send(body) if self._watch is None else self._stream(body, self._watch))
 
     def _body(self, messages: Sequence[Message], choice: Choice, room: int) -> bytes:
-        varying: dict[str, Any] = {self._provider.room_key: room}
+        unknown = self._provider.unknown
+        varying: dict[str, Any] = {OLD_ROOM if ROOM in unknown else ROOM: room}
+        if self._watch is not None:
+            varying["stream"] = True
+            if STREAMING not in unknown:
+                varying[STREAMING] = {"include_usage": True}
         if self._has_tools:
             varying["tool_choice"] = CHOICES[choice]
         said = b",".join(piece for piece in (self._system, *self._encoded(messages)) if piece)
