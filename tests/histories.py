@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from run_specialist.messages import Block, Message, ToolCall, ToolResult
+from run_specialist.messages import Block, Message, ToolResult
 from run_specialist.turns import SUMMARIZE, summarized
 
 QUESTION = "What do owls eat?"
@@ -93,8 +93,3 @@ def broken_rules(messages: Sequence[Message]) -> list[str]:
     if messages[-1].role != "user":
         faults.append("the user does not have the last word")
     return faults
-
-
-def call_of(block: Block) -> ToolCall:
-    """Return the call of a `tool_use` block."""
-    return ToolCall(block["id"], block["name"], block["input"])
