@@ -72,6 +72,8 @@ class Asker:
         self._start = start
         self._folder = folder
         self._stream = stream
+        self.started: list[MessagesSimulator] = []
+        """The simulators of all runs, those that were refused at once too."""
 
     @asynccontextmanager
     async def prepared(
@@ -99,6 +101,7 @@ class Asker:
         folder.mkdir(exist_ok=True)
         (folder / "looker.md").write_text(f"{head}\n{body}\n", encoding="utf-8")
         simulator = self._start(script, **(api or {}))
+        self.started.append(simulator)
         events: list[Event] = []
         pieces: list[str] = []
         watch = (lambda delta: pieces.append(delta.text)) if self._stream else None
