@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from run_specialist.providers.choose import make_provider
 from tests.lines import beside_the_summary
 from tests.wire.chat import faults, policies
 from tests.wire.chat.replies import answers, says
@@ -43,6 +44,23 @@ def test_the_key_is_sent_and_a_dummy_where_there_is_none(chat, write, call, monk
         monkeypatch.setenv("OPENAI_API_KEY", key)
     assert call("finder", "What?", *MODEL).stdout == "yes\n"
     assert simulator.requests[0].headers["authorization"] == f"Bearer {sent}"
+
+
+def test_blanks_around_an_address_do_no_harm(chat, write, call, monkeypatch):
+    """A line end that came along from a file."""
+    write("finder")
+    simulator = chat([says("yes")])
+    monkeypatch.setenv("OPENAI_BASE_URL", f" {simulator.base_url}\n")
+    assert call("finder", "What?", *MODEL).stdout == "yes\n"
+
+
+@pytest.mark.parametrize("url", [None, "", " "])
+def test_without_an_address_it_is_the_vendors(monkeypatch, url):
+    """An empty variable is none."""
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    if url is not None:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+    assert str(make_provider("openai:some-model").client.base_url) == "https://api.openai.com/v1/"
 
 
 def test_without_key_and_address_the_three_ways_out_are_named(write, call, monkeypatch):

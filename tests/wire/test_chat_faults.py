@@ -127,6 +127,15 @@ async def test_a_key_that_a_server_quotes_is_not_shown(ask_chat):
     assert "password" not in repr(outcome)
 
 
+async def test_what_looks_like_a_key_is_not_shown(ask_chat):
+    """Whosever it is, in an error or in an error that calls itself a success."""
+    key = "sk-abcdefghijklmnopqrstuvwxyz"
+    for fault in (faults.unauthorised(key), faults.json_value({"error": {"message": f"no such key: {key}"}})):
+        outcome, _ = await ask_chat([fault])
+        assert "[redacted]" in outcome.error
+        assert key not in repr(outcome)
+
+
 async def test_a_key_that_cannot_be_sent_is_never_shown(ask_chat):
     """A line break in the key: the line says where to look, and holds nothing of the key."""
     outcome, _ = await ask_chat([], key="sk-my\nsecret-key")

@@ -10,6 +10,8 @@ from run_specialist.redaction import redact
 OFFLINE = "offline"
 OPENAI = "openai:"
 """What stands before the id of a model that is reached by chat completions."""
+OPENAI_URL = "https://api.openai.com/v1"
+"""Given in any case: left to itself the SDK would take an empty variable for an address."""
 NO_KEY = "none-needed"
 """Sent to a server that has a base URL of its own, where no key is set."""
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
@@ -61,7 +63,7 @@ def _chat_provider(model: str) -> Provider:
     from run_specialist.providers.openai_chat import ChatProvider, make_client  # noqa: PLC0415 - a heavy import
 
     try:
-        return ChatProvider(model, make_client(api_key=key or NO_KEY, base_url=url or None))
+        return ChatProvider(model, make_client(api_key=key or NO_KEY, base_url=url or OPENAI_URL))
     except ImportError as error:
         raise UsageError(
             f"--model {OPENAI}{model} needs a part that is not installed; "
