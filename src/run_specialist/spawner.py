@@ -66,8 +66,8 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
     provider = around.provider
     if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
         raise UsageError(
-            f"{_place(file, 'cost_limit')}: cost_limit: the price of {provider.model} is not known, so no limit of its "
-            "cost can be kept; limit total_tokens_limit instead"
+            f"{_given(file, 'cost_limit')}: the price of {provider.model} is not known, so no limit of its cost can be "
+            "kept; take it out, or set total_tokens_limit instead"
         )
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = _schema(file, settings), Archive()
@@ -102,7 +102,7 @@ def _schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
     try:
         return AnswerSchema.load(settings.output_schema, file.path.parent)
     except ValueError as error:
-        raise UsageError(f"{_place(file, 'output_schema')}: output_schema: {error}") from None
+        raise UsageError(f"{_given(file, 'output_schema')}: {error}") from None
 
 
 def _summariser(settings: Specialist, provider: Provider, archive: Archive) -> Summariser | None:
@@ -137,6 +137,11 @@ def _told(settings: Countdown) -> list[Augmenter]:
     """Return how the child is told of its budget: the warning, and the countdown as the last line."""
     told = [] if settings.warn_at is None else [warning(settings.warn_at)]
     return [*told, *([] if settings.from_ is None else [countdown(settings.style)])]
+
+
+def _given(file: SpecialistFile, key: str) -> str:
+    """Return a key with the place where it stands in the file, alone when the call gave it."""
+    return f"{_place(file, key)}: {key}" if key in file.lines else key
 
 
 def _place(file: SpecialistFile, key: str) -> str:

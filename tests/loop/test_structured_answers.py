@@ -1,0 +1,115 @@
+"""An answer with `output_schema`: what fits is the output, what does not goes back once, then it is partial."""
+
+from pathlib import Path
+
+import pytest
+
+from run_specialist.messages import Stop
+from run_specialist.providers.base import Choice
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.tools.respond import respond_tool
+from tests.jobs import LOOK, job, outcome_of, results
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = AnswerSchema.load(
+    {
+        "type": "object",
+        "properties": {"food": {"type": "string"}, "owls": {"type": "integer"}},
+        "required": ["food"],
+        "additionalProperties": False,
+    },
+    Path(),
+)
+LOOKS = calls(("look", {"query": "owls"}), first_id=1)
+GOOD = calls(("respond", {"answer": {"food": "mice"}}), first_id=50)
+
+
+def bad(first_id=30, answer=None):
+    """Make a turn that responds out of shape."""
+    return calls(("respond", {"answer": answer or {"food": 3}}), first_id=first_id)
+
+
+def shaped(provider, limit=9, **settings):
+    """Make a job whose answer has a shape."""
+    return job(provider, limit, answer_schema=SCHEMA, tools=[LOOK, respond_tool(SCHEMA)], **settings)
+
+
+async def test_an_answer_that_fits_is_the_output_and_its_text_the_answer():
+    """A program takes `output`, a person reads the same as JSON."""
+    outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, GOOD])))
+    assert (outcome.status, outcome.output, outcome.answer) == ("answered", {"food": "mice"}, '{\n  "food": "mice"\n}')
+
+
+async def test_an_answer_that_does_not_fit_goes_back_once_with_the_reason():
+    """As the error result of the very call, with the validator's words; nothing is spent, and the next one counts."""
+    provider = ScriptedProvider([LOOKS, bad(), GOOD])
+    outcome = await outcome_of(shaped(provider))
+    (told,) = provider.asked[2].messages[-1].blocks
+    assert told["is_error"] is True
+    assert "food: 3 is not of type 'string'" in told["content"]
+    assert (outcome.status, outcome.output, outcome.tool_calls.used) == ("answered", {"food": "mice"}, 1)
+    assert not outcome.warnings
+
+
+async def test_a_second_answer_that_does_not_fit_is_partial_with_what_there_is():
+    """The text of what was given is kept, and the outcome says what is wrong with it."""
+    provider = ScriptedProvider([LOOKS, bad(), bad(40, {"food": "mice", "owls": "two"})])
+    outcome = await outcome_of(shaped(provider))
+    assert (outcome.status, outcome.output, outcome.exit_code) == ("partial", None, 0)
+    assert "mice" in outcome.answer
+    assert outcome.error == "the answer does not fit output_schema: owls: 'two' is not of type 'integer'"
+
+
+@pytest.mark.parametrize("text", ['{"food": "mice"}', 'Here:\n```json\n{"food": "mice"}\n```'])
+async def test_json_that_is_said_without_respond_is_an_answer_too(text):
+    """Also in a fence, with words around it."""
+    outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, says(text)])))
+    assert (outcome.status, outcome.output) == ("answered", {"food": "mice"})
+
+
+async def test_a_text_that_does_not_fit_goes_back_as_a_message_of_the_user():
+    """There is no call to answer, so the reason goes out alone; the text stays in the history."""
+    provider = ScriptedProvider([LOOKS, says("They eat mice."), GOOD])
+    outcome = await outcome_of(shaped(provider))
+    said, told = provider.asked[2].messages[-2:]
+    assert (said.role, told.role) == ("assistant", "user")
+    assert told.blocks[0]["type"] == "text"
+    assert outcome.output == {"food": "mice"}
+
+
+async def test_calls_beside_an_answer_that_does_not_fit_are_not_run():
+    """Each still gets its result, in call order, and the turn goes on with the answer."""
+    both = calls(("look", {"query": "a"}), ("respond", {"answer": {}}), ("look", {"query": "b"}), first_id=30)
+    provider = ScriptedProvider([both, GOOD])
+    outcome = await outcome_of(shaped(provider))
+    first, told, last = results(provider.asked[1].messages[-1])
+    assert first.startswith("Not run: ")
+    assert "'food' is a required property" in told
+    assert last.startswith("Not run: ")
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("answered", 0, 2)
+
+
+async def test_at_a_limit_the_return_is_no_rung():
+    """The same rung is asked again, and what comes then has landed."""
+    provider = ScriptedProvider([LOOKS, bad(), GOOD])
+    outcome = await outcome_of(shaped(provider, 1))
+    assert [asked.choice for asked in provider.asked] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
+    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "force", 1)
+
+
+async def test_an_empty_text_goes_back_as_an_empty_text():
+    """X.7 comes first: it is asked for again without a word, and never enters the history."""
+    provider = ScriptedProvider([LOOKS, says(""), says("")])
+    outcome = await outcome_of(shaped(provider))
+    assert provider.asked[2].messages == provider.asked[1].messages
+    assert (outcome.status, outcome.exit_code) == ("failed", 4)
+
+
+async def test_a_cut_answer_has_no_output():
+    """Half of an object proves nothing about the whole."""
+    half = calls(("respond", {"answer": {"food": "mi"}}), first_id=30, stop=Stop.TRUNCATED)
+    outcome = await outcome_of(shaped(ScriptedProvider([half, half])))
+    assert (outcome.status, outcome.output) == ("partial", None)
+    assert outcome.answer.endswith("\n[truncated]")
