@@ -105,7 +105,7 @@ async def land(  # noqa: PLR0913 - one measurement has many knobs
         client = anthropic.AsyncAnthropic(base_url=api.base_url, api_key="none", max_retries=0, http_client=http)
         provider = AnthropicProvider(model, client)
         made = job(provider, limit, tools=[Tool("look", "Look something up.", look), *OTHERS], landing=style)
-        system = prompts.system(SYSTEM, tool_calls_limit=limit, budget_notice=True)
+        system = prompts.system(SYSTEM, made.budget, budget_notice=True)
         made = replace(made, opening=Opening(system, made.opening.tools))
         outcome = await outcome_of(made)
         await provider.aclose()
