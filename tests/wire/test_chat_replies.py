@@ -400,6 +400,13 @@ async def test_streams_of_many_kinds_are_whole(stream, chunks):
     assert (outcome.status, outcome.answer) == ("answered", "yes")
 
 
+async def test_the_content_type_of_a_stream_is_compared_without_regard_to_case(stream):
+    """`Text/Event-Stream` is a stream."""
+    chunk = {"choices": [{"delta": {"content": "yes"}, "finish_reason": "stop"}]}
+    outcome, _, _ = await stream([Stream((chunk,), kind="Text/Event-Stream")])
+    assert outcome.answer == "yes"
+
+
 def test_the_text_so_far_can_be_had_at_any_time():
     """For a salvage, when the rest does not come."""
     growing = StreamedCompletion(lambda delta: None)

@@ -160,10 +160,13 @@ async def test_s0_10_a_refused_choice_is_learnt_by_the_provider(chat_api, refusa
     assert not provider.capabilities.forced_choice
 
 
-async def test_a_refusal_of_the_choice_without_forcing_is_an_error(ask_chat):
+async def test_a_refusal_of_the_choice_without_forcing_is_an_error(chat_api):
     """A server whose tools are not switched on: what it says is passed on, nothing is learnt from it."""
-    outcome, _ = await ask_chat([faults.invalid('"auto" tool choice requires --enable-auto-tool-choice to be set')])
-    assert outcome.exit_code == 3
+    api = chat_api([faults.invalid('"auto" tool choice requires --enable-auto-tool-choice to be set')])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        outcome = await outcome_of(job(provider))
+    assert (outcome.exit_code, provider.capabilities.forced_choice) == (3, True)
     assert "--enable-auto-tool-choice" in outcome.error
 
 

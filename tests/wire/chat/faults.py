@@ -57,6 +57,7 @@ class Stream:
     """Send these chunks as a stream and nothing else; a string is sent as it is."""
 
     chunks: tuple[Mapping[str, Any] | str, ...]
+    kind: str = EVENTS
     reply: ChatReply | None = None
     status: int | None = 200
 
@@ -64,7 +65,7 @@ class Stream:
         """Send them."""
         lines = [chunk if isinstance(chunk, str) else json.dumps(chunk) for chunk in self.chunks]
         body = "".join(f"data: {line}\n\n" for line in lines).encode()
-        wire.send(200, body, kind=EVENTS)
+        wire.send(200, body, kind=self.kind)
 
 
 def error(
