@@ -249,16 +249,15 @@ async def test_x_14_a_tool_that_hangs_is_left_when_the_time_for_work_is_up(ask_o
     assert (told.outcome.tool_calls.used, told.outcome.tool_calls.failed) == (1, 1)
 
 
-@pytest.mark.parametrize("where", ["file", "call"])
-async def test_x_14_a_limit_of_cost_without_a_price_is_refused_before_any_request(messages_api, tmp_path, where):
+@pytest.mark.parametrize(
+    ("lines", "settings", "place"), [(["cost_limit: 0.5"], {}, r"\S+looker\.md:5:1: "), ([], {"cost_limit": 0.5}, "")]
+)
+async def test_x_14_a_limit_of_cost_without_a_price_is_refused_before_any_request(ask_once, lines, settings, place):
     """A limit that could not be kept is not promised: one line that says where, why and what to do."""
-    ask = Asker(messages_api, tmp_path, stream=False)
-    lines, settings = (["cost_limit: 0.5"], {}) if where == "file" else ([], {"cost_limit": 0.5})
-    with pytest.raises(
-        UsageError, match=r"^\S+looker\.md:\d+:1: cost_limit: the price of my-own-model is not known.*$"
-    ):
-        await ask([], *lines, model="my-own-model", api={"models": ()}, **settings)
-    assert ask.started[-1].requests == []
+    why = f"^{place}cost_limit: the price of my-own-model is not known.*total_tokens_limit[^\n]*$"
+    with pytest.raises(UsageError, match=why):
+        await ask_once([], *lines, model="my-own-model", api={"models": ()}, **settings)
+    assert ask_once.started[-1].requests == []
 
 
 async def test_x_14_the_landing_tells_its_own_usage_and_cost(ask):

@@ -530,6 +530,16 @@ async def test_presets_where_a_choice_can_be_forced(ask_once, preset, how):
     assert (told.outcome.status, told.outcome.tool_calls.used, told.outcome.warnings) == ("landed", 4, ())
 
 
+async def test_presets_the_limit_fields_stand_in_the_last_result_of_a_turn(ask_once):
+    """Three calls in the last turn but one: it is spent for all of them, and the last one says so."""
+    told = await ask_once([*batches(3), says("done")], "preset: openai-loop", "turns_limit: 2")
+    *earlier, last = told.results[0]
+    assert earlier == [note("1.0"), note("1.1")]
+    fields = {"limit_reached": True, "limit_message": "Turn limit reached (2). Stopping tool loop."}
+    assert json.loads(last) == {"output": note("1.2"), **fields}
+    assert told.choices == [None, NO_TOOLS]
+
+
 @pytest.mark.parametrize("preset", TABLE)
 async def test_presets_where_no_choice_can_be_forced(ask_once, preset):
     """The order takes the place of force, as the last line of the last result; the other landings stay as they are."""

@@ -1,5 +1,6 @@
 """Summarising over the wire: when it comes, what then goes out, and what it costs."""
 
+import asyncio
 import math
 from itertools import count
 
@@ -8,7 +9,7 @@ import pytest
 from run_specialist.messages import Usage
 from run_specialist.prices import cost
 from run_specialist.tools.base import Tool
-from tests.wire.simulator import faults, policies
+from tests.wire.simulator import Gate, faults, policies
 from tests.wire.simulator.replies import answers, calls, says, thinking, tool_use
 from tests.wire.specialists import FORCED, Asker, batches, for_summary, looks, note, noting, texts
 
@@ -321,6 +322,31 @@ async def test_s2_10_summarising_at_the_limit_comes_before_the_landing(ask):
     paid = used(told.api.requests[3:])
     assert told.outcome.landing.usage == sum(paid, Usage())
     assert told.outcome.landing.cost_usd == pytest.approx(sum(map(price, paid)))
+
+
+async def test_x_14_a_pass_that_spends_the_budget_is_followed_by_the_landing(ask_once):
+    """Summarising has its price: when nothing but the landing can still be paid, the landing comes next."""
+    script = noting(NOTES, policies.always_tool("look"))
+    told = await ask_once(script, "summarize_at: 12000", "total_tokens_limit: 44000", tools=[LONG])
+    order = [event.event for event in told.events if event.event in ("request", "summarized", "landing")]
+    assert order == ["request"] * 3 + ["summarized", "landing", "request"]
+    assert told.choices == [None] * 3 + [FORCED]
+    assert (told.outcome.landing.reason, told.outcome.warnings) == ("tokens", ())
+    assert told.outcome.landing.usage == used(told.requests[-1:])[0]
+    assert told.outcome.limits["tokens"].used <= 44_000
+
+
+async def test_s3_6_an_abort_while_notes_are_taken_keeps_everything(ask_once):
+    """It is no reply of the run: aborted, with what was found."""
+    gate = Gate()
+    script = noting(says("late", gate=gate), batches(1, 1, 1))
+    async with ask_once.prepared(script, *SMALL, tools=[LONG]) as told:
+        task = asyncio.create_task(told.run.outcome())
+        await asyncio.to_thread(gate.wait_for_request)
+        told.run.abort()
+        outcome = await task
+    assert (outcome.status, outcome.tool_calls.used) == ("aborted", 3)
+    assert all(note(f"{turn}.0") in outcome.answer for turn in (1, 2, 3))
 
 
 TOO_LONG = faults.invalid("prompt is too long: 1000015 tokens > 1000000 maximum")
