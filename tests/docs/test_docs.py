@@ -1,5 +1,6 @@
 """The documents say what the code does: help texts, keys, events, examples, links."""
 
+import json
 import re
 import shlex
 import tomllib
@@ -12,12 +13,17 @@ from typer.testing import CliRunner
 
 from run_specialist import events
 from run_specialist.cli import manage, run
+from run_specialist.cli.flags import takes
+from run_specialist.cli.summary import FLAGS
+from run_specialist.doors.api import Runner
 from run_specialist.outcome import Exit, Outcome
+from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.spawner import LIMITS, NOT_OFFERED
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load, load_text
 from run_specialist.specialist.presets import PRESETS
 from run_specialist.specialist.schema import json_schema
+from run_specialist.summariser import SHARE_OF_TARGET, SUMMARY_LIMIT
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -68,16 +74,18 @@ def test_the_defaults_of_numbers_and_words_are_those_of_the_code():
     rows = {row[0].strip("`"): row[1] for row in table(FILES, "## Keys")}
     said = {key: yaml.safe_load(word) for key, word in rows.items() if re.fullmatch(r"\d+|true|false|auto", word)}
     assert len(said) >= 6
-    told_elsewhere = {"summary_limit"}
-    fields_ = Specialist.model_fields
-    assert {k: v for k, v in said.items() if k not in told_elsewhere} == {
-        key: fields_[key].default for key in said if key not in told_elsewhere
-    }
+    assert said == {key: Specialist.model_fields[key].default for key in said}
+    assert rows["summary_limit"] == f"{SUMMARY_LIMIT}, or less"
+    assert SHARE_OF_TARGET == 2, "the docs speak of half the target"
 
 
 def test_every_limit_is_documented():
-    """What each counts and what is held back for the landing."""
+    """What each counts and what is held back for the landing; in the README its flag, with a value that it takes."""
     assert [row[0].strip("`") for row in table(FILES, "## Limits")] == list(LIMITS)
+    told = [(row[0].strip("`"), *row[1].strip("`").split()) for row in table(README, "## Limits and presets")]
+    flags = [row for row in told if row[0].endswith("_limit")]
+    assert [(key, flag) for key, flag, _ in flags] == [(key, FLAGS[kind]) for key, kind in LIMITS.items()]
+    assert all(takes(key)(value) == value for key, _, value in flags)
 
 
 def test_the_presets_are_documented_as_they_are():
@@ -92,6 +100,8 @@ def test_the_presets_are_documented_as_they_are():
     assert told == PRESETS
     when = dict(re.findall(r"^\*\*([a-z-]+)\*\*(.*?)\n\n", FILES, re.MULTILINE | re.DOTALL))
     assert [name for name in PRESETS if "Choose it " not in when.get(name, "")] == []
+    in_readme = README.split("| `--preset` |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", in_readme, re.MULTILINE) == list(PRESETS)
 
 
 def test_every_event_is_documented_with_its_fields():
@@ -111,11 +121,33 @@ def test_exit_codes_are_documented():
     assert {int(row[0]) for row in table(COMMAND_LINE, "### Exit codes")} == {int(code) for code in Exit}
 
 
-@pytest.mark.parametrize("text", [*blocks(README, "markdown"), *blocks(FILES, "markdown")])
-def test_example_files_load_without_a_problem(text):
+EXAMPLES = {re.search(r"^name: (.*)$", text, re.MULTILINE)[1]: text for text in blocks(README + FILES, "markdown")}
+"""The specialists that people copy from the docs, by name."""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_files_load_without_a_problem(name):
     """What people copy from the docs passes `check --strict`."""
-    file = load_text(text, Path("release-historian.md"))
+    file = load_text(EXAMPLES[name], Path(f"{name}.md"))
     assert (file.status, file.problems) == ("ok", ())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("misfits", "status"), [(0, "answered"), (1, "answered"), (2, "partial")])
+async def test_the_structured_answer_of_the_readme_fits_its_schema(tmp_path, misfits, status):
+    """The README's answer to the README's specialist: taken, also after one that did not fit; not after two."""
+    (said,) = blocks(README, "json")
+    whole = json.loads(said)
+    answers = [calls(("respond", {"answer": {**whole, "verdict": "perhaps"}}))] * misfits
+    answers += [calls(("respond", {"answer": whole}))] if misfits < 2 else []
+    (tmp_path / "claim-judge.md").write_text(EXAMPLES["claim-judge"], encoding="utf-8")
+    provider = ScriptedProvider(answers)
+    runner = Runner(root=ROOT, dir=tmp_path, strict=True, provider=provider)
+    outcome = await runner.run("claim-judge", "Exit code 0 means that no limit was hit.")
+    provider.assert_used_up()
+    assert (outcome.status, outcome.output) == (status, whole if status == "answered" else None)
+    if status == "answered":
+        assert outcome.answer == said.strip()
 
 
 def test_the_readme_lists_the_specialists_that_come_along():
