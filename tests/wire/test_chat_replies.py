@@ -138,6 +138,27 @@ def test_a_full_context_is_no_matter_of_more_room():
     assert not read({"content": "a"}, "model_length").more_room_helps
 
 
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        ("<think>secret</think>\n\nThe answer.", "The answer."),
+        ("\n<think>\nsecret\n</think>The answer.", "The answer."),
+        ("The answer says <think>so</think>.", "The answer says <think>so</think>."),
+        ("The answer.", "The answer."),
+    ],
+)
+async def test_s1_6_reasoning_that_a_server_left_in_the_text_never_leaks(ask_chat, content, answer):
+    """Only at the very beginning: anywhere else it is what the model wants to say."""
+    outcome, _ = await ask_chat([says(content)])
+    assert (outcome.status, outcome.answer) == ("answered", answer)
+
+
+async def test_s1_6_reasoning_without_an_end_is_no_answer(ask_chat):
+    """It is asked for again, and what the model then says is the answer."""
+    outcome, api = await ask_chat([says("<think>and on and on"), says("<think>hm</think>yes")])
+    assert (outcome.answer, len(api.requests)) == ("yes", 2)
+
+
 async def test_s1_6_reasoning_goes_back_as_it_came_and_never_leaks(ask_chat):
     """Both names of it, details, and unknown fields of message, call and function; null and empty ones do not."""
     fields = {

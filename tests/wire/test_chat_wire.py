@@ -66,7 +66,7 @@ async def test_the_first_request_holds_what_it_should_and_nothing_else(ask_chat)
     assert set(look["parameters"]["properties"]) == {"query", "part"}
 
 
-@pytest.mark.parametrize(("effort", "sent"), [("low", "low"), ("xhigh", "xhigh"), ("max", "xhigh"), (None, None)])
+@pytest.mark.parametrize(("effort", "sent"), [("low", "low"), ("xhigh", "xhigh"), ("max", "max"), (None, None)])
 async def test_effort_goes_out_under_this_apis_name(chat_api, effort, sent):
     """As `reasoning_effort`, in every request; without one the model decides."""
     api = chat_api([calls("look", {"query": "a"}), answers("yes")])

@@ -30,8 +30,6 @@ CHOICES: dict[Choice, object] = {
     Choice.RESPOND: {"type": "function", "function": {"name": RESPOND}},
     Choice.NONE: "none",
 }
-EFFORTS = {"max": "xhigh"}
-"""Efforts that this API calls by another name."""
 ROOM, OLD_ROOM = "max_completion_tokens", "max_tokens"
 """The key that limits a reply, and the one before it, which is all that some servers know."""
 STREAMING = "stream_options"
@@ -117,7 +115,7 @@ class ChatConversation:
                 for tool in opening.tools
             ]
         if opening.effort:
-            front["reasoning_effort"] = EFFORTS.get(opening.effort, opening.effort)
+            front["reasoning_effort"] = opening.effort
         self._front = encode(front).removesuffix(b"}")
         self._system = encode({"role": "system", "content": opening.system}) if opening.system else b""
 

@@ -22,7 +22,7 @@ KEYS = {
     "stream_options",
 }
 ROLES = {"system", "user", "assistant", "tool"}
-EFFORTS = {"none", "minimal", "low", "medium", "high", "xhigh"}
+EFFORTS = {"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
