@@ -42,8 +42,10 @@ class Transcript:
 
         tokens: about how many it has.
         """
-        *self._history, self._tail = messages
-        self._history_tokens = max(tokens - estimate(None, [self._tail]), 0)
+        # After a pause the model's own message is the last: no words of ours go into that.
+        *history, last = messages
+        self._history, self._tail = (history, last) if last.role == "user" else ([*messages], None)
+        self._history_tokens = max(tokens - estimate(None, [self._tail] if self._tail else []), 0)
 
     @property
     def tokens(self) -> int:
