@@ -136,11 +136,14 @@ class Dispatcher:
                 output, is_error = await self._output(tool, call), False
             except ToolError as error:
                 output, is_error = Output(prompts.failed(call.name, str(error))), True
-            # A tool may raise anything, even what would end a task or a program: the model is told, the run goes on.
-            except (Exception, SystemExit, asyncio.CancelledError) as error:
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            # Anything else, even what would end a task or a program, is told to the model, and the run goes on.
+            except BaseException as error:
                 if (task := asyncio.current_task()) and task.cancelling():
-                    raise
-                output, is_error = Output(prompts.failed(call.name, f"{type(error).__name__}: {error}")), True
+                    # Whatever the tool makes of a cancellation, to those who wait it stays one.
+                    raise asyncio.CancelledError from error
+                output, is_error = Output(prompts.failed(call.name, _words(error))), True
             executed = self._kept(Executed(call, redact(output.text), is_error, note=redact(output.note)))
             return self._record(executed, number, time.monotonic() - begun)
 
@@ -179,7 +182,8 @@ class Dispatcher:
         why = executed.text if executed.is_error else ""
         self._emit(Called(phase, call.id, call.name, call.arguments, size, round(duration, 4), why))
         # Told as calls finish, which may be in another order than that of the calls.
-        self._shown = self._shown.spend().spend(size, Kind.CHARACTERS)
+        left = self._shown[Kind.CHARACTERS].remaining
+        self._shown = self._shown.spend().spend(size if left is None else min(size, left), Kind.CHARACTERS)
         self._emit(BudgetSpent.of(self._shown.tightest))
         return executed
 
@@ -210,6 +214,13 @@ class Dispatcher:
         self.skipped += 1
         self._emit(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - the words of foreign errors are foreign code
+        return type(error).__name__
 
 
 def _cut(executed: Executed, most: float | None) -> Executed:

@@ -31,6 +31,8 @@ class Ending:
     error: str | None = None
     """One clause on why there is no whole answer."""
     exit_code: Exit = Exit.OK
+    by_reply: bool = False
+    """True when it was a reply that ended the run: in a landing that counts as a request."""
 
     @classmethod
     def answered(cls, response: Response, *, at_limit: bool) -> Self:
@@ -142,7 +144,7 @@ def _report(gathered: Gathered, ending: Ending) -> LandingReport | None:
     how = Rung.FINALIZE if landing.rung is Rung.WAIT else landing.rung
     if ending.response is None:
         how = Rung.SALVAGE
-    # An empty reply and a refusal are answers to a request too; the rungs that were left count theirs themselves.
-    if ending.response is not None or ending.exit_code is Exit.NO_ANSWER:
+    # The rungs that were left count their requests themselves.
+    if ending.by_reply:
         landing = landing.answered()
     return LandingReport(landing.reason.value, how.value, landing.requests, bill.usage, rounded(bill.cost))

@@ -76,14 +76,18 @@ class Exchange:
         before = self.transcript.tokens
         if self._summariser is None or before <= over:
             return False
-        summarising = self._summariser.summarise(self.transcript.messages(), before)
-        done = await self._in_time(summarising, landing=landing)
+        usages: list[Usage] = []
+        summarising = self._summariser.summarise(self.transcript.messages(), before, usages)
+        try:
+            done = await self._in_time(summarising, landing=landing)
+        finally:
+            # What was asked is paid, whatever came of it.
+            bill = self._account.book_all(usages, landing=landing)
         if done is None:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
         for warning in done.warnings:
             self._audience.tell(Warned(warning))
-        bill = self._account.book_all(done.usages, landing=landing)
         self._audience.tell(
             Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost))
         )
@@ -94,7 +98,10 @@ class Exchange:
         try:
             async with asyncio.timeout(self._account.seconds_left(landing=landing)) as timeout:
                 return await doing
-        except TimeoutError:
+        except Exception as error:
+            # A client may turn a cancellation into an error of its own; to us it stays what it is.
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise asyncio.CancelledError from error
             if timeout.expired():
                 return None
             raise

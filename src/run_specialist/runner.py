@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from run_specialist import prompts
 from run_specialist.account import Account, Clock
@@ -112,17 +113,22 @@ class Run:
 
     async def _loop(self) -> Ending:
         while not self._stop.is_set():
-            if self._landing is None and self._account.budget.phase is Phase.SPENT:
+            if self._landing is None and self._is_spent():
                 self._land(self._account.budget.tightest.kind)
             if self._landing and self._landing.rung is Rung.SALVAGE:
                 return Ending.salvaged(NO_ANSWER.format(self._landing.reason.words))
             if self._job.summarize_at is not None:
                 await self._exchange.shorten(self._job.summarize_at, landing=self._landing is not None)
+                if self._landing is None and self._is_spent():
+                    continue  # A summary has its price, too.
             reply = await self._ask()
             ending = await self._take(reply) if reply else None
             if ending is not None:
-                return ending
+                return replace(ending, by_reply=True)
         return Ending.aborted()
+
+    def _is_spent(self) -> bool:
+        return self._account.budget.phase is Phase.SPENT
 
     async def _ask(self) -> Reply | None:
         """Send one request; None when there is nothing to act on but the budget."""
@@ -159,10 +165,11 @@ class Run:
         """Act on a reply; None means that the model is to be asked again."""
         was_cut, self._last_was_cut = self._last_was_cut, reply.stop is Stop.TRUNCATED
         match reply.stop:
-            case Stop.ANSWERED:
-                return self._said(reply)
-            case Stop.WANTS_TOOLS:
+            # What a reply holds is more certain than what it says of itself.
+            case Stop.WANTS_TOOLS | Stop.PAUSED if reply.calls:
                 return await self._wants_tools(reply)
+            case Stop.ANSWERED | Stop.WANTS_TOOLS:
+                return self._said(reply)
             case Stop.PAUSED:
                 return self._paused(reply)
             case Stop.TRUNCATED:
@@ -174,8 +181,11 @@ class Run:
         response = Response.of_text(reply.text, self._job.answer_schema)
         ending = self._answer(response)
         if ending is None and response.reason and reply.text:
-            self._enter(reply, ())
-            self._exchange.transcript.say(prompts.text_does_not_fit(response.reason))
+            misfit = prompts.text_does_not_fit(response.reason)
+            # Calls beside it, in a reply that ended for a reason that nobody knows, are answered too.
+            self._enter(reply, [self._dispatcher.refuse(call, misfit) for call in reply.calls])
+            if not reply.calls:
+                self._exchange.transcript.say(misfit)
         return ending
 
     def _answer(self, response: Response) -> Ending | None:

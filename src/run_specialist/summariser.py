@@ -71,10 +71,13 @@ class Summariser:
         self._summary_limit = summary_limit
         self._missed_before = False
 
-    async def summarise(self, history: Sequence[Message], tokens_before: int) -> Summarised | None:
+    async def summarise(
+        self, history: Sequence[Message], tokens_before: int, usages: list[Usage] | None = None
+    ) -> Summarised | None:
         """Summarise the oldest turns; None when there is nothing that could be.
 
         tokens_before: of the next request if nothing is done.
+        usages: gets that of each request as it is answered, also where the pass breaks off.
         """
         full = tokens_before if self._summarize_at is None else self._summarize_at
         target = full // 2 if self._context_target is None else self._context_target
@@ -84,7 +87,8 @@ class Summariser:
         found = plan(history, size=tokens_before, target=target, summary_limit=limit, chunk_size=chunk_size)
         if found is None:
             return None
-        notes = _Notes(self._provider, found.question, limit, max(chunk_size, 2 * limit))
+        usages = [] if usages is None else usages
+        notes = _Notes(self._provider, found.question, limit, max(chunk_size, 2 * limit), usages)
         summary = await notes.on(found)
         for pair in found.archived:
             # What was skipped, or ran before a resumption, the archive has not seen.
@@ -121,7 +125,8 @@ class _Notes:
     """Of all of them together [tokens]."""
     chunk_size: int
     """What goes into one request; two whole sets of notes at least [tokens]."""
-    usages: list[Usage] = field(default_factory=list)
+    usages: list[Usage]
+    """Gets that of each request as it is answered."""
     warnings: list[str] = field(default_factory=list)
 
     async def on(self, found: Plan) -> str:
@@ -176,6 +181,8 @@ class _Notes:
                 reply = await conversation.ask([Message.user(text)], Choice.AUTO, room)
             except ProviderError as error:
                 return _Told("", " ".join(str(error).split()))
+            except Exception as error:  # noqa: BLE001 - the run can go on without these notes, whatever it was
+                return _Told("", repr(error))
         self.usages.append(reply.usage)
         if reply.stop is Stop.REFUSED:
             return _Told("", f"the model refused ({reply.reason})")

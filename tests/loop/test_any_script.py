@@ -1,0 +1,138 @@
+"""Whatever a model, its tools, its endpoint and its watchers do: the run ends, within its limits, with an outcome.
+
+EXAMPLES in the environment says how many scripts are tried. A script that once broke a rule stays here as a test.
+"""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from run_specialist.budget import Kind
+from run_specialist.events import BudgetSpent, Landed, Requested
+from run_specialist.messages import Stop, Usage
+from tests.plays import Played, play
+from tests.puppets import Line, Wish
+from tests.rules import RULES
+from tests.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
+from tests.spending_rules import SPENDING_RULES
+
+
+def checked(script: Script) -> Played:
+    """Play a script and hold it against every rule."""
+    played = play(script)
+    for rule in (*RULES, *SPENDING_RULES):
+        rule(played)
+    return played
+
+
+@settings(
+    max_examples=int(os.environ.get("EXAMPLES", "300")), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(SCRIPTS)
+def test_whatever_happens_the_rules_hold(script):
+    """Any script at all."""
+    checked(script)
+
+
+@pytest.mark.parametrize("how", ["panic", "unspeakable"])
+def test_a_tool_that_raises_what_is_no_exception_or_cannot_be_told_costs_one_call(how):
+    """The model is told that the call failed, and the run goes on."""
+    played = checked(Script((Line(wishes=(Wish("do", {"how": how}),)),), DUTIFUL))
+    assert played.end.status == "answered"
+    assert played.end.tool_calls.failed == 1
+
+
+@pytest.mark.parametrize("how", ["abort_at", "cancel_at"])
+@pytest.mark.parametrize(
+    ("line", "at"),
+    [(Line(seconds=9, wishes=STUBBORN.wishes, spoils=True), 1), (Line(wishes=(Wish("do", {"how": "grumpy"}),)), 3)],
+    ids=["endpoint", "tool"],
+)
+def test_a_cancellation_that_comes_out_as_another_error_is_still_one(how, line, at):
+    """A client or a tool that raises something of its own when it is cancelled makes no failure of an abort."""
+    played = checked(Script((line,), **{how: at}))
+    assert played.end.status == "aborted"
+    assert played.cancelled == (how == "cancel_at")
+
+
+def test_a_request_that_is_out_of_time_lands_even_if_its_client_raises_an_error_of_its_own():
+    """What the client makes of the cancellation does not matter: the time is up."""
+    late = Line(seconds=100, wishes=STUBBORN.wishes, spoils=True)
+    played = checked(Script((late,), DUTIFUL, {Kind.TIME: 60.0, Kind.TOOL_CALLS: 3}))
+    assert played.end.status == "landed"
+    assert played.end.landing.reason == "time"
+
+
+def test_a_model_that_wants_tools_and_names_none_is_not_asked_for_ever():
+    """Such a turn spends no call; it is taken as the text that it holds, an empty one twice in a row as no answer."""
+    played = checked(Script((), Line(Stop.WANTS_TOOLS)))
+    assert (played.end.status, int(played.end.exit_code), len(played.asked)) == ("failed", 4, 2)
+
+
+@pytest.mark.parametrize("stop", [Stop.ANSWERED, Stop.PAUSED])
+def test_calls_beside_a_stop_that_has_none_are_answered_too(stop):
+    """No request goes out with a call that has no result: the endpoint would refuse it."""
+    wrong = Line(stop, "no JSON", STUBBORN.wishes)
+    answer = Line(wishes=(Wish("respond", {"answer": {"n": 1}}),))
+    played = checked(Script((wrong,), answer, schema=True))
+    assert played.end.output == {"n": 1}
+    assert len(played.asked) == 2
+
+
+def test_the_characters_that_events_tell_are_those_that_are_left_after_the_cut():
+    """A result that is cut to what remains spends no more than that."""
+    long = Line(wishes=(Wish("do", {"how": "lots"}), Wish("do", {"how": "tell"})))
+    played = checked(Script((long,), DUTIFUL, {Kind.TOOL_CALLS: 9, Kind.CHARACTERS: 10}))
+    assert [event.used for event in played.of(BudgetSpent)] == [10, 10]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        Line(Stop.TRUNCATED, more_room_helps=False),
+        Line(Stop.TRUNCATED, "", (Wish("respond", {}),), more_room_helps=False),
+        Line(Stop.REFUSED),
+        MUTE,
+    ],
+    ids=["full", "half", "refused", "mute"],
+)
+def test_whatever_a_landing_request_is_answered_with_it_counts(last):
+    """Also a reply of which nothing can be used."""
+    played = checked(Script((), last, {Kind.TOOL_CALLS: 0}))
+    assert played.end.landing.requests == 1
+
+
+def test_a_landing_request_that_fails_is_none_that_was_answered():
+    """An error of whatever kind came in place of a reply."""
+    for does in ("bug", "error", "context"):
+        assert checked(Script((), Line(does), {Kind.TOOL_CALLS: 0})).end.landing.requests == 0
+
+
+LONG = Line(wishes=(Wish("do", {"how": "lots"}),))
+
+
+def test_a_summary_that_spends_the_rest_is_followed_by_the_landing():
+    """No ordinary request goes out once the tokens are gone, whoever spent them."""
+    dear = Line(Stop.ANSWERED, "notes", usage=Usage(0, 0, 0, 60_000))
+    limits = {Kind.TOOL_CALLS: 9, Kind.TOKENS: 60_000}
+    played = checked(Script((LONG, LONG), DUTIFUL, limits, summarize_at=500, summaries=(dear,)))
+    assert [event.choice for event in played.of(Requested)] == ["auto", "auto", "respond"]
+    assert played.of(Landed)[0].reason is Kind.TOKENS
+
+
+def test_a_summary_that_breaks_off_is_paid_all_the_same():
+    """One chunk was noted when the time was up: its tokens are in the outcome."""
+    summaries = (Line(Stop.ANSWERED, "notes"), Line("hang"))
+    both = Line(wishes=(*LONG.wishes, *LONG.wishes))
+    limits = {Kind.TOOL_CALLS: 9, Kind.TIME: 60.0}
+    played = checked(Script((both, LONG), DUTIFUL, limits, summarize_at=500, summaries=summaries))
+    assert played.end.usage == sum(played.puppet.used, Usage())
+    assert len(played.puppet.used) > len([asked for asked in played.asked if asked.reply])
+
+
+def test_a_summary_that_fails_for_whatever_reason_does_not_end_the_run():
+    """What has no notes is marked as such; the outputs stay readable by their ids."""
+    played = checked(Script((LONG, LONG), DUTIFUL, {Kind.TOOL_CALLS: 9}, summarize_at=500, summaries=(Line("bug"),)))
+    assert played.end.status == "answered"
+    assert any("could not be summarised" in warning for warning in played.end.warnings)

@@ -1,0 +1,172 @@
+"""What holds for every run, whatever its script; written from the behaviours, apart from what is tested."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from run_specialist.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
+from run_specialist.messages import Message, encode
+from tests.plays import Played, Told
+from tests.puppets import Asked
+
+EXIT_CODES = {"answered": {0}, "landed": {0}, "partial": {0}, "failed": {3, 4}, "aborted": {130}}
+
+
+def an_outcome_comes_out(played: Played) -> None:
+    """Of every run, and with the exit code of its status."""
+    assert played.outcome is not None or played.cancelled
+    assert played.cancelled == played.was_cancelled or played.script.abort_at is not None
+    if played.outcome is None:
+        return
+    end = played.outcome
+    assert int(end.exit_code) in EXIT_CODES[end.status]
+    assert (end.exit_code == 3) == (end.status == "failed" and not _is_silence(end.error))
+    assert end.answer.strip() or end.status in {"failed", "aborted"}
+    assert "internal error" not in (end.error or "") or "a bug" in str(end.error)
+    assert (end.landing is not None) or end.status != "landed"
+    encode(end.as_json())
+
+
+def _is_silence(error: str | None) -> bool:
+    words = (
+        "without an answer",
+        "refused to answer",
+        "internal error",
+        "no answer came",
+        "cut off",
+        "context",
+        "fit",
+        "paused",
+    )
+    return any(one in (error or "") for one in words)
+
+
+def nothing_gathered_is_lost(played: Played) -> None:
+    """The answer holds something when a reply or a result did."""
+    end = played.outcome or played.end
+    gathered = any(told.executed.text.strip() and not told.executed.is_error for told in played.told)
+    said = any(asked.reply and asked.reply.text for asked in played.asked)
+    if gathered or said:
+        assert end.answer.strip()
+
+
+def every_call_has_one_result(played: Played) -> None:
+    """Before the next request goes out, in call order; and at the end."""
+    for messages in (*(asked.messages for asked in played.asked), played.transcript):
+        for at, message in enumerate(messages):
+            called = [block["id"] for block in message.content if block["type"] == "tool_use"]
+            behind = messages[at + 1].content if at + 1 < len(messages) else ()
+            answers = [block["tool_use_id"] for block in behind if block["type"] == "tool_result"]
+            if message.role == "assistant":
+                assert called == answers, f"{called} were called and {answers} answered"
+                assert message.content
+            else:
+                assert not called
+                assert not (at == 0 and any(block["type"] == "tool_result" for block in message.content))
+                assert not (at + 1 < len(messages) and behind[0]["type"] == "tool_result")
+
+
+def history_is_only_added_to(played: Played) -> None:
+    """Byte for byte, but for a summary, and the last message of a request that never became history."""
+    (opening,) = played.puppet.openings
+    assert opening is played.opening
+    for one, two in pairwise(played.asked):
+        if any(isinstance(event, Summarized) for event in played.events[one.events : two.events]) or played.is_deaf:
+            continue
+        kept = len(one.encoded)
+        if two.encoded[:kept] == one.encoded:
+            continue
+        assert one.reply is None or not _entered(one, two)
+        assert two.encoded[:-1] == one.encoded[:-1]
+        assert two.messages[-1].blocks == one.messages[-1].blocks
+
+
+def _entered(one: Asked, two: Asked) -> bool:
+    return len(two.messages) > len(one.messages)
+
+
+def events_tell_the_story(played: Played) -> None:
+    """First started, last finished, one per result, figures that only grow, and never more than the outcome says."""
+    assert isinstance(played.events[0], Started)
+    assert sum(isinstance(event, Started | Finished) for event in played.events[1:]) == (not played.is_deaf)
+    for event in played.events:
+        encode(event.as_json())
+    spent: dict[str, float] = {}
+    for event in played.of(BudgetSpent):
+        assert event.used >= spent.get(event.kind, 0)
+        spent[event.kind] = event.used
+    if played.is_deaf:
+        return
+    for kind, used in spent.items():
+        final = played.end.limits[kind].used
+        assert final is None or used <= final + 0.001 or played.is_stopped, f"{kind}: {used} told, {final} at the end"
+    replied = [
+        (event.turn, isinstance(event, Replied)) for event in played.events if isinstance(event, Requested | Replied)
+    ]
+    for (turn, was_reply), (later, is_reply) in pairwise(replied):
+        assert (later == turn and not was_reply) if is_reply else later == turn + was_reply
+    warned = Counter(event.text for event in played.of(Warned))
+    assert not warned - Counter(played.end.warnings)
+    if not played.is_stopped and not played.of(Summarized):
+        answered = _count(played.transcript, "type", "tool_result") - _count(played.transcript, "name", "respond")
+        phases = Counter(event.phase for event in played.of(Called))
+        if "internal error" not in (played.end.error or ""):
+            assert answered == phases["finished"] + phases["failed"] + phases["skipped"]
+
+
+def _count(messages: Sequence[Message], key: str, value: str) -> int:
+    return sum(block.get(key) == value for message in messages for block in message.content)
+
+
+def results_say_what_came_out(played: Played) -> None:
+    """Raw output first, what is ours last; of a call that was not run there is no countdown."""
+    for told in played.told:
+        contents = _contents(played, told)
+        if not contents or len(contents) > 1:
+            continue
+        content, text = contents[0], told.executed.text
+        fields = [line for line in told.lines if isinstance(line, Mapping)]
+        if fields or played.script.fields:
+            continue
+        assert (
+            content.startswith(text or ("[truncated]" if told.executed.truncated else "(no output)"))
+            or not text.strip()
+        )
+        words = [line for line in told.lines if isinstance(line, str)]
+        assert content.endswith("\n".join(words))
+        if (
+            not words
+            and not told.executed.truncated
+            and text.strip()
+            and not told.executed.note
+            and not told.executed.repeated
+        ):
+            assert content == text
+
+
+def _contents(played: Played, told: Told) -> list[str]:
+    """Return what the model read of a call; several where ids repeat."""
+    asked = next((one for one in played.asked if one.events and _replies(played, one) == told.turn), None)
+    if asked is None:
+        return []
+    return [
+        block["content"]
+        for block in asked.messages[-1].blocks
+        if block["type"] == "tool_result"
+        and block["tool_use_id"] == told.executed.call.id
+        and not block["content"].startswith("SUMMARIZED")
+    ]
+
+
+def _replies(played: Played, asked: Asked) -> int:
+    return sum(isinstance(event, Replied) for event in played.events[: asked.events])
+
+
+RULES = (
+    an_outcome_comes_out,
+    nothing_gathered_is_lost,
+    every_call_has_one_result,
+    history_is_only_added_to,
+    events_tell_the_story,
+    results_say_what_came_out,
+)

@@ -1,0 +1,185 @@
+"""What every run spends, and when it lands; written from the behaviours, apart from what is tested."""
+
+from collections import Counter
+from fractions import Fraction
+
+from run_specialist.budget import Kind, Limit
+from run_specialist.events import Called, Landed, Replied, Requested, Summarized
+from run_specialist.messages import Reply, Stop, Usage
+from run_specialist.prompts import WARNING
+from tests.plays import Played, Told
+
+
+def executed_calls_stay_within_their_limit(played: Played) -> None:
+    """Never one more, whatever the model asks for; skipped ones and `respond` spend nothing."""
+    end, limit = played.outcome or played.end, played.script.limits.get(Kind.TOOL_CALLS)
+    assert limit is None or end.tool_calls.used <= limit
+    assert len(played.done) <= end.tool_calls.used
+    if played.is_deaf:
+        return
+    phases = Counter(event.phase for event in played.of(Called))
+    assert phases["finished"] + phases["failed"] <= phases["started"] <= end.tool_calls.used
+    assert phases["skipped"] == end.tool_calls.skipped
+    if not played.is_stopped:
+        assert phases["finished"] + phases["failed"] == phases["started"] == end.tool_calls.used == len(played.told)
+        assert phases["failed"] == end.tool_calls.failed
+    landed = next((at for at, event in enumerate(played.events) if isinstance(event, Landed)), len(played.events))
+    assert not any(isinstance(event, Called) and event.phase == "started" for event in played.events[landed:])
+
+
+def landings_are_bounded(played: Played) -> None:
+    """Three answered requests at most; the outcome counts them as one can count them from outside."""
+    end = played.outcome or played.end
+    if end.landing is None:
+        assert played.is_deaf or not played.of(Landed)
+        return
+    assert 0 <= end.landing.requests <= 3
+    if played.is_deaf or played.is_stopped:
+        return
+    assert end.landing.requests == _counted(played)
+
+
+def _counted(played: Played) -> int:
+    """Count the replies of the landing, those that were asked for again apart."""
+    excused: Counter[str] = Counter()
+    counted, rung, events = 0, None, played.events
+    replies = iter([asked for asked in played.asked if asked.reply])
+    for at, event in enumerate(events):
+        if isinstance(event, Landed):
+            rung = event.how
+        if not isinstance(event, Replied):
+            continue
+        reply = next(replies).reply
+        assert reply is not None
+        asked_again = any(isinstance(one, Requested) for one in events[at + 1 :])
+        why = _excuse(reply) if asked_again else None
+        if why and excused[why] < EXCUSES[why]:
+            excused[why] += 1
+        elif rung is not None:
+            counted += 1
+    return counted
+
+
+EXCUSES = {"cut": 1, "full": 1, "no answer": 2}
+"""How often a run may ask again without counting: for a whole reply, after a summary, for words and for their shape."""
+
+
+def _excuse(reply: Reply) -> str | None:
+    """Return why a reply may be asked for a second time."""
+    if reply.stop is Stop.TRUNCATED:
+        return "cut" if reply.more_room_helps else "full"
+    works = reply.stop is not Stop.ANSWERED and reply.calls and all(call.name != "respond" for call in reply.calls)
+    is_paused = reply.stop is Stop.PAUSED and not reply.calls
+    return None if works or is_paused else "no answer"
+
+
+def other_limits_stop_the_work(played: Played) -> None:
+    """No ordinary request goes out once a kind is spent; the replies of the landing are few."""
+    end, limits = played.outcome or played.end, played.script.limits
+    if played.is_deaf:
+        return
+    landed = next((at for at, event in enumerate(played.events) if isinstance(event, Landed)), len(played.events))
+    before = [event for event in played.events[:landed] if isinstance(event, Replied | Summarized)]
+    while before and isinstance(before[-1], Summarized):
+        before.pop()
+    ordinary = [one for one in before if isinstance(one, Replied)]
+    turns, tokens, cost = (limits.get(kind) for kind in (Kind.TURNS, Kind.TOKENS, Kind.COST))
+    waits = 1 + 5 if played.script.landing == "finalize" else 0
+    if turns is not None:
+        assert len(ordinary) <= max(turns - 1, 0) + waits
+    assert end.limits["turns"].used <= len(ordinary) + 3 + 3 + 1
+    spent = sum(one.usage.total_tokens for one in before[:-1])
+    if tokens is not None and ordinary and not waits:
+        assert spent < tokens
+    if cost is not None and ordinary and played.script.priced and not waits:
+        assert spent * 1e-5 < cost
+    characters = limits.get(Kind.CHARACTERS)
+    assert characters is None or end.limits["characters"].used <= characters
+    time = limits.get(Kind.TIME)
+    jumps = any(line.jump for line in (*played.script.lines, *played.script.summaries)) or "jump" in played.done
+    if time is not None and not jumps:
+        assert played.seconds <= time + min(max(time / 10, 5), time / 2) + 0.001
+
+
+def usage_is_the_sum_of_all_replies(played: Played) -> None:
+    """Those for summaries too; a reply that tells no usage is guessed at."""
+    end = played.outcome or played.end
+    if played.is_deaf:
+        return
+    told = [event.usage for event in played.events if isinstance(event, Replied | Summarized)]
+    # A summary that breaks off is paid for all the same, and no event tells of it.
+    assert sum(told, Usage()) == end.usage or played.has_summariser
+    assert end.usage.total_tokens == end.limits["tokens"].used
+    replies = [asked.reply for asked in played.asked if asked.reply is not None]
+    assert end.limits["turns"].used == len(played.of(Replied)) == len(replies)
+    if all(one.total_tokens for one in played.puppet.used):
+        assert sum(played.puppet.used, Usage()) == end.usage
+    if played.script.priced:
+        assert end.cost_usd is not None
+        assert abs(end.cost_usd - end.usage.total_tokens * 1e-5) < 1e-6
+    else:
+        assert end.cost_usd is None or not told
+
+
+def the_budget_is_told_as_it_stands(played: Played) -> None:
+    """After each call, in call order; a countdown exactly when its phase says so, and a warning at most once."""
+    if played.is_deaf:
+        return
+    characters = 0
+    begun = played.told[0].turn if played.told else 0
+    for number, told in enumerate(played.told, 1):
+        budget = told.executed.budget
+        characters += len(told.executed.text)
+        assert budget[Kind.TOOL_CALLS].used == number
+        assert budget[Kind.CHARACTERS].used == characters
+        assert budget[Kind.TURNS].used == told.turn >= begun
+        assert budget[Kind.TOKENS].used == told.tokens
+        assert budget[Kind.TIME].used <= told.seconds
+        tightest = max(budget.limits, key=lambda one: (one.limit is not None, _rank(one), _share(one)))
+        counted = [line for line in told.lines if line != WARNING]
+        assert bool(counted) == _counts(played, told, _rank(tightest))
+        if (
+            counted
+            and isinstance(counted[0], str)
+            and played.script.style == "remaining"
+            and tightest.kind is Kind.TOOL_CALLS
+        ):
+            left = max(played.script.limits[Kind.TOOL_CALLS] - number, 0)
+            assert counted == [f"{left} tool call{'' if left == 1 else 's'} remaining"]
+    assert sum(told.warned for told in played.told) <= 1
+    assert not any(told.warned and any(_rank(one) == 2 for one in told.executed.budget.limits) for told in played.told)
+
+
+def _counts(played: Played, told: Told, rank: int) -> bool:
+    if played.script.countdown_from is None:
+        return False
+    if played.script.style == "json":
+        return rank == 2 and told.executed.number == told.executed.of_turn
+    return rank > 0
+
+
+def _rank(limit: Limit) -> int:
+    """Return 0 for silent, 1 for countdown, 2 for spent."""
+    if limit.limit is None:
+        return 0
+    if limit.used + limit.held_back >= limit.limit:
+        return 2
+    start = limit.countdown_from
+    if start is None:
+        return 0
+    if isinstance(start, int):
+        return int(limit.limit - limit.used <= start)
+    return int(limit.used >= Fraction(str(start)) * Fraction(str(limit.limit)))
+
+
+def _share(limit: Limit) -> float:
+    return 0.0 if limit.limit is None else limit.used / limit.limit if limit.limit else 1.0
+
+
+SPENDING_RULES = (
+    executed_calls_stay_within_their_limit,
+    landings_are_bounded,
+    other_limits_stop_the_work,
+    usage_is_the_sum_of_all_replies,
+    the_budget_is_told_as_it_stands,
+)
