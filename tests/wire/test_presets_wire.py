@@ -397,6 +397,24 @@ async def test_s3_3_augmenters_are_the_last_stage_on_failures_too(ask):
     assert told.outcome.status == "landed"
 
 
+async def test_s3_3_fields_of_ones_own_stand_beside_those_of_the_limit(ask_once):
+    """Augmenters may return fields: all of them join the one JSON object that the result becomes."""
+
+    def rank(executed):
+        return {"rank": executed.number}
+
+    lines = ("preset: openai-loop", "tool_calls_limit: 2")
+    told = await ask_once([looks("a", "b"), says("done")], *lines, augmenters=[rank])
+    first, last = (json.loads(result) for result in told.results[0])
+    assert first == {"output": note("a"), "rank": 1}
+    assert last == {
+        "output": note("b"),
+        "rank": 2,
+        "limit_reached": True,
+        "limit_message": "Tool call limit reached (2). Stopping tool loop.",
+    }
+
+
 @pytest.mark.parametrize(
     ("lines", "settings", "limit"),
     [
@@ -491,6 +509,15 @@ async def test_s3_7_events_end_with_usage_on_an_error_too(ask, fault):
     assert (last.event, last.outcome.status, last.outcome.exit_code) == ("finished", "failed", Exit.PROVIDER)
     assert last.outcome.usage.output_tokens == told.requests[0].usage["output_tokens"] > 0
     assert note("a") in last.outcome.answer
+
+
+async def test_x_12_the_newest_text_is_kept_although_a_later_turn_had_none(ask_once):
+    """What the model has said stands in the salvage beside what was found."""
+    script = [says("It looks like mice.", tool_use("look", {"query": "a"})), looks("b"), faults.server_error()]
+    told = await ask_once(script, "preset: budget-notice")
+    assert told.outcome.status == "failed"
+    assert "It looks like mice." in told.outcome.answer
+    assert note("b") in told.outcome.answer
 
 
 # What each preset sets, and that it sets no more
