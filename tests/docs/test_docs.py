@@ -190,6 +190,16 @@ def test_the_python_example_of_the_readme_runs(monkeypatch, capsys):
     assert re.match(r"(answered|landed) \d+ ", capsys.readouterr().out)
 
 
+def test_the_files_that_how_it_works_names_are_there():
+    """Every module in backticks can be opened where the page says that it is; so can those of the notes."""
+    source = ROOT / "src/run_specialist"
+    named = re.findall(r"`([a-z_/]+\.py|[a-z]+/)`", (ROOT / "docs/how-it-works.md").read_text(encoding="utf-8"))
+    assert len(named) > 15
+    assert [name for name in named if not ((source / name).exists() or (ROOT / name).exists())] == []
+    told = [path for note in NOTES for path in re.findall(r"`(src/[\w/]+\.py)`", note.read_text(encoding="utf-8"))]
+    assert [path for path in told if not (ROOT / path).is_file()] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document):
     """Every relative link of the docs names a file that is there."""
