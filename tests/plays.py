@@ -72,9 +72,16 @@ class Played:
     @property
     def end(self) -> Outcome:
         """The outcome, also where only the last event carries it."""
+        if self.outcome is not None:
+            return self.outcome
         last = self.events[-1]
         assert isinstance(last, Finished)
         return last.outcome
+
+    @property
+    def is_aborted(self) -> bool:
+        """True where the script aborts, should it come that far."""
+        return self.script.abort_at is not None or self.script.abort_after is not None
 
     @property
     def is_stopped(self) -> bool:
@@ -128,7 +135,8 @@ async def _played(played: Played) -> None:
             running.abort()
         if at == script.cancel_at:
             loop.call_soon(cancel)
-        if at == script.deaf_at:
+        # Of a run that is cancelled only the events tell the outcome.
+        if script.deaf_at is not None and at >= script.deaf_at and script.cancel_at is None:
             raise KeyError("deaf")
 
     def cancel() -> None:
@@ -136,6 +144,8 @@ async def _played(played: Played) -> None:
 
     running = Run(job, listen, clock=played.puppet.clock)
     task = asyncio.create_task(running.outcome())
+    if script.abort_after is not None:
+        loop.call_later(script.abort_after, running.abort)
     begun = played.puppet.clock()
     try:
         played.outcome = await task

@@ -15,7 +15,7 @@ EXIT_CODES = {"answered": {0}, "landed": {0}, "partial": {0}, "failed": {3, 4}, 
 def an_outcome_comes_out(played: Played) -> None:
     """Of every run, and with the exit code of its status."""
     assert played.outcome is not None or played.cancelled
-    assert played.cancelled == played.was_cancelled or played.script.abort_at is not None
+    assert played.cancelled == played.was_cancelled or played.is_aborted
     if played.outcome is None:
         return
     end = played.outcome
@@ -41,9 +41,19 @@ def _is_silence(error: str | None) -> bool:
     return any(one in (error or "") for one in words)
 
 
+def a_stopped_run_asks_nothing_more(played: Played) -> None:
+    """What was under way when it was stopped is the last."""
+    if played.script.abort_at is not None:
+        assert all(asked.events <= played.script.abort_at for asked in played.asked)
+        stopped, after = played.events[played.script.abort_at :][:1], played.events[played.script.abort_at + 1 :]
+        begun = any(isinstance(event, Called) and event.phase == "started" for event in after)
+        # From within a call others of its turn may just begin.
+        assert not begun or any(isinstance(event, Called | BudgetSpent) for event in stopped)
+
+
 def nothing_gathered_is_lost(played: Played) -> None:
     """The answer holds something when a reply or a result did."""
-    end = played.outcome or played.end
+    end = played.end
     gathered = any(told.executed.text.strip() and not told.executed.is_error for told in played.told)
     said = any(asked.reply and asked.reply.text for asked in played.asked)
     if gathered or said:
@@ -96,6 +106,7 @@ def events_tell_the_story(played: Played) -> None:
         assert event.used >= spent.get(event.kind, 0)
         spent[event.kind] = event.used
     if played.is_deaf:
+        assert len(played.events) == (played.script.deaf_at or 0) + 1
         return
     for kind, used in spent.items():
         final = played.end.limits[kind].used
@@ -132,6 +143,7 @@ def results_say_what_came_out(played: Played) -> None:
             content.startswith(text or ("[truncated]" if told.executed.truncated else "(no output)"))
             or not text.strip()
         )
+        assert told.executed.truncated == ("[truncated]" in content.split("\n"))
         words = [line for line in told.lines if isinstance(line, str)]
         assert content.endswith("\n".join(words))
         if (
@@ -164,6 +176,7 @@ def _replies(played: Played, asked: Asked) -> int:
 
 RULES = (
     an_outcome_comes_out,
+    a_stopped_run_asks_nothing_more,
     nothing_gathered_is_lost,
     every_call_has_one_result,
     history_is_only_added_to,

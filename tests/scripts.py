@@ -16,6 +16,8 @@ STUBBORN = Line(Stop.WANTS_TOOLS, wishes=(Wish("do", {"how": "tell"}),))
 MUTE = Line(Stop.ANSWERED)
 """Ends its turn without a word."""
 SLEEPY = replace(STUBBORN, seconds=20)
+SLUGGISH = Line(Stop.PAUSED, "wait")
+"""Never gets to the end of a turn."""
 DUTIFUL = Line(Stop.WANTS_TOOLS, wishes=(Wish("respond", {"answer": "the answer"}),))
 """Answers at once."""
 HALF = Line(Stop.TRUNCATED, "half", STUBBORN.wishes)
@@ -51,6 +53,8 @@ class Script(Terse):
     timeout: float = 60
     abort_at: int | None = None
     """The event at which the listener aborts."""
+    abort_after: float | None = None
+    """When somebody outside aborts [s]."""
     cancel_at: int | None = None
     """The event after which the parent cancels."""
     deaf_at: int | None = None
@@ -109,7 +113,13 @@ RESPONDS = st.tuples(st.lists(WISHES, max_size=2), ANSWERS, st.lists(WISHES, max
         *([Wish("respond", drawn[3])] if drawn[4] else []),
     )
 )
-_AROUND = {"usage": USAGES, "seconds": SECONDS, "jump": SECONDS, "thinks": st.booleans(), "spoils": st.booleans()}
+_AROUND = {
+    "usage": USAGES,
+    "seconds": SECONDS,
+    "jump": rarely(SECONDS, 0),
+    "thinks": st.booleans(),
+    "spoils": st.booleans(),
+}
 _WORK = st.builds(Line, st.just(Stop.WANTS_TOOLS), rarely(TEXTS, ""), SOME, **_AROUND)
 _CUT = st.builds(
     Line,
@@ -157,7 +167,7 @@ FURTHER = st.fixed_dictionaries(
     {
         Kind.TOKENS: rarely(st.sampled_from([0, 100, 5_000, 60_000]), None),
         Kind.COST: rarely(st.sampled_from([0, 0.001, 0.05, 2.0]), None),
-        Kind.TIME: rarely(st.sampled_from([0, 0.5, 8.0, 60.0]), None),
+        Kind.TIME: st.sampled_from([None, None, None, 60.0, 8.0]) | rarely(st.sampled_from([0, 0.5]), None),
         Kind.CHARACTERS: rarely(st.sampled_from([0, 5, 30, 9_000]), None),
     }
 )
@@ -166,7 +176,7 @@ AN_EVENT = rarely(st.integers(0, 40), None)
 SCRIPTS = st.builds(
     Script,
     lines=st.lists(LINES, max_size=12).map(tuple),
-    afterwards=st.sampled_from([STUBBORN, DUTIFUL, MUTE, SLEEPY, HALF, DUTIFUL]),
+    afterwards=st.sampled_from([STUBBORN, DUTIFUL, MUTE, SLEEPY, HALF, DUTIFUL, SLUGGISH]),
     limits=st.builds(lambda further, finite: {**further, **finite}, FURTHER, FINITE),
     landing=st.sampled_from(["auto", "force", "order", "finalize", "none", "finalize", "auto", "stop"]),
     forced_choice=st.booleans(),
@@ -174,7 +184,7 @@ SCRIPTS = st.builds(
     priced=st.booleans(),
     countdown_from=st.sampled_from([0.5, None, 0.0, 1.0, 0.55, 0, 3]),
     style=st.sampled_from(["remaining", "budget", "json"]),
-    warn_at=st.sampled_from([None, 1, 0, 0.9]),
+    warn_at=st.sampled_from([None, 1, 0, 0.9, 3, 0.4]),
     fields=rarely(st.just(True), False),
     schema=rarely(st.just(True), False),
     archive=st.booleans(),
@@ -186,6 +196,7 @@ SCRIPTS = st.builds(
     parallel=st.sampled_from([1, 4]),
     timeout=rarely(st.just(2.0), 60),
     abort_at=rarely(AN_EVENT, None),
+    abort_after=rarely(rarely(st.sampled_from([0.0, 1.0, 30.0]), None), None),
     cancel_at=rarely(AN_EVENT, None),
     deaf_at=rarely(AN_EVENT, None),
 )

@@ -12,7 +12,7 @@ from tests.plays import Played, Told
 
 def executed_calls_stay_within_their_limit(played: Played) -> None:
     """Never one more, whatever the model asks for; skipped ones and `respond` spend nothing."""
-    end, limit = played.outcome or played.end, played.script.limits.get(Kind.TOOL_CALLS)
+    end, limit = played.end, played.script.limits.get(Kind.TOOL_CALLS)
     assert limit is None or end.tool_calls.used <= limit
     assert len(played.done) <= end.tool_calls.used
     if played.is_deaf:
@@ -29,11 +29,15 @@ def executed_calls_stay_within_their_limit(played: Played) -> None:
 
 def landings_are_bounded(played: Played) -> None:
     """Three answered requests at most; the outcome counts them as one can count them from outside."""
-    end = played.outcome or played.end
+    end = played.end
     if end.landing is None:
         assert played.is_deaf or not played.of(Landed)
         return
     assert 0 <= end.landing.requests <= 3
+    first = next((at for at, event in enumerate(played.events) if isinstance(event, Landed)), len(played.events))
+    assert all(event.choice == "auto" for event in played.events[:first] if isinstance(event, Requested))
+    told = [event.how.value for event in played.of(Landed)]
+    assert len(told) == len(set(told)), "a rung is tried once"
     if played.is_deaf or played.is_stopped:
         return
     assert end.landing.requests == _counted(played)
@@ -75,7 +79,7 @@ def _excuse(reply: Reply) -> str | None:
 
 def other_limits_stop_the_work(played: Played) -> None:
     """No ordinary request goes out once a kind is spent; the replies of the landing are few."""
-    end, limits = played.outcome or played.end, played.script.limits
+    end, limits = played.end, played.script.limits
     if played.is_deaf:
         return
     landed = next((at for at, event in enumerate(played.events) if isinstance(event, Landed)), len(played.events))
@@ -103,7 +107,7 @@ def other_limits_stop_the_work(played: Played) -> None:
 
 def usage_is_the_sum_of_all_replies(played: Played) -> None:
     """Those for summaries too; a reply that tells no usage is guessed at."""
-    end = played.outcome or played.end
+    end = played.end
     if played.is_deaf:
         return
     told = [event.usage for event in played.events if isinstance(event, Replied | Summarized)]
