@@ -13,13 +13,13 @@ from run_specialist import prompts
 from run_specialist.account import Account, Clock
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind, Phase
+from run_specialist.descent import Descent
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import ANSWER_CUT, CONTEXT_FULL, NO_ANSWER, Ending, Gathered, conclude
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.events import Finished, Landed, Listener
+from run_specialist.events import Finished, Listener
 from run_specialist.exchange import Exchange
 from run_specialist.job import Job
-from run_specialist.landing import Landing, Rung, ladder
 from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult
 from run_specialist.outcome import Exit, Outcome
 from run_specialist.providers.base import Choice, Watch
@@ -28,8 +28,6 @@ from run_specialist.tools.respond import Response
 
 _log = logging.getLogger(__name__)
 
-CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.NONE: Choice.NONE}
-"""What a rung asks for; every other request leaves the choice to the model."""
 MAX_PAUSES = 5
 """Pauses in one run before it no longer goes along with them."""
 
@@ -58,7 +56,7 @@ class Run:
         self._dispatcher = Dispatcher(
             job.opening.tools, job.augmenters, job.dispatch, self._account, self._audience.tell, job.archive
         )
-        self._landing: Landing | None = None
+        self._descent = Descent(job, self._audience)
         self._asked_again: set[str] = set()
         self._last_was_cut = False
         self._pauses = 0
@@ -100,7 +98,7 @@ class Run:
             _log.debug("the run broke off", exc_info=True)
             ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
         gathered = Gathered(
-            self._account, self._landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
+            self._account, self._descent.landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
         )
         outcome = conclude(self._job, ending, gathered)
         # From here on there is nothing to abort but the caller's own work.
@@ -113,35 +111,46 @@ class Run:
 
     async def _loop(self) -> Ending:
         while not self._stop.is_set():
-            if self._landing is None and self._is_spent():
-                self._land(self._account.budget.tightest.kind)
-            if self._landing and self._landing.rung is Rung.SALVAGE:
-                return Ending.salvaged(NO_ANSWER.format(self._landing.reason.words))
-            if self._job.summarize_at is not None:
-                await self._exchange.shorten(self._job.summarize_at, landing=self._landing is not None)
-                if self._landing is None and self._is_spent():
-                    continue  # A summary has its price, too.
-            reply = await self._ask()
+            self._land_if_spent()
+            if self._descent.is_over:
+                return Ending.salvaged(NO_ANSWER.format(self._reason.words))
+            reply = await self._ask() if await self._fits() else None
             ending = await self._take(reply) if reply else None
             if ending is not None:
                 return replace(ending, by_reply=True)
         return Ending.aborted()
 
-    def _is_spent(self) -> bool:
-        return self._account.budget.phase is Phase.SPENT
+    @property
+    def _is_landing(self) -> bool:
+        return self._descent.landing is not None
+
+    @property
+    def _reason(self) -> Kind:
+        """The limit that ends the work, or would first."""
+        return self._descent.landing.reason if self._descent.landing else Kind.TOOL_CALLS
+
+    def _land_if_spent(self) -> None:
+        if self._account.budget.phase is Phase.SPENT:
+            self._descent.begin(self._account.budget.tightest.kind)
+
+    async def _fits(self) -> bool:
+        """Shorten a transcript that is too long; False when that spent what was left, and the landing begins."""
+        before = self._is_landing
+        if self._job.summarize_at is not None:
+            await self._exchange.shorten(self._job.summarize_at, landing=before)
+            self._land_if_spent()
+        return self._is_landing is before
 
     async def _ask(self) -> Reply | None:
         """Send one request; None when there is nothing to act on but the budget."""
-        landing = self._landing
-        choice = CHOICES.get(landing.rung, Choice.AUTO) if landing else Choice.AUTO
+        choice = self._descent.choice
         try:
-            reply = await self._exchange.ask(choice, self._last_words(), landing=landing is not None)
+            reply = await self._exchange.ask(choice, self._descent.words, landing=self._is_landing)
         except ForcingRefused:
-            if landing is None or choice is not Choice.RESPOND:
+            if choice is not Choice.RESPOND:
                 raise
             # A refused request never became history, so the order may still join its last message.
-            self._landing = landing.refused()
-            self._tell_rung()
+            self._descent.was_refused()
             return None
         except ContextExceeded:
             if not await self._land_from_a_summary():
@@ -152,14 +161,9 @@ class Run:
         return reply
 
     def _out_of_time(self) -> None:
-        if self._landing is None:
-            self._land(Kind.TIME)
-        else:
-            self._landing = self._landing.given_up()
-            self._tell_rung()
-
-    def _last_words(self) -> str | None:
-        return prompts.last_words(self._landing.rung if self._landing else None, self._job.landing_prompt)
+        if self._is_landing:
+            self._descent.give_up()
+        self._descent.begin(Kind.TIME)
 
     async def _take(self, reply: Reply) -> Ending | None:
         """Act on a reply; None means that the model is to be asked again."""
@@ -196,7 +200,7 @@ class Run:
             return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
         if response.reason:
             return None if self._may_ask_again("schema") else Ending.out_of_shape(response)
-        return Ending.answered(response, at_limit=self._landing is not None)
+        return Ending.answered(response, at_limit=self._is_landing)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
         response = Response.among(reply.calls, self._job.answer_schema)
@@ -205,13 +209,12 @@ class Run:
             if ending is not None or response.reason:
                 self._enter(reply, [self._leave(call, response) for call in reply.calls])
             return ending
-        limit = self._account.budget[Kind.TOOL_CALLS]
-        room = 0 if self._landing else len(reply.calls) if limit.remaining is None else int(limit.remaining)
+        left = self._account.budget[Kind.TOOL_CALLS].remaining
+        room = 0 if self._is_landing else len(reply.calls) if left is None else int(left)
         results = await self._dispatcher.run(reply.calls[:room])
-        skipped = self._account.budget[self._landing.reason if self._landing else Kind.TOOL_CALLS]
-        results += self._dispatcher.skip(reply.calls[room:], skipped)
+        results += self._dispatcher.skip(reply.calls[room:], self._account.budget[self._reason])
         self._enter(reply, results)
-        self._next_rung()
+        self._descent.was_ignored()
         return None
 
     def _leave(self, call: ToolCall, response: Response) -> ToolResult:
@@ -227,8 +230,7 @@ class Run:
         if self._pauses > MAX_PAUSES:
             return Ending.salvaged(f"the model paused more than {MAX_PAUSES} times")
         self._enter(reply, ())
-        # It goes on where it was, so the rung stays the same; the request counts all the same.
-        self._landing = self._landing.answered() if self._landing else None
+        self._descent.was_paused()
         return None
 
     async def _truncated(self, reply: Reply, *, again: bool) -> Ending | None:
@@ -246,9 +248,9 @@ class Run:
             return Ending.salvaged(CONTEXT_FULL)
         cut_off = [self._dispatcher.refuse(call, prompts.CALL_CUT_OFF.format(tool=call.name)) for call in reply.calls]
         self._enter(reply, cut_off)
-        self._next_rung()
-        if again and self._landing is None:
-            self._land(Kind.TOKENS)
+        self._descent.was_ignored()
+        if again:
+            self._descent.begin(Kind.TOKENS)
         return None
 
     def _may_ask_again(self, what: str) -> bool:
@@ -258,26 +260,11 @@ class Run:
         return first
 
     def _enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
-        self._exchange.transcript.enter(reply, results, self._last_words())
+        self._exchange.transcript.enter(reply, results, self._descent.words)
 
     async def _land_from_a_summary(self) -> bool:
         """Make room in a full context and land at once; False when that cannot be done."""
         if not (self._may_ask_again("context") and await self._exchange.shorten(landing=True)):
             return False
-        if self._landing is None:
-            self._land(Kind.TOKENS)
+        self._descent.begin(Kind.TOKENS)
         return True
-
-    def _land(self, reason: Kind) -> None:
-        rungs = ladder(self._job.landing, forced_choice=self._job.provider.capabilities.forced_choice)
-        self._landing = Landing(reason, rungs)
-        self._tell_rung()
-
-    def _next_rung(self) -> None:
-        if self._landing:
-            self._landing = self._landing.ignored()
-            self._tell_rung()
-
-    def _tell_rung(self) -> None:
-        if self._landing and self._landing.rung is not Rung.WAIT:
-            self._audience.tell(Landed(self._landing.reason, self._landing.rung))
