@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 
 
 class Kind(StrEnum):
@@ -80,8 +81,7 @@ class Limit:
 
     def reached(self, share: float) -> bool:
         """Say whether this share of the limit is spent; never of what is unlimited."""
-        # Exact arithmetic on the number as it was written: 0.55 of 20 is 11, not 11.000000000000002.
-        return self.limit is not None and self.used >= Fraction(str(share)) * Fraction(str(self.limit))
+        return self.limit is not None and self.used >= _part(share, self.limit)
 
     @property
     def share(self) -> float:
@@ -140,6 +140,12 @@ class Budget:
 
 
 _PHASES = tuple(Phase)
+
+
+@cache
+def _part(share: float, limit: float) -> Fraction:
+    # Exact arithmetic on the numbers as they were written: 0.55 of 20 is 11, not 11.000000000000002.
+    return Fraction(str(share)) * Fraction(str(limit))
 
 
 def _is_number_left(start: object) -> bool:
