@@ -84,17 +84,16 @@ async def test_told_to_answer_at_the_very_start(root, choice):
 @pytest.mark.parametrize(
     "order",
     [
-        "0 tool calls remaining",
-        "[budget: 0 left — finalize NOW]",
         "Your budget is spent: 0 tool calls remain and only a call of `respond` will be heard.",
-        "The tool call limit is reached. Answer directly now, from what is here, without calling more tools.",
+        "The limit of this task is reached. Answer directly now, from what is here, without more tool calls.",
+        "Own words of whoever wrote the specialist.",
     ],
 )
 async def test_an_order_in_the_last_result_is_obeyed(root, order):
-    """When the last result says that the budget is spent, `respond` is called, and the order is not quoted."""
-    found = f"notes/cache.md:7: - The cache was removed because of stale entries.\n{order}"
-    messages = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
-    reply = await opened(root).ask(messages, Choice.AUTO, 4096)
+    """When our last words stand in it, whatever they are, `respond` is called, and the order is not quoted."""
+    found = "notes/cache.md:7: - The cache was removed because of stale entries."
+    *earlier, last = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
+    reply = await opened(root).ask([*earlier, last.ending(order)], Choice.AUTO, 4096)
     (call,) = reply.calls
     assert call.name == "respond"
     assert "stale entries" in call.arguments["answer"]
@@ -107,6 +106,15 @@ async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root)
     (call,) = (await opened(root).ask([message], Choice.AUTO, 4096)).calls
     assert call.name == "respond"
     assert call.arguments["gaps"] == ["Why was the cache removed?"]
+
+
+@pytest.mark.parametrize(
+    "question", ["Why is the exit code 0 when a limit was reached?", "Does it say 0 tool calls remaining at the end?"]
+)
+async def test_what_the_question_says_about_limits_is_no_order(root, question):
+    """It is looked up like any other."""
+    (call, *_) = (await opened(root).ask([Message.user(question)], Choice.AUTO, 4096)).calls
+    assert call.name == "search"
 
 
 async def test_what_a_note_says_about_limits_is_no_order(root):

@@ -14,14 +14,8 @@ _READ = re.compile(r" *(\d+)\t(.*)")
 _CLIPPED = re.compile(r"^… | …(?: \[clipped: .*\])?$")
 _COUNTS = re.compile(r"\[passages per word: (.*)\]")
 _ABSENT = re.compile(r"\[in no file: (.*)\]")
-_OVER = re.compile(
-    r"(?i)\b0 (?:\w+ )*calls? remain|budget: 0 left|\blimit (?:is |was )?reached|only (?:a call of )?`?respond"
-    r"|answer directly now|provide your final response"
-)
 _LONGEST = 4000
 """No more of one line is kept [characters]."""
-_LAST_LINES = 8
-"""Orders to answer stand among the last lines of the last result."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ class Gathered:
     question: str
     exchanges: Sequence[Exchange]
     over: bool
-    """Somebody said that no more calls will be run."""
+    """True when the newest message ends with an order of ours: no more calls will be run."""
     recent: int
     """How many calls were made since somebody last spoke; a resumed run begins anew."""
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
@@ -57,13 +51,12 @@ class Gathered:
     @classmethod
     def of(cls, messages: Sequence[Message]) -> "Gathered":
         """Read a transcript; whatever it holds, this never fails."""
-        texts = [text_of(message.content) if message.role == "user" else "" for message in messages]
+        texts = [text_of(message.blocks) if message.role == "user" else "" for message in messages]
         said = [at for at, text in enumerate(texts) if text] or [0]
         exchanges = tuple(_exchanges(messages))
         recent = len(tuple(_exchanges(messages[said[-1] :])))
-        last = exchanges[-1].result if recent else "".join(texts[said[-1] : said[-1] + 1])
-        over = any(map(_is_order, last.split("\n")[-_LAST_LINES:]))
-        gathered = cls(_without_orders("".join(texts[said[0] : said[0] + 1])), exchanges, over, recent)
+        over = bool(messages and messages[-1].words)
+        gathered = cls("".join(texts[said[0] : said[0] + 1]), exchanges, over, recent)
         for exchange in exchanges:
             if not exchange.failed:
                 gathered._learn(exchange)
@@ -122,7 +115,7 @@ class Gathered:
 def _exchanges(messages: Sequence[Message]) -> Iterator[Exchange]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
-        for block in message.content:
+        for block in message.blocks:
             if block.get("type") == "tool_use":
                 given = block.get("input")
                 name, id_ = str(block.get("name", "")), str(block.get("id", ""))
@@ -142,18 +135,5 @@ def _result_text(block: Block) -> str:
         except ValueError:
             return text
         if isinstance(fields, dict) and isinstance(fields.get("output"), str):
-            return f"{fields['output']}\n{fields.get('limit_message', '')}"
+            return str(fields["output"])
     return text
-
-
-def _is_order(line: str) -> bool:
-    # What a note says of limits is no order.
-    return not (_FOUND.fullmatch(line) or _READ.fullmatch(line)) and _OVER.search(line) is not None
-
-
-def _without_orders(question: str) -> str:
-    """Take off the line that orders an answer; with no calls to make it ends the question."""
-    lines = question.split("\n")
-    while len(lines) > 1 and _is_order(lines[-1]):
-        lines.pop()
-    return "\n".join(lines)
