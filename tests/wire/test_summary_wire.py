@@ -192,6 +192,17 @@ async def test_s2_8_an_archived_output_is_read_in_exact_slices(ask):
     assert told.outcome.limits["characters"].used == 5 * 20_000 + 10_000
 
 
+async def test_s2_8_a_slice_is_as_long_as_a_result_may_be(ask_once):
+    """`tool_result_limit` of the file holds for both, so no slice is ever cut."""
+    tool = Tool("look", "Looks.", lambda query: "0123456789" * 250)
+    lines = ("preset: finalize", "tool_result_limit: 1000")
+    told = await ask_once(reading(first_id, [2, 1_500]), *lines, tools=[tool])
+    assert [results[0] for results in told.results[3:]] == [
+        f"{('0123456789' * 101)[2:1_002]}\n[characters 2-1002 of 2500; go on with offset=1002]",
+        f"{'0123456789' * 100}\n[characters 1500-2500 of 2500; this is the end]",
+    ]
+
+
 @pytest.mark.parametrize(
     ("execution_id", "offset", "why"),
     [
@@ -261,7 +272,18 @@ async def test_s2_10_missing_the_target_is_a_warning_and_no_failure(ask_once):
     lines = ("preset: finalize", "summarize_at: 2000", "context_target: 100")
     told = await ask_once(script, *lines, tools=[LONG])
     assert told.outcome.status == "answered"
-    assert len([text for text in told.outcome.warnings if "context_target is 100" in text]) == 1
+    assert len([text for text in told.outcome.warnings if text.endswith("context_target is 100")]) == 1
+
+
+@pytest.mark.parametrize(("target", "archived"), [(11_500, 1), (6_000, 2)])
+async def test_s2_10_no_more_is_summarised_than_the_target_asks_for(ask_once, target, archived):
+    """The oldest turns go first, until what remains is as small as `context_target` says."""
+    lines = (*SMALL, f"context_target: {target}", "summary_limit: 300")
+    told = await ask_once(noting(NOTES, [*batches(1, 1, 1), DONE]), *lines, tools=[LONG])
+    (event,) = told.named("summarized")
+    assert event.archived == archived
+    assert event.tokens_after <= target
+    assert told.outcome.warnings == ()
 
 
 @pytest.mark.parametrize("fault", [faults.server_error(), says(""), says(thinking("hm")), faults.ConnectionReset()])
