@@ -70,6 +70,7 @@ def every_call_has_one_result(played: Played) -> None:
             if message.role == "assistant":
                 assert called == answers, f"{called} were called and {answers} answered"
                 assert message.content
+                assert message.words is None
             else:
                 assert not called
                 assert not (at == 0 and any(block["type"] == "tool_result" for block in message.content))
@@ -98,6 +99,8 @@ def _entered(one: Asked, two: Asked) -> bool:
 def events_tell_the_story(played: Played) -> None:
     """First started, last finished, one per result, figures that only grow, and never more than the outcome says."""
     assert isinstance(played.events[0], Started)
+    deaf_at = None if played.script.cancel_at is not None else played.script.deaf_at
+    assert deaf_at is None or len(played.events) <= deaf_at + 1, "a listener that failed is told nothing more"
     assert sum(isinstance(event, Started | Finished) for event in played.events[1:]) == (not played.is_deaf)
     for event in played.events:
         encode(event.as_json())
@@ -106,7 +109,6 @@ def events_tell_the_story(played: Played) -> None:
         assert event.used >= spent.get(event.kind, 0)
         spent[event.kind] = event.used
     if played.is_deaf:
-        assert len(played.events) == (played.script.deaf_at or 0) + 1
         return
     for kind, used in spent.items():
         final = played.end.limits[kind].used

@@ -88,7 +88,8 @@ def other_limits_stop_the_work(played: Played) -> None:
         before.pop()
     ordinary = [one for one in before if isinstance(one, Replied)]
     turns, tokens, cost = (limits.get(kind) for kind in (Kind.TURNS, Kind.TOKENS, Kind.COST))
-    waits = 1 + 5 if played.script.landing == "finalize" else 0
+    # Before the notice is told, the model may still ask for tools once, pause, and be asked again.
+    waits = 1 + 6 + 3 if played.script.landing == "finalize" else 0
     if turns is not None:
         assert len(ordinary) <= max(turns - 1, 0) + waits
     assert end.limits["turns"].used <= len(ordinary) + 3 + 3 + 1
