@@ -7,6 +7,7 @@ automatic breakpoint), and after a very large turn the previous tail, which a lo
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist import prices
@@ -16,8 +17,8 @@ from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
-from run_specialist.providers.reading import read_object
 from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
+from run_specialist.providers.transport import send, stream
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -102,8 +103,7 @@ class AnthropicConversation:
 
         body = self._body(messages, choice, max_tokens)
         try:
-            message = await (self._send(body) if self._watch is None else self._stream(body, self._watch))
-            return read_reply(message)
+            return read_reply(await self._exchange(body))
         except ProviderError:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a cut stream, a reset connection.
@@ -136,35 +136,17 @@ class AnthropicConversation:
         )
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said, b"]}"))
 
-    async def _send(self, body: bytes) -> Block:
-        import httpx2  # noqa: PLC0415 - see make_client
+    async def _exchange(self, body: bytes) -> Block:
+        client = self._provider.client
+        if self._watch is None:
+            return await send(client, PATH, body, MESSAGES)
+        message = await stream(client, PATH, body, MESSAGES, partial(self._begin, self._watch))
+        self._growing = None
+        return message
 
-        response = await self._provider.client.post(
-            PATH, cast_to=httpx2.Response, content=body, options={"headers": {"Content-Type": "application/json"}}
-        )
-        return read_object(response.headers.get("content-type", ""), response.content, MESSAGES)
-
-    async def _stream(self, body: bytes, watch: Watch) -> Block:
-        from anthropic import AsyncStream  # noqa: PLC0415 - see make_client
-
-        stream = await self._provider.client.post(
-            PATH,
-            cast_to=object,
-            content=body,
-            options={"headers": {"Content-Type": "application/json"}},
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
-        async with stream:
-            kind = stream.response.headers.get("content-type", "")
-            if not kind.lower().startswith("text/event-stream"):
-                return read_object(kind, await stream.response.aread(), MESSAGES)
-            self._growing = StreamedMessage(watch)
-            async for event in stream:
-                self._growing.add(event)
-            message = self._growing.whole()
-            self._growing = None
-            return message
+    def _begin(self, watch: Watch) -> StreamedMessage:
+        self._growing = StreamedMessage(watch)
+        return self._growing
 
 
 def _previous_tail(messages: Sequence[Message]) -> int | None:

@@ -5,6 +5,7 @@ As with the Messages API a body is made of bytes that never change: the front on
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist import prices
@@ -17,8 +18,8 @@ from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
-from run_specialist.providers.reading import read_object
 from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
+from run_specialist.providers.transport import send, stream
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class ChatConversation:
     def _failure(self, error: Exception, choice: Choice) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
 
-        partial = self._growing.text if self._growing else ""
+        so_far = self._growing.text if self._growing else ""
         if isinstance(error, APIConnectionError) and self._growing and isinstance(error.__cause__, Exception):
             # The server was reached; what broke the stream off is the cause.
             error = error.__cause__
@@ -158,12 +159,18 @@ class ChatConversation:
                 failure = ForcingRefused(line)
             elif refusals.is_too_long(words):
                 failure = ContextExceeded(line)
-        failure.partial = partial
+        failure.partial = so_far
         return failure
 
     async def _exchange(self, messages: Sequence[Message], choice: Choice, room: int) -> Block:
-        body = self._body(messages, choice, room)
-        return await (self._send(body) if self._watch is None else self._stream(body, self._watch))
+        client, body = self._provider.client, self._body(messages, choice, room)
+        if self._watch is None:
+            return await send(client, PATH, body, CHAT)
+        return await stream(client, PATH, body, CHAT, partial(self._begin, self._watch))
+
+    def _begin(self, watch: Watch) -> StreamedCompletion:
+        self._growing = StreamedCompletion(watch)
+        return self._growing
 
     def _body(self, messages: Sequence[Message], choice: Choice, room: int) -> bytes:
         unknown = self._provider.unknown
@@ -185,31 +192,3 @@ class ChatConversation:
             for place, message in enumerate(messages)
         ]
         return [piece for _, piece in self._pieces]
-
-    async def _send(self, body: bytes) -> Block:
-        import httpx2  # noqa: PLC0415 - see make_client
-
-        response = await self._provider.client.post(
-            PATH, cast_to=httpx2.Response, content=body, options={"headers": {"Content-Type": "application/json"}}
-        )
-        return read_object(response.headers.get("content-type", ""), response.content, CHAT)
-
-    async def _stream(self, body: bytes, watch: Watch) -> Block:
-        from openai import AsyncStream  # noqa: PLC0415 - see make_client
-
-        stream = await self._provider.client.post(
-            PATH,
-            cast_to=object,
-            content=body,
-            options={"headers": {"Content-Type": "application/json"}},
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
-        async with stream:
-            kind = stream.response.headers.get("content-type", "")
-            if not kind.lower().startswith("text/event-stream"):
-                return read_object(kind, await stream.response.aread(), CHAT)
-            self._growing = StreamedCompletion(watch)
-            async for chunk in stream:
-                self._growing.add(chunk)
-            return self._growing.whole()

@@ -1,0 +1,54 @@
+"""One request through an SDK's client, whole or streamed; the SDKs of both APIs are made alike."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol
+
+from run_specialist.messages import Block
+from run_specialist.providers.endpoint import Endpoint
+from run_specialist.providers.reading import read_object
+
+_OPTIONS = {"headers": {"Content-Type": "application/json"}}
+
+
+class Growing(Protocol):
+    """What puts a reply together from the events of its stream."""
+
+    def add(self, event: object) -> None:
+        """Take the next event."""
+        ...
+
+    def whole(self) -> Block:
+        """Return the reply; raises ProviderError when it is not complete."""
+        ...
+
+
+async def send(client: Any, path: str, body: bytes, endpoint: Endpoint) -> Block:  # noqa: ANN401 - of either SDK
+    """Return the JSON object that answers a request.
+
+    Raises ProviderError for an answer that is none, and whatever the SDK raises.
+    """
+    import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
+
+    response = await client.post(path, cast_to=httpx2.Response, content=body, options=_OPTIONS)
+    return read_object(response.headers.get("content-type", ""), response.content, endpoint)
+
+
+async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin: Callable[[], Growing]) -> Block:  # noqa: ANN401
+    """Return the reply that grows from the events of a stream; a server may also answer at once.
+
+    begin: called when the stream does.
+    Raises as `send` does.
+    """
+    stream_class = import_module(endpoint.sdk).AsyncStream[object]
+    stream = await client.post(
+        path, cast_to=object, content=body, options=_OPTIONS, stream=True, stream_cls=stream_class
+    )
+    async with stream:
+        kind = stream.response.headers.get("content-type", "")
+        if not kind.lower().startswith("text/event-stream"):
+            return read_object(kind, await stream.response.aread(), endpoint)
+        growing = begin()
+        async for event in stream:
+            growing.add(event)
+        return growing.whole()
