@@ -17,7 +17,7 @@ from run_specialist.tools.base import Tool
 from tests.jobs import LOOK
 from tests.wire.simulator import MessagesSimulator, Recorded, Reply
 from tests.wire.simulator.prompt import as_blocks
-from tests.wire.simulator.replies import calls, says
+from tests.wire.simulator.replies import calls
 from tests.wire.simulator.script import Answer, OffScript, Policy
 
 FORCED = {"type": "tool", "name": "respond"}
@@ -166,6 +166,3 @@ def texts(message: dict[str, Any]) -> list[str]:
         for block in blocks
         if block["type"] != "tool_use"
     ]
-
-
-__all__ = ["FORCED", "NO_TOOLS", "Asker", "Told", "batches", "for_summary", "looks", "note", "noting", "says", "texts"]
