@@ -176,30 +176,37 @@ def _view(output: Output) -> "LiveView | None":
 
 
 def _show(outcome: "Outcome", output: Output) -> None:
-    from run_specialist.cli.summary import how_to_go_on, summary  # noqa: PLC0415 - fast `--help`
-
     if output.json:
         print_json(outcome.as_json())
     elif not output.events and outcome.answer:
         print_line(outcome.answer)
     if not output.quiet:
-        for warning in outcome.warnings:
-            if warning != outcome.error:
-                say(f"warning: {warning}")
-        if outcome.model == "offline":
-            say(
-                "answered offline, without a language model: ranked search and verbatim quotes; "
-                "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL to have a model answer"
-            )
+        _tell_warnings(outcome)
     if outcome.error:
         say(f"{outcome.status}: {outcome.error}")
-    if output.quiet:
-        return
+    if not output.quiet:
+        _tell_end(outcome, for_people=not (output.json or output.events))
+
+
+def _tell_warnings(outcome: "Outcome") -> None:
+    for warning in outcome.warnings:
+        if warning != outcome.error:
+            say(f"warning: {warning}")
+    if outcome.model == "offline":
+        say(
+            "answered offline, without a language model: ranked search and verbatim quotes; "
+            "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL to have a model answer"
+        )
+
+
+def _tell_end(outcome: "Outcome", *, for_people: bool) -> None:
+    from run_specialist.cli.summary import how_to_go_on, summary  # noqa: PLC0415 - fast `--help`
+
     good = outcome.status in ("answered", "landed")
     if good and (told := how_to_go_on(outcome)):
         say(told)
     # What went wrong stands alone where a program reads it: one line, and it says what to do.
-    if not (output.json or output.events) and (good or sys.stderr.isatty()):
+    if for_people and (good or sys.stderr.isatty()):
         say(summary(outcome), dim=True)
 
 
