@@ -133,6 +133,8 @@ def _count(messages: Sequence[Message], key: str, value: str) -> int:
 
 def results_say_what_came_out(played: Played) -> None:
     """Raw output first, what is ours last; of a call that was not run there is no countdown."""
+    if played.is_deaf:
+        return
     for told in played.told:
         contents = _contents(played, told)
         if not contents or len(contents) > 1:
