@@ -206,7 +206,7 @@ def _tell_end(outcome: "Outcome", *, for_people: bool) -> None:
     if good and (told := how_to_go_on(outcome)):
         say(told)
     # What went wrong stands alone where a program reads it: one line, and it says what to do.
-    if for_people and (good or sys.stderr.isatty()):
+    if for_people and (good or (sys.stderr is not None and sys.stderr.isatty())):
         say(summary(outcome), dim=True)
 
 
