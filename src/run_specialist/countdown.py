@@ -1,8 +1,5 @@
 """How a child feels its budget: the augmenters that say in its results what is left."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind, Limit, Phase
 from run_specialist.dispatch import Augmenter, Executed
@@ -14,12 +11,10 @@ WARN_AT_CHARACTERS = 0.9
 def countdown(style: str) -> Augmenter:
     """Return the augmenter that tells what remains of the tightest kind.
 
-    style: see `prompts.countdown`; `json` speaks in the last result of a turn only.
+    style: see `prompts.countdown`.
     """
 
-    def remaining(executed: Executed) -> str | Mapping[str, Any] | None:
-        if style == "json" and executed.number < executed.of_turn:
-            return None
+    def remaining(executed: Executed) -> str | None:
         return prompts.countdown(executed.budget.tightest, style)
 
     return remaining

@@ -9,7 +9,7 @@ from typing import Any
 
 from run_specialist import prompts
 from run_specialist.account import Account
-from run_specialist.budget import Budget, Kind, Limit
+from run_specialist.budget import Budget, Kind, Limit, Phase
 from run_specialist.errors import ToolError
 from run_specialist.events import BudgetSpent, Called, CallPhase, Listener, Warned
 from run_specialist.messages import ToolCall, ToolResult
@@ -56,6 +56,8 @@ class DispatchSettings:
     """For one call [s]."""
     tool_result_limit: int = 20_000
     """Longer results are cut [characters]."""
+    limit_fields: bool = False
+    """Whether the last result of a turn tells in JSON fields that a limit is reached."""
 
 
 class Dispatcher:
@@ -93,8 +95,12 @@ class Dispatcher:
         """All calls that finished so far, in call order."""
         return tuple(self._executed[number] for number in sorted(self._executed))
 
-    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Run the calls, which the budget must allow, and return their results in call order."""
+    async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall], limit: Limit) -> list[ToolResult]:
+        """Run some calls of a turn and skip the rest; return all results in call order.
+
+        calls: no more than the budget allows.
+        limit: why the rest is skipped.
+        """
         budget = self._shown = self._account.budget
         # Spent before they run: a call that is interrupted was an attempt all the same.
         self._account.spend(len(calls), Kind.TOOL_CALLS)
@@ -102,13 +108,18 @@ class Dispatcher:
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first)]
         budget = budget.spend(self._account.budget[Kind.TIME].used - budget[Kind.TIME].used, Kind.TIME)
-        results = []
+        results: list[ToolResult] = []
         for number, task in enumerate(tasks):
             executed = _cut(task.result(), budget[Kind.CHARACTERS].remaining)
             budget = budget.spend().spend(len(executed.text), Kind.CHARACTERS)
             self._account.spend(len(executed.text), Kind.CHARACTERS)
             self._executed[first + number] = executed
-            results.append(self._augmented(replace(executed, budget=budget, number=number + 1, of_turn=len(calls))))
+            executed = replace(executed, budget=budget, number=number + 1, of_turn=len(calls))
+            results.append(self._augmented(executed))
+        results += [self.refuse(call, prompts.skipped(call.name, limit)) for call in rest]
+        if self._settings.limit_fields and budget.phase is Phase.SPENT:
+            told = prompts.limit_reached(budget.tightest)
+            results[-1] = replace(results[-1], content=with_fields(results[-1].content, told))
         return results
 
     def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int) -> asyncio.Task[Executed]:
@@ -204,10 +215,6 @@ class Dispatcher:
                 self._emit(Warned(f"an augmenter failed on {executed.call.name}: {error!r}"))
         content = "\n".join(lines)
         return ToolResult(executed.call.id, with_fields(content, fields) if fields else content, executed.is_error)
-
-    def skip(self, calls: Sequence[ToolCall], limit: Limit) -> list[ToolResult]:
-        """Answer calls that the budget does not allow, without running them."""
-        return [self.refuse(call, prompts.skipped(call.name, limit)) for call in calls]
 
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
         """Answer a call that is not run, whatever the reason."""

@@ -17,7 +17,7 @@ from run_specialist.tools.respond import Response
 NO_ANSWER = "no answer came at the limit of {}; raise it to go on"
 ANSWER_CUT = "the answer was cut off at the model's length limit"
 NOT_IN_SHAPE = "the answer does not fit output_schema: {}"
-EXCEEDED = "{}: {:,} used, over the limit of {:,}, as the last request and the landing may"
+EXCEEDED = "{}: {:,.10g} used, over the limit of {:,.10g}, as the last request and the landing may"
 CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 
 

@@ -60,17 +60,15 @@ def _listed(parts: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
-def countdown(limit: Limit, style: str) -> str | Mapping[str, Any] | None:
-    """Return the line that ends a result, or the fields that join it; None while there is nothing to tell.
+def countdown(limit: Limit, style: str) -> str | None:
+    """Return the line that ends a result, or None while the budget is silent.
 
-    style: `remaining`, `budget`, or `json`, which tells no more than that a limit is reached.
+    style: `remaining` or `budget`.
     """
     if limit.limit is None or limit.remaining is None or limit.phase is Phase.SILENT:
         return None
     if style == "remaining":
         return f"{units.amount(limit.kind, limit.remaining)} remaining"
-    if style == "json":
-        return limit_reached(limit) if limit.phase is Phase.SPENT else None
     if limit.phase is Phase.SPENT:
         return "[budget: 0 left — finalize NOW]"
     left = units.number(limit.kind, limit.remaining)

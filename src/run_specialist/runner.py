@@ -136,7 +136,8 @@ class Run:
     async def _fits(self) -> bool:
         """Shorten a transcript that is too long; False when that spent what was left, and the landing begins."""
         before = self._is_landing
-        if self._job.summarize_at is not None:
+        # A landing for want of time has none to spare for a summary.
+        if self._job.summarize_at is not None and not (before and self._reason is Kind.TIME):
             await self._exchange.shorten(self._job.summarize_at, landing=before)
             self._land_if_spent()
         return self._is_landing is before
@@ -211,8 +212,8 @@ class Run:
             return ending
         left = self._account.budget[Kind.TOOL_CALLS].remaining
         room = 0 if self._is_landing else len(reply.calls) if left is None else int(left)
-        results = await self._dispatcher.run(reply.calls[:room])
-        results += self._dispatcher.skip(reply.calls[room:], self._account.budget[self._reason])
+        limit = self._account.budget[self._reason]
+        results = await self._dispatcher.run(reply.calls[:room], reply.calls[room:], limit)
         self._enter(reply, results)
         self._descent.was_ignored()
         return None

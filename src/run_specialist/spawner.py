@@ -91,7 +91,12 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
         summarize_at=settings.summarize_at if summarises else None,
         summariser=_summariser(settings, provider, archive),
         augmenters=(*around.augmenters, *_told(settings.countdown)),
-        dispatch=DispatchSettings(settings.parallel_tools_limit, settings.tool_timeout, settings.tool_result_limit),
+        dispatch=DispatchSettings(
+            settings.parallel_tools_limit,
+            settings.tool_timeout,
+            settings.tool_result_limit,
+            limit_fields=settings.countdown.from_ is not None and settings.countdown.style == "json",
+        ),
         warnings=tuple(warnings),
     )
 
@@ -136,7 +141,8 @@ def _anything(root: Path, paths: Sequence[str]) -> bool:
 def _told(settings: Countdown) -> list[Augmenter]:
     """Return how the child is told of its budget: the warning, and the countdown as the last line."""
     told = [] if settings.warn_at is None else [warning(settings.warn_at)]
-    return [*told, *([] if settings.from_ is None else [countdown(settings.style)])]
+    silent = settings.from_ is None or settings.style == "json"
+    return [*told, *([] if silent else [countdown(settings.style)])]
 
 
 def _given(file: SpecialistFile, key: str) -> str:

@@ -48,15 +48,16 @@ def test_s4_1_the_choice_is_auto_until_the_limit_and_then_none(chat, write, call
 
 
 def test_s4_2_the_last_result_carries_the_limit_as_fields_and_no_other_does(chat, write, call):
-    """A batch that ends at the limit: only its last call has the fields; a skipped one after it is told in words."""
+    """Also where the batch goes over the limit: what was skipped is told so, and the last of it has the fields."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
-    batch = calls("grep", *({"pattern": word} for word in ("mice", "winter", "bats")))
+    batch = calls("grep", *({"pattern": word} for word in ("night", "winter", "bats")))
     simulator = chat([GREP[0], batch, says(ANSWER)])
     call("finder", "What?", *MODEL)
-    *earlier, last, skipped = simulator.requests[-1].results
-    assert json.loads(last) == {"output": "notes/toads.md:3: Toads sleep in winter.", **REACHED}
-    assert all("limit" not in one for one in earlier)
-    assert skipped == "Not run: the limit of 3 tool calls is reached, so grep was skipped."
+    *earlier, last = simulator.requests[-1].results
+    skipped = "Not run: the limit of 3 tool calls is reached, so grep was skipped."
+    assert json.loads(last) == {"output": skipped, **REACHED}
+    owls = "notes/owls.md:3: Owls eat mice at night."
+    assert earlier == [owls, owls, "notes/toads.md:3: Toads sleep in winter."]
 
 
 @pytest.mark.anyio

@@ -95,7 +95,7 @@ NAMED = {
     "soft-warning": {"opening", "budget", "augmenters"},
     "finalize": {"opening", "budget", "augmenters", "landing", "summarize_at", "summariser", "archive", "dispatch"},
     "budget-notice": {"budget", "augmenters"},
-    "openai-loop": {"opening", "budget", "augmenters", "landing"},
+    "openai-loop": {"opening", "budget", "augmenters", "landing", "dispatch"},
 }
 """What of a job each preset may change; a budget knows where its countdown begins."""
 
@@ -112,6 +112,6 @@ async def test_a_preset_changes_only_what_it_names(prepare, preset):
         assert made.opening.system == plain.opening.system
         assert made.opening.tools.names == plain.opening.tools.names
     assert made.opening.effort == plain.opening.effort
-    one = {"parallel_tools_limit": 1} if preset == "finalize" else {}
-    assert made.dispatch == replace(plain.dispatch, **one)
+    one = {"finalize": {"parallel_tools_limit": 1}, "openai-loop": {"limit_fields": True}}
+    assert made.dispatch == replace(plain.dispatch, **one.get(preset, {}))
     assert (made.archive is None) is (preset != "finalize")
