@@ -39,7 +39,7 @@ class Told:
     tokens: int
     """Spent on all replies so far, as they were told."""
     seconds: float
-    lines: tuple[str | Mapping[str, Any], ...]
+    lines: tuple[str, ...]
     """What the warning and the countdown said, in this order."""
     warned: bool
 
@@ -97,6 +97,10 @@ class Played:
     def has_summariser(self) -> bool:
         """True where a transcript can be shortened."""
         return self.script.summarize_at is not None or self.script.archive
+
+    def replies_before(self, asked: Asked) -> int:
+        """Return how many replies had come when a request went out."""
+        return sum(isinstance(event, Replied) for event in self.events[: asked.events])
 
     def of(self, kind: type) -> list[Any]:
         """Return all events of a kind."""
@@ -181,7 +185,7 @@ def _job(played: Played) -> Job:
         summarize_at=script.summarize_at,
         summariser=summariser if played.has_summariser else None,
         augmenters=(_spy(played), _breaks, *([_fields] if script.fields else [])),
-        dispatch=DispatchSettings(script.parallel, script.timeout, script.result_limit),
+        dispatch=DispatchSettings(script.parallel, script.timeout, script.result_limit, script.limit_fields),
     )
 
 
@@ -191,7 +195,7 @@ def _spy(played: Played) -> Any:
     warn = None if script.warn_at is None else warning(script.warn_at)
     count = None if script.countdown_from is None else countdown(script.style)
 
-    def look(executed: Executed) -> str | Mapping[str, Any] | None:
+    def look(executed: Executed) -> str | None:
         warned = warn(executed) if warn else None
         counted = count(executed) if count else None
         usages: Sequence[Usage] = [event.usage for event in played.events if isinstance(event, Replied | Summarized)]
@@ -205,8 +209,6 @@ def _spy(played: Played) -> Any:
                 warned=warned is not None,
             )
         )
-        if isinstance(counted, Mapping):
-            return {**({"warning": warned} if warned else {}), **counted}
         return "\n".join(one for one in (warned, counted) if one) or None
 
     return look

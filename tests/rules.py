@@ -1,7 +1,7 @@
 """What holds for every run, whatever its script; written from the behaviours, apart from what is tested."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from run_specialist.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
@@ -140,15 +140,14 @@ def results_say_what_came_out(played: Played) -> None:
         if not contents or len(contents) > 1:
             continue
         content, text = contents[0], told.executed.text
-        fields = [line for line in told.lines if isinstance(line, Mapping)]
-        if fields or played.script.fields:
+        if played.script.fields or played.script.limit_fields:
             continue
         assert (
             content.startswith(text or ("[truncated]" if told.executed.truncated else "(no output)"))
             or not text.strip()
         )
         assert told.executed.truncated == ("[truncated]" in content.split("\n"))
-        words = [line for line in told.lines if isinstance(line, str)]
+        words = told.lines
         assert content.endswith("\n".join(words))
         if (
             not words
@@ -162,7 +161,7 @@ def results_say_what_came_out(played: Played) -> None:
 
 def _contents(played: Played, told: Told) -> list[str]:
     """Return what the model read of a call; several where ids repeat."""
-    asked = next((one for one in played.asked if one.events and _replies(played, one) == told.turn), None)
+    asked = next((one for one in played.asked if one.events and played.replies_before(one) == told.turn), None)
     if asked is None:
         return []
     return [
@@ -172,10 +171,6 @@ def _contents(played: Played, told: Told) -> list[str]:
         and block["tool_use_id"] == told.executed.call.id
         and not block["content"].startswith("SUMMARIZED")
     ]
-
-
-def _replies(played: Played, asked: Asked) -> int:
-    return sum(isinstance(event, Replied) for event in played.events[: asked.events])
 
 
 RULES = (

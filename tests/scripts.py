@@ -39,6 +39,7 @@ class Script(Terse):
     priced: bool = True
     countdown_from: float | None = 0.5
     style: str = "remaining"
+    limit_fields: bool = False
     warn_at: float | None = None
     fields: bool = False
     """True where an augmenter adds JSON fields."""
@@ -183,7 +184,8 @@ SCRIPTS = st.builds(
     refuses_force=rarely(st.just(True), False),
     priced=st.booleans(),
     countdown_from=st.sampled_from([0.5, None, 0.0, 1.0, 0.55, 0, 3]),
-    style=st.sampled_from(["remaining", "budget", "json"]),
+    style=st.sampled_from(["remaining", "budget"]),
+    limit_fields=rarely(st.just(True), False),
     warn_at=st.sampled_from([None, 1, 0, 0.9, 3, 0.4]),
     fields=rarely(st.just(True), False),
     schema=rarely(st.just(True), False),

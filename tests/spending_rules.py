@@ -7,7 +7,7 @@ from run_specialist.budget import Kind, Limit
 from run_specialist.events import Called, Landed, Replied, Requested, Summarized
 from run_specialist.messages import Reply, Stop, Usage
 from run_specialist.prompts import WARNING
-from tests.plays import Played, Told
+from tests.plays import Played
 
 
 def executed_calls_stay_within_their_limit(played: Played) -> None:
@@ -142,25 +142,24 @@ def the_budget_is_told_as_it_stands(played: Played) -> None:
         assert budget[Kind.TIME].used <= told.seconds
         tightest = max(budget.limits, key=lambda one: (one.limit is not None, _rank(one), _share(one)))
         counted = [line for line in told.lines if line != WARNING]
-        assert bool(counted) == _counts(played, told, _rank(tightest))
-        if (
-            counted
-            and isinstance(counted[0], str)
-            and played.script.style == "remaining"
-            and tightest.kind is Kind.TOOL_CALLS
-        ):
+        assert bool(counted) == (_rank(tightest) > 0 and played.script.countdown_from is not None)
+        if counted and played.script.style == "remaining" and tightest.kind is Kind.TOOL_CALLS:
             left = max(played.script.limits[Kind.TOOL_CALLS] - number, 0)
             assert counted == [f"{left} tool call{'' if left == 1 else 's'} remaining"]
+        if told.executed.number == told.executed.of_turn:
+            _fields_tell_the_limit(played, told.turn, is_spent=_rank(tightest) == 2)
     assert sum(told.warned for told in played.told) <= 1
     assert not any(told.warned and any(_rank(one) == 2 for one in told.executed.budget.limits) for told in played.told)
 
 
-def _counts(played: Played, told: Told, rank: int) -> bool:
-    if played.script.countdown_from is None:
-        return False
-    if played.script.style == "json":
-        return rank == 2 and told.executed.number == told.executed.of_turn
-    return rank > 0
+def _fields_tell_the_limit(played: Played, turn: int, *, is_spent: bool) -> None:
+    """Check that the last result of a turn, and no other, says in JSON that a limit is reached."""
+    asked = next((one for one in played.asked if played.replies_before(one) == turn), None)
+    if asked is not None:
+        blocks = [block for block in asked.messages[-1].blocks if block["type"] == "tool_result"]
+        told = ['"limit_reached": true' in block["content"] for block in blocks]
+        assert not any(told[:-1])
+        assert told[-1:] == [is_spent and played.script.limit_fields] or not told
 
 
 def _rank(limit: Limit) -> int:

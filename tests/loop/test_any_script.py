@@ -27,7 +27,7 @@ def checked(script: Script) -> Played:
 
 
 @settings(
-    max_examples=int(os.environ.get("EXAMPLES", "300")), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=int(os.environ.get("EXAMPLES", "400")), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(SCRIPTS)
 def test_whatever_happens_the_rules_hold(script):
