@@ -23,6 +23,17 @@ def look(query: str = "", part: int = 0) -> str:
     return f"note on {query!r}, part {part}"
 
 
+class Clock:
+    """Shows the time that a test says it is."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Return it."""
+        return self.now
+
+
 LOOK = Tool("look", "Look something up.", look)
 COUNT_DOWN = countdown("remaining")
 """What every child is told by default."""

@@ -183,7 +183,8 @@ class _Notes:
                 return _Told("", " ".join(str(error).split()))
             except Exception as error:  # noqa: BLE001 - the run can go on without these notes, whatever it was
                 return _Told("", repr(error))
-        self.usages.append(reply.usage)
+        guess = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
+        self.usages.append(reply.usage if reply.usage.total_tokens else guess)
         if reply.stop is Stop.REFUSED:
             return _Told("", f"the model refused ({reply.reason})")
         if not reply.text:

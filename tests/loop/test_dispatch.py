@@ -10,7 +10,7 @@ from run_specialist.errors import ToolError
 from run_specialist.events import Called, Warned
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.tools.base import Tool
-from tests.jobs import LOOK, COUNT_DOWN, job, outcome_of, results
+from tests.jobs import COUNT_DOWN, LOOK, job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 DONE = says("done")

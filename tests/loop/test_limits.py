@@ -10,22 +10,12 @@ from run_specialist.dispatch import DispatchSettings
 from run_specialist.events import Called, Landed
 from run_specialist.messages import Usage
 from run_specialist.providers.base import Choice
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.runner import Run
 from run_specialist.tools.base import Tool
-from tests.jobs import job, outcome_of, results
+from tests.jobs import Clock, job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
-
-
-class Clock:
-    """Shows the time that a test says it is."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def looking(number, usage=None):

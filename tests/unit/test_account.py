@@ -8,16 +8,7 @@ from run_specialist.account import LEAST_TOKENS, MAX_TOKENS, Account
 from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.messages import Usage
 from run_specialist.providers.scripted import ScriptedProvider
-
-
-class Clock:
-    """Shows the time that a test says it is."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.jobs import Clock
 
 
 def account(limits, clock=None, **provider):

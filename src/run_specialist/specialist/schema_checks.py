@@ -162,7 +162,9 @@ def _meant(error: "ValidationError") -> "ValidationError":
     """Return what is wrong in the one alternative that was most likely meant, where there are several."""
     branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
-        branches.setdefault(inner.relative_schema_path[0], []).append(inner)
+        # An alternative that is `false` has no place of its own, and is never what was meant.
+        if inner.relative_schema_path:
+            branches.setdefault(inner.relative_schema_path[0], []).append(inner)
     ranked = sorted(branches.values(), key=_far)
     if not ranked or (len(ranked) > 1 and _far(ranked[0]) == _far(ranked[1])):
         return error

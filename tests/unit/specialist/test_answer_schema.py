@@ -412,3 +412,10 @@ def test_files_without_a_schema_do_not_pay_for_the_library(tmp_path):
     script += "try: main()\nfinally: print('jsonschema' in sys.modules, 'referencing' in sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "False False"
+
+
+def test_an_alternative_that_nothing_matches_is_not_what_was_meant():
+    """`false` among the alternatives has no place to name; the reason is that of the whole."""
+    schema = AnswerSchema.load({"anyOf": [False, {"type": "integer"}]}, Path())
+    assert "integer" in schema.reason("x")
+    assert schema.reason(3) is None
