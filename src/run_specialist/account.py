@@ -1,7 +1,7 @@
 """What a run has spent so far, and what its landing will cost."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from run_specialist.budget import Budget, Kind
 from run_specialist.messages import Usage
@@ -83,13 +83,6 @@ class Account:
         self._spent = self._spent.spend(usage.total_tokens, Kind.TOKENS).spend(cost or 0, Kind.COST)
         self._hold_back()
         return cost
-
-    def book_all(self, usages: Sequence[Usage], *, landing: bool) -> Bill:
-        """Enter several requests, and return what they come to."""
-        bill = Bill()
-        for usage in usages:
-            bill.add(usage, self.book(usage, landing=landing))
-        return bill
 
     def give_more_room(self) -> None:
         """Let the next replies hold more, because one was cut."""

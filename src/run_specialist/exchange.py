@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
 
-from run_specialist.account import Account, rounded
+from run_specialist.account import Account, Bill, rounded
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
 from run_specialist.context import estimate, tokens
@@ -76,13 +76,13 @@ class Exchange:
         before = self.transcript.tokens
         if self._summariser is None or before <= over:
             return False
-        usages: list[Usage] = []
-        summarising = self._summariser.summarise(self.transcript.messages(), before, usages)
-        try:
-            done = await self._in_time(summarising, landing=landing)
-        finally:
-            # What was asked is paid, whatever came of it.
-            bill = self._account.book_all(usages, landing=landing)
+        bill = Bill()
+
+        def pay(usage: Usage) -> None:
+            bill.add(usage, self._account.book(usage, landing=landing))
+
+        summarising = self._summariser.summarise(self.transcript.messages(), before, pay)
+        done = await self._in_time(summarising, landing=landing)
         if done is None:
             return False
         self.transcript.shorten(done.history, done.tokens_after)

@@ -1,7 +1,7 @@
 """Summarise and archive what a plan says: ask for notes on each chunk, make one summary of them, rebuild."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from run_specialist import prompts
@@ -42,8 +42,6 @@ class Summarised:
     tokens_before: int
     tokens_after: int
     """Estimate of the next request."""
-    usages: list[Usage]
-    """One for each request that was answered."""
     warnings: list[str]
 
 
@@ -72,12 +70,12 @@ class Summariser:
         self._missed_before = False
 
     async def summarise(
-        self, history: Sequence[Message], tokens_before: int, usages: list[Usage] | None = None
+        self, history: Sequence[Message], tokens_before: int, pay: Callable[[Usage], None]
     ) -> Summarised | None:
         """Summarise the oldest turns; None when there is nothing that could be.
 
         tokens_before: of the next request if nothing is done.
-        usages: gets that of each request as it is answered, also where the pass breaks off.
+        pay: called with the usage of each request as it is answered.
         """
         full = tokens_before if self._summarize_at is None else self._summarize_at
         target = full // 2 if self._context_target is None else self._context_target
@@ -87,8 +85,7 @@ class Summariser:
         found = plan(history, size=tokens_before, target=target, summary_limit=limit, chunk_size=chunk_size)
         if found is None:
             return None
-        usages = [] if usages is None else usages
-        notes = _Notes(self._provider, found.question, limit, max(chunk_size, 2 * limit), usages)
+        notes = _Notes(self._provider, found.question, limit, max(chunk_size, 2 * limit), pay)
         summary = await notes.on(found)
         for pair in found.archived:
             # What was skipped, or ran before a resumption, the archive has not seen.
@@ -101,9 +98,7 @@ class Summariser:
             notes.warnings.append(
                 f"summarising left about {tokens_after} tokens of context, and context_target is {target}"
             )
-        return Summarised(
-            rebuilt, summary, len(found.archived), tokens_before, tokens_after, notes.usages, notes.warnings
-        )
+        return Summarised(rebuilt, summary, len(found.archived), tokens_before, tokens_after, notes.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,7 @@ class _Notes:
     """Of all of them together [tokens]."""
     chunk_size: int
     """What goes into one request; two whole sets of notes at least [tokens]."""
-    usages: list[Usage]
+    pay: Callable[[Usage], None]
     """Gets that of each request as it is answered."""
     warnings: list[str] = field(default_factory=list)
 
@@ -184,7 +179,7 @@ class _Notes:
             except Exception as error:  # noqa: BLE001 - the run can go on without these notes, whatever it was
                 return _Told("", repr(error))
         guess = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
-        self.usages.append(reply.usage if reply.usage.total_tokens else guess)
+        self.pay(reply.usage if reply.usage.total_tokens else guess)
         if reply.stop is Stop.REFUSED:
             return _Told("", f"the model refused ({reply.reason})")
         if not reply.text:

@@ -21,12 +21,14 @@ SIZE = 1_000
 
 
 async def one_pass(
-    script: list[Line], said: list[Message], archive: Archive | None = None, **settings
+    script: list[Line], said: list[Message], archive: Archive | None = None, paid: list[Usage] | None = None, **settings
 ) -> tuple[Summarised, ScriptedProvider]:
-    """Run a pass that takes all it can and plays the whole script."""
+    """Run a pass that takes all it can and plays the whole script; `paid` gets each usage."""
     provider = ScriptedProvider(script)
     settings = {"summarize_at": 400, "context_target": 0, "summary_limit": 100, **settings}
-    done = await Summariser(provider, archive or Archive(), **settings).summarise(said, SIZE)
+    done = await Summariser(provider, archive or Archive(), **settings).summarise(
+        said, SIZE, [].append if paid is None else paid.append
+    )
     provider.assert_used_up()
     assert done is not None
     return done, provider
@@ -103,8 +105,9 @@ async def test_s2_10_usage_and_size_are_told():
     """Each request's usage is there, and what the next request has, by estimate."""
     script = [Reply(Stop.ANSWERED, (text("notes"),), Usage(number)) for number in (7, 8)]
     said = history(3, size=600)
-    done, _ = await one_pass(script, said)
-    assert sorted(usage.input_tokens for usage in done.usages) == [7, 8]
+    paid = []
+    done, _ = await one_pass(script, said, paid=paid)
+    assert sorted(usage.input_tokens for usage in paid) == [7, 8]
     assert done.tokens_before == SIZE
     assert done.tokens_after == SIZE - estimate(None, said) + estimate(None, done.history)
     assert done.tokens_after < SIZE - 200
@@ -122,9 +125,9 @@ async def test_s2_10_missing_the_target_warns_once_and_fails_never():
     """The newest turn alone is more than the target."""
     provider = ScriptedProvider([says("notes"), says("notes again")])
     summariser = Summariser(provider, Archive(), 400, 100)
-    first = await summariser.summarise(history(2), SIZE)
+    first = await summariser.summarise(history(2), SIZE, [].append)
     assert [one for one in first.warnings if "context_target is 100" in one] == first.warnings != []
-    again = await summariser.summarise([*first.history, *turn(("call_9", "9" * 400))], SIZE)
+    again = await summariser.summarise([*first.history, *turn(("call_9", "9" * 400))], SIZE, [].append)
     assert again.warnings == []
 
 
@@ -139,7 +142,7 @@ async def test_s2_10_equal_to_the_target_is_not_over_it(less, warned):
 async def test_nothing_to_summarise_asks_nothing():
     """The newest turn and the question are all there is."""
     provider = ScriptedProvider([])
-    assert await Summariser(provider, Archive(), 10).summarise(history(1), SIZE) is None
+    assert await Summariser(provider, Archive(), 10).summarise(history(1), SIZE, [].append) is None
 
 
 # What is aimed at
@@ -149,11 +152,11 @@ async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
     """1,300 tokens come down to 1,100 when a pass begins at 2,200, and to 650 when nothing is set; 100 are summary."""
     said = history(10, size=400 + len("SUMMARIZED executionId:'call_1'"))
     provider = ScriptedProvider([says("notes")] * 20)
-    half_of_limit = await Summariser(provider, Archive(), 2_200, summary_limit=100).summarise(said, 1_300)
+    half_of_limit = await Summariser(provider, Archive(), 2_200, summary_limit=100).summarise(said, 1_300, [].append)
     assert half_of_limit.archived == 3
-    half_of_size = await Summariser(provider, Archive(), None, summary_limit=100).summarise(said, 1_300)
+    half_of_size = await Summariser(provider, Archive(), None, summary_limit=100).summarise(said, 1_300, [].append)
     assert half_of_size.archived == 8
-    nothing = await Summariser(provider, Archive(), 2_200, 0, summary_limit=100).summarise(said, 1_300)
+    nothing = await Summariser(provider, Archive(), 2_200, 0, summary_limit=100).summarise(said, 1_300, [].append)
     assert nothing.archived == 9
 
 
@@ -170,7 +173,7 @@ async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
 async def test_how_long_a_summary_may_become_is_told(at, target, limit, words):
     """4,000 tokens by default, in a small context half of the target; the model is told in words."""
     provider = ScriptedProvider([says("x")])
-    await Summariser(provider, Archive(), at, target, limit).summarise(history(2), SIZE)
+    await Summariser(provider, Archive(), at, target, limit).summarise(history(2), SIZE, [].append)
     assert asked(provider).endswith(f"in at most about {words} words.")
 
 
@@ -187,7 +190,7 @@ async def test_a_reply_has_room_to_think_within_what_the_model_can():
     _, provider = await one_pass([says("x")], history(2))
     assert provider.asked[0].max_tokens == 4_100
     small = ScriptedProvider([says("x")], max_output_tokens=2_000)
-    await Summariser(small, Archive(), 400).summarise(history(2), SIZE)
+    await Summariser(small, Archive(), 400).summarise(history(2), SIZE, [].append)
     assert small.asked[0].max_tokens == 2_000
 
 
@@ -197,11 +200,12 @@ async def test_a_reply_has_room_to_think_within_what_the_model_can():
 async def test_s2_7_partial_summaries_merge_until_they_are_under_the_limit():
     """Two sets of notes of sixty tokens are over a hundred together; the merged ones are not."""
     one, two = "a" * 240, "b" * 240
-    done, provider = await one_pass([says(one), says(two), says("merged")], history(3, size=600))
+    paid = []
+    done, provider = await one_pass([says(one), says(two), says("merged")], history(3, size=600), paid=paid)
     assert f"{one}\n\n{two}" in asked(provider, 2)
     assert QUESTION in asked(provider, 2)
     assert (done.summary, done.warnings[1:]) == ("merged", [])
-    assert len(done.usages) == 3
+    assert len(paid) == 3
 
 
 async def test_s2_7_two_sets_of_notes_fit_into_one_request_however_small_the_context_is():
@@ -288,8 +292,8 @@ async def test_s2_7_a_merge_that_fails_loses_no_notes():
 )
 async def test_s2_7_a_chunk_that_fails_leaves_a_marker(line, why):
     """It names the calls and the reason; the other chunks have their notes, and the outputs stay readable."""
-    archive = Archive()
-    done, _ = await one_pass([line, says("notes on 2")], history(3, size=600), archive)
+    archive, paid = Archive(), []
+    done, _ = await one_pass([line, says("notes on 2")], history(3, size=600), archive, paid)
     notes, marker = done.summary.split("\n\n")
     assert notes == "notes on 2"
     assert marker == (
@@ -297,7 +301,7 @@ async def test_s2_7_a_chunk_that_fails_leaves_a_marker(line, why):
     )
     assert archive["call_1"] == "1".ljust(600, ".")
     assert any(why in warning for warning in done.warnings)
-    assert len(done.usages) == (1 if isinstance(line, Exception) else 2)
+    assert len(paid) == (1 if isinstance(line, Exception) else 2)
 
 
 async def test_s2_7_markers_outlast_merging_and_later_passes():
@@ -361,7 +365,9 @@ class Held:
 async def test_requests_run_side_by_side_but_not_all_at_once():
     """Three at a time, and the notes stand in the order of the calls."""
     held = Held(ScriptedProvider([says(str(number)) for number in range(5)]))
-    summarising = asyncio.create_task(Summariser(held, Archive(), 400, 0, 100).summarise(history(6, size=600), SIZE))
+    summarising = asyncio.create_task(
+        Summariser(held, Archive(), 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
+    )
     await asyncio.wait_for(held.busy.wait(), 10)
     held.go.set()
     done = await summarising
@@ -372,7 +378,9 @@ async def test_requests_run_side_by_side_but_not_all_at_once():
 async def test_a_cancelled_pass_changes_nothing():
     """The cancellation goes on its way, and nothing was archived."""
     held, archive = Held(ScriptedProvider([])), Archive()
-    summarising = asyncio.create_task(Summariser(held, archive, 400, 0, 100).summarise(history(6, size=600), SIZE))
+    summarising = asyncio.create_task(
+        Summariser(held, archive, 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
+    )
     await asyncio.wait_for(held.busy.wait(), 10)
     summarising.cancel()
     with pytest.raises(asyncio.CancelledError):
