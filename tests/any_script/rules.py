@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from run_specialist.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
 from run_specialist.messages import Message, encode
-from tests.plays import Played, Told
-from tests.puppets import Asked
+from tests.any_script.plays import Played, Told
+from tests.any_script.puppets import Asked
 
 EXIT_CODES = {"answered": {0}, "landed": {0}, "partial": {0}, "failed": {3, 4}, "aborted": {130}}
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.messages import Message, Reply, Stop, Usage
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
-from tests.puppet_tools import Clock
+from tests.any_script.puppet_tools import Clock
 
 GIVEN_UP = 600
 """A request that hangs is given up by the endpoint's own client after this [s]."""

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from run_specialist.budget import Kind
 from run_specialist.landing import Style
 from run_specialist.messages import Stop, Usage
-from tests.puppet_tools import RAISED, RETURNED, WAITS
-from tests.puppets import Line, Terse, Wish
+from tests.any_script.puppet_tools import RAISED, RETURNED, WAITS
+from tests.any_script.puppets import Line, Terse, Wish
 
 STUBBORN = Line(Stop.WANTS_TOOLS, wishes=(Wish("do", {"how": "tell"}),))
 """Calls a tool, whatever it is told."""

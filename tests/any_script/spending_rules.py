@@ -7,7 +7,7 @@ from run_specialist.budget import Kind, Limit
 from run_specialist.events import Called, Landed, Replied, Requested, Summarized
 from run_specialist.messages import Reply, Stop, Usage
 from run_specialist.prompts import WARNING
-from tests.plays import Played
+from tests.any_script.plays import Played
 
 
 def executed_calls_stay_within_their_limit(played: Played) -> None:

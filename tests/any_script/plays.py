@@ -20,10 +20,10 @@ from run_specialist.summariser import Summariser
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.respond import respond_tool
-from tests.puppet_tools import HANDS, TOOLS, Hands
-from tests.puppets import Asked, Puppet
-from tests.scripts import SCHEMA, Script
-from tests.virtual_time import run
+from tests.any_script.puppet_tools import HANDS, TOOLS, Hands
+from tests.any_script.puppets import Asked, Puppet
+from tests.any_script.scripts import SCHEMA, Script
+from tests.any_script.virtual_time import run
 
 LOADED = AnswerSchema(SCHEMA)
 RESPOND, RESPOND_BY_SCHEMA = respond_tool(), respond_tool(LOADED)

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from run_specialist.budget import Kind
 from run_specialist.events import BudgetSpent, Landed, Requested
 from run_specialist.messages import Stop, Usage
-from tests.plays import Played, play
-from tests.puppets import Line, Wish
-from tests.rules import RULES
-from tests.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
-from tests.spending_rules import SPENDING_RULES
+from tests.any_script.plays import Played, play
+from tests.any_script.puppets import Line, Wish
+from tests.any_script.rules import RULES
+from tests.any_script.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
+from tests.any_script.spending_rules import SPENDING_RULES
 
 
 def checked(script: Script) -> Played:
