@@ -16,6 +16,8 @@ SHARE_OF_A_REPLY = 8
 """One reply may take this part of what a run may spend on tokens, so that many fit and the last can be paid for."""
 LEAST_TOKENS = 1_024
 """A reply gets this much all the same, unless it is more than half of everything [tokens]."""
+LATE = 0.1
+"""A landing may go over the limit of time by this share of it: an answer that is nearly there is waited for."""
 MORE_ROOM = 2
 """A reply that was cut is asked for again with this many times the room."""
 
@@ -92,12 +94,12 @@ class Account:
     def seconds_left(self, *, landing: bool) -> float | None:
         """Return how long the next request may take; None without a limit of time.
 
-        landing: its requests may go over the limit by as much as was held back, then no answer is waited for.
+        landing: its requests may go over the limit by a little, then no answer is waited for.
         """
         time = self.budget[Kind.TIME]
         if time.limit is None:
             return None
-        return max(time.limit + time.held_back - time.used, 0) if landing else time.until_landing
+        return max(time.limit * (1 + LATE) - time.used, 0) if landing else time.until_landing
 
     def _affordable_reply(self) -> int:
         most = min(MAX_TOKENS, self._provider.capabilities.max_output_tokens)

@@ -2,6 +2,7 @@
 
 import logging
 
+from run_specialist.draft import Draft
 from run_specialist.events import Event, Listener, Warned
 from run_specialist.providers.base import Delta, Watch
 
@@ -16,6 +17,8 @@ class Audience:
         self._watch = watch
         self.warnings: list[str] = []
         """The text of every warning that was told."""
+        self.draft = Draft()
+        """What came through of the reply under way, where somebody watches."""
 
     def tell(self, event: Event) -> None:
         """Pass an event on."""
@@ -35,6 +38,7 @@ class Audience:
         return None if self._watch is None else self._show
 
     def _show(self, delta: Delta) -> None:
+        self.draft.add(delta)
         try:
             if self._watch:
                 self._watch(delta)

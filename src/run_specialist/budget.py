@@ -26,6 +26,14 @@ class Kind(StrEnum):
         """The kind as a person says it."""
         return self.value.replace("_", " ")
 
+    @property
+    def key(self) -> str:
+        """The key of a specialist's file that limits it."""
+        return _KEYS.get(self.value, f"{self.value}_limit")
+
+
+_KEYS = {"tokens": "total_tokens_limit", "characters": "tool_chars_limit"}
+
 
 class Phase(StrEnum):
     """How close a limit is."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from run_specialist import evidence
+from run_specialist import evidence, units
 from run_specialist.account import Account, rounded
 from run_specialist.budget import Kind, Limit
 from run_specialist.dispatch import Dispatcher
@@ -14,10 +14,10 @@ from run_specialist.outcome import Exit, LandingReport, Outcome, Spent, Status, 
 from run_specialist.prompts import TRUNCATED
 from run_specialist.tools.respond import Response
 
-NO_ANSWER = "no answer came at the limit of {}; raise it to go on"
+NO_ANSWER = "no answer came at the limit of {}; raise {} to go on"
 ANSWER_CUT = "the answer was cut off at the model's length limit"
 NOT_IN_SHAPE = "the answer does not fit output_schema: {}"
-EXCEEDED = "{}: {:,.10g} used, over the limit of {:,.10g}, as the last request and the landing may"
+EXCEEDED = "{} used, over the limit of {}: the last request and the landing may go over it"
 CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 
 
@@ -59,6 +59,17 @@ class Ending:
         return cls("partial", None, error)
 
     @classmethod
+    def without_room(cls, error: str) -> Self:
+        """The model took no more; with nothing gathered it is as if it could not be asked."""
+        return cls("partial", None, f"{error}; {CONTEXT_FULL}", Exit.PROVIDER)
+
+    @classmethod
+    def spent(cls, limit: Limit) -> Self:
+        """The landing brought no answer either."""
+        what = limit.kind.words if limit.limit is None else units.amount(limit.kind, limit.limit)
+        return cls.salvaged(NO_ANSWER.format(what, limit.kind.key))
+
+    @classmethod
     def failed(cls, error: str, exit_code: Exit) -> Self:
         """No answer can be had."""
         return cls("failed", None, error, exit_code)
@@ -93,10 +104,20 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
         answer, gaps = evidence.salvage(ending.error or ending.status, gathered.last_text, executed), ()
         quotes = evidence.gathered(executed)
     status, exit_code = ending.status, ending.exit_code
-    if status == "partial" and not answer:
-        status, exit_code = "failed", Exit.NO_ANSWER
-    unfound = [f"not found in what was read: {one.source}: {one.quote!r}" for one in quotes if not one.verified]
-    exceeded = [EXCEEDED.format(one.kind.words, _used(one), one.limit) for one in budget.limits if _exceeded(one)]
+    if status == "partial" and answer:
+        exit_code = Exit.OK
+    elif status == "partial":
+        status, exit_code = "failed", exit_code or Exit.NO_ANSWER
+    unfound = [
+        f"not found in what was read: {f'{one.source}: ' if one.source else ''}{one.quote!r}"
+        for one in quotes
+        if not one.verified
+    ]
+    exceeded = [
+        EXCEEDED.format(units.amount(one.kind, one.used), units.amount(one.kind, one.limit))
+        for one in budget.limits
+        if one.limit is not None and _used(one) > one.limit
+    ]
     calls = budget[Kind.TOOL_CALLS]
     return Outcome(
         run_id=job.run_id,
@@ -131,10 +152,6 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
 
 def _used(limit: Limit) -> float:
     return round(limit.used, 8 if limit.kind is Kind.COST else 3)
-
-
-def _exceeded(limit: Limit) -> bool:
-    return limit.limit is not None and _used(limit) > limit.limit
 
 
 def _report(gathered: Gathered, ending: Ending) -> LandingReport | None:

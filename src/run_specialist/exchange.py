@@ -9,10 +9,12 @@ from run_specialist.account import Account, Bill, rounded
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
 from run_specialist.context import estimate, tokens
+from run_specialist.draft import Draft
 from run_specialist.events import Replied, Requested, Summarized, Warned
 from run_specialist.job import Job
-from run_specialist.messages import Message, Reply, Usage
+from run_specialist.messages import Message, Reply, Usage, encode
 from run_specialist.providers.base import Choice
+from run_specialist.tools.respond import Response
 from run_specialist.transcript import Transcript
 
 _T = TypeVar("_T")
@@ -29,14 +31,20 @@ class Exchange:
         self._conversation = job.provider.open(job.opening, audience.watch)
         self._summariser = job.summariser
         self._is_model = job.provider.capabilities.is_language_model
-        self._front_tokens = tokens(len(job.opening.system))
+        self._front_tokens = tokens(
+            len(job.opening.system) + sum(len(encode(tool.definition)) for tool in job.opening.tools)
+        )
         self._guessed = False
         self._account = account
         self._audience = audience
         self._stop = stop
         self.transcript = Transcript(job.question)
-        self.last_text = ""
-        """The newest text of the model."""
+        self._said = ""
+
+    @property
+    def last_text(self) -> str:
+        """The newest text of the model, also of a reply that broke off or an answer that was not taken."""
+        return self._audience.draft.text or self._said
 
     async def ask(self, choice: Choice, words: str | None, *, landing: bool) -> Reply | None:
         """Send everything and return the model's next turn; None when time was up, or the run was stopped.
@@ -48,11 +56,13 @@ class Exchange:
         self._audience.tell(Requested(turn, choice))
         if self._stop.is_set():
             return None
+        self._said, self._audience.draft = self.last_text, Draft()
         request = self._conversation.ask(self.transcript.messages(words), choice, self._account.max_tokens)
         reply = await self._in_time(request, landing=landing)
         if reply is None:
             return None
-        self.last_text = reply.text or self.last_text
+        given = Response.among(reply.calls)
+        self._said, self._audience.draft = (given and given.answer) or reply.text or self._said, Draft()
         reply = replace(reply, usage=self._usage(reply))
         self._account.spend(1, Kind.TURNS)
         cost = self._account.book(reply.usage, landing=landing)
@@ -87,7 +97,8 @@ class Exchange:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
         for warning in done.warnings:
-            self._audience.tell(Warned(warning))
+            if warning not in self._audience.warnings:
+                self._audience.tell(Warned(warning))
         self._audience.tell(
             Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost))
         )

@@ -4,6 +4,7 @@ Content is kept in the block shape of the Messages API; a provider of another AP
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -39,6 +40,19 @@ def _text_of_block(block: object) -> str:
     values = block if isinstance(block, Mapping) else vars(block) if hasattr(block, "__dict__") else {}
     text = values.get("text") if values.get("type") == "text" else None
     return text if isinstance(text, str) else ""
+
+
+_THOUGHT = re.compile(
+    r"\s*<think>.*?(?:</think>\s*|\Z)"  # opened at the very beginning, and closed or not
+    r"|(?:(?!<think>).)*?^\s*</think>[ \t]*\n\s*",  # opened by the server's own template: the end has a line of its own
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def spoken(text: str) -> str:
+    """Return a text without the reasoning that some servers leave at its beginning."""
+    thought = _THOUGHT.match(text)
+    return text[thought.end() :] if thought else text
 
 
 def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
@@ -180,7 +194,7 @@ class Reply:
     @cached_property
     def text(self) -> str:
         """The text that a person may read; never thinking."""
-        return text_of(self.content).strip()
+        return spoken(text_of(self.content)).strip()
 
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -15,7 +15,7 @@ from run_specialist.audience import Audience
 from run_specialist.budget import Kind, Phase
 from run_specialist.descent import Descent
 from run_specialist.dispatch import Dispatcher
-from run_specialist.ending import ANSWER_CUT, CONTEXT_FULL, NO_ANSWER, Ending, Gathered, conclude
+from run_specialist.ending import ANSWER_CUT, CONTEXT_FULL, Ending, Gathered, conclude
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.events import Finished, Listener
 from run_specialist.exchange import Exchange
@@ -88,9 +88,8 @@ class Run:
         try:
             ending = await self._loop()
         except ContextExceeded as error:
-            ending = Ending.salvaged(str(error))
+            ending = Ending.without_room(str(error))
         except ProviderError as error:
-            self._exchange.last_text = error.partial or self._exchange.last_text
             ending = Ending.failed(str(error), Exit.PROVIDER)
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
@@ -113,7 +112,7 @@ class Run:
         while not self._stop.is_set():
             self._land_if_spent()
             if self._descent.is_over:
-                return Ending.salvaged(NO_ANSWER.format(self._reason.words))
+                return Ending.spent(self._account.budget[self._reason])
             reply = await self._ask() if await self._fits() else None
             ending = await self._take(reply) if reply else None
             if ending is not None:
@@ -154,7 +153,7 @@ class Run:
             self._descent.was_refused()
             return None
         except ContextExceeded:
-            if not await self._land_from_a_summary():
+            if not await self._land_from_less():
                 raise
             return None
         if reply is None and not self._stop.is_set():
@@ -239,7 +238,7 @@ class Run:
         if reply.more_room_helps and self._may_ask_again(Stop.TRUNCATED):
             self._account.give_more_room()
             return None
-        if not reply.more_room_helps and await self._land_from_a_summary():
+        if not reply.more_room_helps and await self._land_from_less():
             return None
         response = Response.among(reply.calls)
         if response is not None or not reply.calls:
@@ -263,9 +262,11 @@ class Run:
     def _enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
         self._exchange.transcript.enter(reply, results, self._descent.words)
 
-    async def _land_from_a_summary(self) -> bool:
-        """Make room in a full context and land at once; False when that cannot be done."""
-        if not (self._may_ask_again("context") and await self._exchange.shorten(landing=True)):
+    async def _land_from_less(self) -> bool:
+        """Make room in a full context and land at once; False when nothing more can give way."""
+        made_room = self._may_ask_again("summary") and await self._exchange.shorten(landing=True)
+        # What was refused never became history, so the newest results may still be cut.
+        if not made_room and not (self._may_ask_again("cut") and self._exchange.transcript.cut_tail(prompts.TRUNCATED)):
             return False
         self._descent.begin(Kind.TOKENS)
         return True

@@ -26,14 +26,7 @@ from run_specialist.tools.listing import files as visible_files
 from run_specialist.tools.respond import respond_tool
 from run_specialist.tools.sandbox import Sandbox
 
-LIMITS = {
-    "tool_calls_limit": Kind.TOOL_CALLS,
-    "turns_limit": Kind.TURNS,
-    "total_tokens_limit": Kind.TOKENS,
-    "cost_limit": Kind.COST,
-    "time_limit": Kind.TIME,
-    "tool_chars_limit": Kind.CHARACTERS,
-}
+LIMITS = {kind.key: kind for kind in Kind}
 """Keys that limit a run, and the kind of spending that each limits."""
 
 NOT_OFFERED = ("agents", "mcp_servers", "python_tools")

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 
 from run_specialist.context import estimate
-from run_specialist.messages import Message, Reply, ToolResult, sendable
+from run_specialist.messages import Block, Message, Reply, ToolResult, sendable
+
+FEW_CHARACTERS = 2_000
+"""What is left of a result where the context has no room for all of it."""
 
 
 class Transcript:
@@ -37,6 +40,20 @@ class Transcript:
         """Let a message of ours go out next, where no results do."""
         self._tail = Message.user(text)
 
+    def cut_tail(self, mark: str) -> bool:
+        """Cut the long results that were to go out next; False when there are none.
+
+        mark: ends what was cut.
+        """
+        if self._tail is None or not any(_is_long(block) for block in self._tail.blocks):
+            return False
+        blocks = (
+            {**block, "content": f"{block['content'][:FEW_CHARACTERS]}\n{mark}"} if _is_long(block) else block
+            for block in self._tail.blocks
+        )
+        self._tail = Message("user", tuple(blocks))
+        return True
+
     def shorten(self, messages: Sequence[Message], tokens: int) -> None:
         """Take a shorter transcript in place of all that was said.
 
@@ -51,3 +68,7 @@ class Transcript:
     def tokens(self) -> int:
         """About how many tokens the next request has: those of the last turn, and what came after it."""
         return self._history_tokens + estimate(None, [self._tail] if self._tail else [])
+
+
+def _is_long(block: Block) -> bool:
+    return block["type"] == "tool_result" and len(block["content"]) > FEW_CHARACTERS

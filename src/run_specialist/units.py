@@ -1,5 +1,7 @@
 """How amounts of each kind of spending are written, for models and for people."""
 
+from decimal import Decimal
+
 from run_specialist.budget import Kind
 
 _NOUNS = {
@@ -23,10 +25,15 @@ def of(kind: Kind, value: float) -> str:
 
 
 def number(kind: Kind, value: float) -> str:
-    """Return the figure alone: `12,000`, `$0.04`."""
-    return dollars(value) if kind is Kind.COST else f"{int(value):,}"
+    """Return the figure alone: `12,000`, `$0.04`; seconds with a decimal where there are few."""
+    if kind is Kind.COST:
+        return dollars(value)
+    few = kind is Kind.TIME and value < 10 and value != int(value)  # noqa: PLR2004 - one digit
+    return f"{value:.1f}" if few else f"{int(value):,}"
 
 
 def dollars(value: float) -> str:
-    """Return `$1.20`; of less than a cent the first digits that tell something."""
-    return f"${value:.2f}" if value >= 0.01 or value <= 0 else f"${value:.2g}"  # noqa: PLR2004 - one cent
+    """Return `$1.20`; of less than a cent the first two digits that tell something."""
+    if value >= 0.01 or value <= 0:  # noqa: PLR2004 - one cent
+        return f"${value:,.2f}"
+    return f"${Decimal(value).quantize(Decimal(1).scaleb(Decimal(value).adjusted() - 1)).normalize():f}"

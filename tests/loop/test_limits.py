@@ -136,7 +136,7 @@ async def test_x_14_a_hanging_model_call_is_cancelled_and_the_run_lands():
 
 
 async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_salvaged():
-    """Nobody waits for ever: after the limit and once more what was held back, the answer is made of the results."""
+    """Nobody waits for ever: a tenth after the limit the answer is made of the results."""
 
     class Hanging(ScriptedProvider):
         async def ask(self, messages, choice, max_tokens):
@@ -151,7 +151,7 @@ async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_sa
     assert "note on '1'" in outcome.answer
     assert [event.how for event in events if isinstance(event, Landed)] == ["force", "salvage"]
     assert 0.4 < outcome.limits["time"].used < 60
-    assert any(warning.startswith("time: ") and "over the limit of 0.4" in warning for warning in outcome.warnings)
+    assert any("seconds used, over the limit of 0.4 seconds: " in warning for warning in outcome.warnings)
 
 
 async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
@@ -204,7 +204,7 @@ async def test_x_14_what_goes_over_a_limit_is_told():
     provider = ScriptedProvider([looking(1, Usage(100)), looking(2, Usage(9_000)), answering()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 8_000}))
     assert outcome.landing.reason == "tokens"
-    assert "tokens: 9,115 used, over the limit of 8,000, as the last request and the landing may" in outcome.warnings
+    assert any("9,115 tokens used, over the limit of 8,000 tokens: " in warning for warning in outcome.warnings)
 
 
 async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_run_lands():
@@ -230,7 +230,7 @@ async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
     """What is not counted could not be limited, so a guess stands in for it, and the outcome says so once."""
     silent = [looking(n, Usage()) for n in range(1, 3)]
     provider = ScriptedProvider([*silent, replace(answering(), usage=Usage())])
-    outcome = await outcome_of(job(provider, 30, question="why? " * 1_000, limits={Kind.TOKENS: 6_500}))
+    outcome = await outcome_of(job(provider, 30, question="why? " * 1_000, limits={Kind.TOKENS: 7_500}))
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
-    assert 3_000 < outcome.limits["tokens"].used <= 6_500
+    assert 3_000 < outcome.limits["tokens"].used <= 7_500
     assert outcome.warnings == ("the server does not say what it used: its tokens are estimated",)

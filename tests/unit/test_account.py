@@ -51,7 +51,7 @@ def test_x_14_of_time_a_tenth_is_held_back_at_least_5_s_at_most_half(limit, held
     clock.now += limit - held
     assert mine.budget.phase is Phase.SPENT
     assert mine.seconds_left(landing=False) == pytest.approx(0)
-    assert mine.seconds_left(landing=True) == pytest.approx(2 * held)
+    assert mine.seconds_left(landing=True) == pytest.approx(held + limit / 10)
     clock.now += 1_000
     assert mine.seconds_left(landing=True) == 0
 

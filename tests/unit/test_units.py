@@ -18,7 +18,11 @@ from run_specialist.budget import Kind
         (Kind.COST, 0.00123, "$0.0012"),
         (Kind.COST, 0, "$0.00"),
         (Kind.TIME, 40.9, "40 seconds"),
-        (Kind.TIME, 1.9, "1 second"),
+        (Kind.TIME, 1.0, "1 second"),
+        (Kind.TIME, 0.5, "0.5 seconds"),
+        (Kind.TIME, 9.94, "9.9 seconds"),
+        (Kind.COST, 0.00000123, "$0.0000012"),
+        (Kind.COST, 1234.5, "$1,234.50"),
         (Kind.CHARACTERS, 90_000, "90,000 characters"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from run_specialist.messages import Usage
 from run_specialist.prices import cost
 from run_specialist.tools.base import Tool
+from run_specialist.transcript import FEW_CHARACTERS
 from tests.wire.simulator import Gate, faults, policies
 from tests.wire.simulator.replies import answers, calls, says, thinking, tool_use
 from tests.wire.specialists import FORCED, Asker, batches, for_summary, looks, note, noting, texts
@@ -406,16 +407,25 @@ async def test_x_8_a_full_context_with_thinking_lands_from_one_message(ask):
 
 @pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])
 async def test_x_8_a_context_that_is_full_again_is_salvaged(ask_once, full):
-    """One summary, one more try; after that what was gathered, and never a failure without it."""
-    told = await ask_once(noting(NOTES, [*batches(1, 1), full, full]), tools=[LONG])
+    """One summary, then the newest results cut; after that what was gathered, and never a failure without it."""
+    told = await ask_once(noting(NOTES, [*batches(1, 1), full, full, full]), tools=[LONG])
     assert (told.outcome.status, told.outcome.exit_code) == ("partial", 0)
     assert note("2.0") in told.outcome.answer
 
 
 @pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])
-async def test_x_8_a_context_that_one_turn_has_filled_is_salvaged(ask_once, full):
-    """The newest turn is never summarised, so nothing can be gained: what was gathered is the answer."""
-    told = await ask_once([looks("a"), full], tools=[LONG])
+async def test_x_8_a_context_that_one_turn_has_filled_lands_from_cut_results(ask_once, full):
+    """The newest turn is never summarised, but what was refused is no history yet: its long results are cut."""
+    told = await ask_once([looks("a"), full, DONE], tools=[LONG])
     assert not told.named("summarized")
-    assert told.outcome.status == "partial"
-    assert note("a") in told.outcome.answer
+    (whole,), (cut,) = told.requests[1].results.values(), told.requests[2].results.values()
+    assert len(whole) > FEW_CHARACTERS
+    assert cut == f"{whole[:FEW_CHARACTERS]}\n[truncated]"
+    assert (told.outcome.status, told.outcome.landing.reason) == ("landed", "tokens")
+
+
+async def test_x_8_a_context_that_is_full_at_once_is_a_failure_that_says_what_to_do(ask_once):
+    """Nothing was gathered and nothing can give way: as if the model could not be asked."""
+    told = await ask_once([TOO_LONG])
+    assert (told.outcome.status, told.outcome.exit_code, told.outcome.answer) == ("failed", 3, "")
+    assert told.outcome.error.endswith("the model's context is full; ask for less, or let it read less")

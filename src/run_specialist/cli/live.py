@@ -13,6 +13,7 @@ from rich.text import Text
 from run_specialist import units
 from run_specialist.budget import Kind, Phase
 from run_specialist.cli.console import printable
+from run_specialist.draft import Draft
 from run_specialist.events import (
     BudgetSpent,
     Called,
@@ -27,7 +28,6 @@ from run_specialist.events import (
 )
 from run_specialist.landing import Rung
 from run_specialist.providers.base import Delta
-from run_specialist.tools.respond import NAME as RESPOND
 
 COLOURS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
 LANDINGS = {
@@ -59,8 +59,7 @@ class LiveView:
         self._budget: BudgetSpent | None = None
         self._calls = 0
         self._call = Text()
-        self._arguments = ""
-        self._text = ""
+        self._draft = Draft()
         # Refreshed by a timer, so that a long wait is seen to be one.
         self._live = Live(get_renderable=self._render, console=self._console, transient=True, refresh_per_second=8)
 
@@ -81,7 +80,7 @@ class LiveView:
                 self._budget = _unspent(event)
                 self._print(Text(self._title, "bold"))
             case Requested():
-                self._turn, self._doing, self._arguments, self._text = event.turn, "thinking", "", ""
+                self._turn, self._doing, self._draft = event.turn, "thinking", Draft()
             case Replied():
                 self._tokens += event.usage.total_tokens
             case Called():
@@ -104,11 +103,9 @@ class LiveView:
 
     def grow(self, delta: Delta) -> None:
         """Take a piece of a reply as it streams."""
-        if delta.tool == RESPOND:
+        self._draft.add(delta)
+        if self._draft.is_answering:
             self._doing = "answering"
-            self._arguments += delta.text
-        elif delta.tool is None:
-            self._text += delta.text
 
     def _called(self, event: Called) -> None:
         words = f"{event.name:7} {_short(event.arguments)}"
@@ -136,7 +133,8 @@ class LiveView:
         self._spinner.update(text=Text(self._doing, no_wrap=True, overflow="ellipsis"))
         row.add_row(self._spinner)
         parts: list[RenderableType] = [row, self._gauge()]
-        answer = self._answer()
+        size = len(self._draft)
+        answer = self._draft.text if size <= PARSED_CHARACTERS else f"… {size:,} characters"
         if answer:
             lines = printable(answer[-ANSWER_CHARACTERS:]).splitlines()[-ANSWER_LINES:]
             parts.append(Text("\n".join(lines), "italic", no_wrap=True, overflow="ellipsis"))
@@ -155,19 +153,6 @@ class LiveView:
         gauge = Text("━" * filled, colour).append("━" * (BAR_WIDTH - filled), "bright_black")
         told = f" {units.number(kind, budget.used)} of {units.of(kind, budget.limit)}"
         return gauge.append(told, colour).append(rest, "dim")
-
-    def _answer(self) -> str:
-        if not self._arguments:
-            return self._text
-        if len(self._arguments) > PARSED_CHARACTERS:
-            return f"… {len(self._arguments):,} characters"
-        from jiter import from_json  # noqa: PLC0415 - comes with the SDK, and only a streamed answer needs it
-
-        try:
-            arguments = from_json(self._arguments.encode(), partial_mode="trailing-strings")
-        except ValueError:
-            return ""
-        return str(arguments.get("answer", "")) if isinstance(arguments, dict) else ""
 
 
 def _remaining(budget: BudgetSpent) -> Text:

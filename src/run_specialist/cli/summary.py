@@ -5,14 +5,7 @@ from run_specialist.budget import Kind
 from run_specialist.messages import Usage
 from run_specialist.outcome import Outcome
 
-FLAGS = {
-    Kind.TOOL_CALLS: "--tool-calls-limit",
-    Kind.TURNS: "--turns-limit",
-    Kind.TOKENS: "--total-tokens-limit",
-    Kind.COST: "--cost-limit",
-    Kind.TIME: "--time-limit",
-    Kind.CHARACTERS: "--tool-chars-limit",
-}
+FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
 """What raises each limit."""
 
 
@@ -27,11 +20,14 @@ def summary(outcome: Outcome) -> str:
         *([f"{calls.skipped} skipped"] if calls.skipped else []),
     ]
     if outcome.usage.total_tokens:
-        parts += [_tokens(outcome.usage), "price unknown" if outcome.cost_usd is None else _cost(outcome.cost_usd)]
+        parts += [
+            _tokens(outcome.usage),
+            "price unknown" if outcome.cost_usd is None else units.dollars(outcome.cost_usd),
+        ]
     landing = outcome.landing
     if landing and landing.usage.total_tokens:
-        cost = "" if landing.cost_usd is None else f", {_cost(landing.cost_usd)}"
-        parts.append(f"landing alone {landing.usage.total_tokens:,} tokens{cost}")
+        alone = "" if landing.cost_usd is None else f", {units.dollars(landing.cost_usd)}"
+        parts.append(f"landing alone {landing.usage.total_tokens:,} tokens{alone}")
     parts.append(f"{outcome.duration_s:.1f} s")
     if outcome.evidence and outcome.status in ("answered", "landed"):
         verified = sum(one.verified for one in outcome.evidence)
@@ -60,7 +56,3 @@ def _tokens(usage: Usage) -> str:
     }
     told = ", ".join(f"{tokens:,} {name}" for name, tokens in kinds.items() if tokens)
     return f"{usage.total_tokens:,} tokens ({told})"
-
-
-def _cost(cost: float) -> str:
-    return f"${cost:.4f}"

@@ -82,10 +82,7 @@ class AnthropicConversation:
         self._provider = provider
         self._watch = watch
         self._growing: StreamedMessage | None = None
-        tools = [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-            for tool in opening.tools
-        ]
+        tools = [tool.definition for tool in opening.tools]
         # Without tools it is one question and one answer: nothing would read what it wrote to the cache.
         self._marker: Block = {"cache_control": CACHED} if tools else {}
         self._front = encode(

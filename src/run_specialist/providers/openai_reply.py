@@ -1,6 +1,5 @@
 """Read what the chat completions API answers, and trust none of it."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -25,9 +24,6 @@ STOPS = {
 
 CONTEXT_FULL = "model_length"
 """A reply that was cut because the whole context is full."""
-
-THOUGHT = re.compile(r"\s*<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
-"""Reasoning that a server left at the beginning of the text; no later turn needs it."""
 
 READ = {"role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio"}
 """Fields of a message that have a meaning here, or none in a request; all others go back as they came."""
@@ -76,15 +72,10 @@ def _fields(message: Block) -> Iterator[Block]:
 def _texts(content: object) -> Iterator[Block]:
     for part in content if isinstance(content, list) else [content]:
         match part:
-            case str(text) | {"type": "text", "text": str(text)} if spoken := _spoken(text):
-                yield {"type": "text", "text": spoken}
+            case str(text) | {"type": "text", "text": str(text)} if text:
+                yield {"type": "text", "text": text}
             case dict() if part.get("type") != "text":
                 yield {"type": PART, "chat": part}
-
-
-def _spoken(text: str) -> str:
-    thought = THOUGHT.match(text)
-    return text[thought.end() :] if thought else text
 
 
 def _calls(message: Block, taken: Collection[str], *, cut: bool) -> Iterator[Block]:

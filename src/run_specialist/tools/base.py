@@ -49,6 +49,11 @@ class Tool:
         object.__setattr__(self, "_adapter", adapter)
 
     @property
+    def definition(self) -> Mapping[str, Any]:
+        """What a model is told of the tool, as the Messages API takes it."""
+        return {"name": self.name, "description": self.description, "input_schema": self.input_schema}
+
+    @property
     def input_schema(self) -> Mapping[str, Any]:
         """JSON Schema of the arguments, made from the function's signature unless given."""
         return self.schema or {"type": "object", "properties": {}, **self._adapter.json_schema()}
