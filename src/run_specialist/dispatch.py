@@ -167,13 +167,18 @@ class Dispatcher:
         left = self._account.seconds_left(landing=False)
         if left is not None and left < seconds:
             seconds, why = left, ", when the time of the run was up"
+        work = asyncio.ensure_future(_tried(tool, call.arguments))
         try:
-            async with asyncio.timeout(seconds) as timeout:
-                return await tool.call(call.arguments)
-        except TimeoutError as error:
-            if timeout.expired():
-                raise ToolError(f"no result within {seconds:.3g} seconds{why}") from error
-            raise
+            # A tool may take no notice of being cancelled: it is left to itself then.
+            await asyncio.wait([work], timeout=seconds)
+        finally:
+            work.cancel()
+        if not work.done():
+            raise ToolError(f"no result within {seconds:.3g} seconds{why}")
+        result = work.result()
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def _kept(self, executed: Executed) -> Executed:
         """Put the whole output on record and cut it to what a result may hold."""
@@ -212,7 +217,7 @@ class Dispatcher:
                 elif added:
                     lines.append(str(added))
             except Exception as error:  # noqa: BLE001 - a foreign augmenter never harms the result
-                self._emit(Warned(f"an augmenter failed on {executed.call.name}: {error!r}"))
+                self._emit(Warned(f"an augmenter failed on {executed.call.name}: {_words(error)}"))
         content = "\n".join(lines)
         return ToolResult(executed.call.id, with_fields(content, fields) if fields else content, executed.is_error)
 
@@ -221,6 +226,16 @@ class Dispatcher:
         self.skipped += 1
         self._emit(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
+
+
+async def _tried(tool: Tool, arguments: Mapping[str, Any]) -> Output | BaseException:
+    """Return what a tool raises: as the end of a task it would be told to nobody, or end the program."""
+    try:
+        return await tool.call(arguments)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a tool may raise anything
+        return error
 
 
 def _words(error: BaseException) -> str:
@@ -244,4 +259,4 @@ def with_fields(content: str, fields: Mapping[str, Any]) -> str:
     except (ValueError, RecursionError):
         read = None
     whole = read if isinstance(read, dict) else {"output": content}
-    return json.dumps({**whole, **fields}, ensure_ascii=False)
+    return json.dumps({**whole, **fields}, ensure_ascii=False, default=lambda value: type(value).__name__)

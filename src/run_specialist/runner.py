@@ -67,8 +67,13 @@ class Run:
         if self._stop.is_set():
             return
         self._stop.set()
-        # A listener that aborts stands inside the task: the loop sees the flag, a cancellation would strike the caller.
-        if self._task is not None and asyncio.current_task() is not self._task:
+        # A listener that aborts stands inside the task: it is let finish, and only what is waited for after it is cut.
+        if self._task is not None:
+            self._task.get_loop().call_soon(self._cancel)
+
+    def _cancel(self) -> None:
+        # Once the outcome is there, a cancellation would strike the caller's own work.
+        if self._task is not None:
             self._task.cancel()
 
     @property

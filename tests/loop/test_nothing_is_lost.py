@@ -1,0 +1,141 @@
+"""What the model had said already is in the outcome, however the run ends."""
+
+import asyncio
+
+import pytest
+
+from run_specialist.budget import Kind
+from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.messages import Stop
+from run_specialist.providers.base import Delta
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.runner import Run
+from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.tools.base import Tool
+from tests.jobs import LOOK, job, outcome_of, results
+
+pytestmark = pytest.mark.anyio
+
+GATHERED = calls(("respond", {"answer": "What was gathered."}), first_id=5)
+HALF = calls(("respond", {"answer": "Half of wh"}), first_id=6, stop=Stop.TRUNCATED)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [ProviderError("the API answered 500"), says("", Stop.REFUSED), RuntimeError("a bug"), ContextExceeded("too long")],
+    ids=["error", "refused", "bug", "full"],
+)
+async def test_x_12_an_answer_out_of_shape_is_kept_when_the_next_request_fails(then, tmp_path):
+    """It went back once, and nothing better came."""
+    schema = AnswerSchema.load({"type": "object"}, tmp_path)
+    outcome = await outcome_of(job(ScriptedProvider([GATHERED, then]), answer_schema=schema))
+    assert outcome.status in {"failed", "partial"}
+    assert "What was gathered." in outcome.answer
+
+
+async def test_x_6_a_cut_answer_is_kept_when_the_next_request_fails():
+    """Asked for again with more room, and the endpoint is gone."""
+    outcome = await outcome_of(job(ScriptedProvider([HALF, ProviderError("gone")])))
+    assert (outcome.status, outcome.exit_code) == ("failed", 3)
+    assert "Half of wh" in outcome.answer
+
+
+class Talking(ScriptedProvider):
+    """Says something to whoever watches, and never ends."""
+
+    def open(self, opening, watch=None):
+        """Remember who watches."""
+        self.watch = watch
+        return super().open(opening, watch)
+
+    async def ask(self, messages, choice, max_tokens):
+        """Stream the beginning of an answer."""
+        for piece in ('{"answer": "Owls ', "eat mice, and th"):
+            self.watch(Delta(piece, tool="respond"))
+        await asyncio.Event().wait()
+
+
+async def test_x_14_what_was_streaming_when_the_time_was_up_is_kept():
+    """At the landing nothing more is waited for; the answer as far as it came is the salvage."""
+    made = job(Talking([]), limits={Kind.TIME: 0.2})
+    outcome = await Run(made, watch=lambda delta: None).outcome()
+    assert outcome.status == "partial"
+    assert "Owls eat mice, and th" in outcome.answer
+
+
+async def test_s3_6_what_was_streaming_when_somebody_aborted_is_kept():
+    """Ctrl-C in the middle of an answer."""
+    run = Run(job(Talking([])), watch=lambda delta: run.abort() if "and th" in delta.text else None)
+    outcome = await run.outcome()
+    assert outcome.status == "aborted"
+    assert "Owls eat mice, and th" in outcome.answer
+
+
+class Unspeakable(Exception):
+    """An error that cannot even be told."""
+
+    def __repr__(self):
+        """Fail again."""
+        raise ValueError("no words")
+
+
+def raises(executed):
+    """Fail in a way that cannot be told."""
+    raise Unspeakable
+
+
+def no_json(executed):
+    """Return what is no JSON."""
+    return {"x": object()}
+
+
+def no_text(executed):
+    """Return what cannot be written."""
+
+    class Line:
+        def __str__(self):
+            raise ValueError("no words")
+
+    return Line()
+
+
+@pytest.mark.parametrize("augmenter", [raises, no_json, no_text])
+async def test_s3_3_whatever_an_augmenter_does_the_result_is_whole(augmenter):
+    """Its own words are left away or made readable, the countdown behind them stands."""
+    provider = ScriptedProvider([calls(("look", {"query": "a"})), says("done")])
+    made = job(provider, 2, augmenters=[augmenter, *job(provider).augmenters])
+    outcome = await outcome_of(made)
+    (result,) = results(provider.asked[1].messages[-1])
+    assert "note on 'a', part 0" in result
+    assert "1 tool call remaining" in result
+    assert outcome.status == "answered"
+
+
+async def test_x_14_a_tool_that_will_not_be_cancelled_is_left_to_itself():
+    """Its time is up when it is up; what it returns later is not waited for."""
+    done = asyncio.Event()
+
+    async def stubborn(query: str) -> str:
+        while not done.is_set():
+            try:
+                await done.wait()
+            except asyncio.CancelledError:
+                continue
+        return "too late"
+
+    provider = ScriptedProvider([calls(("look", {"query": "a"})), GATHERED])
+    made = job(provider, tools=[Tool("look", "Look.", stubborn)], limits={Kind.TIME: 0.4})
+    outcome = await outcome_of(made)
+    done.set()
+    assert (outcome.status, outcome.answer) == ("landed", "What was gathered.")
+    assert results(provider.asked[1].messages[-1])[0].startswith("look failed: no result within")
+
+
+async def test_x_8_the_newest_results_are_cut_where_the_context_has_no_room_for_them():
+    """A refused request is no history: long results get shorter, short ones stay, and the run lands."""
+    tool = Tool("look", "Look.", lambda query: query * 3_000)
+    turn = calls(("look", {"query": "a"}), ("look", {"query": ""}))
+    provider = ScriptedProvider([turn, ContextExceeded("too long"), GATHERED])
+    outcome = await outcome_of(job(provider, tools=[tool]))
+    assert results(provider.asked[2].messages[-1]) == [f"{'a' * 2_000}\n[truncated]", "(no output)"]
+    assert (outcome.status, outcome.landing.reason, LOOK.name) == ("landed", "tokens", "look")
