@@ -1,13 +1,17 @@
 """Check a JSON Schema, and values against it, without a network and within bounds.
 
-Whatever a schema asks for, checking takes at most `MOST_CHECKS` keywords. Not covered is what one keyword does by
-itself: a `pattern` that backtracks without end, and `unevaluatedProperties` over parts that refer to each other often.
+Whatever a schema asks for, checking takes about as long as `MOST_CHECKS` keywords; see `schema_keywords` for what one
+keyword may do. Not covered are a pattern that counts into the thousands, held against a very long text (each of its
+characters takes that many steps), and alternatives of `enum` that are long themselves and differ only at their ends.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
+
+from run_specialist.specialist.nodes import DEEPEST
+from run_specialist.specialist.schema_keywords import Errors, Keyword, check_pattern, replaced
+from run_specialist.specialist.schema_reasons import LONGEST_MESSAGE, LONGEST_PLACE, depth, place_of, short, told
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -15,10 +19,15 @@ if TYPE_CHECKING:
 
 MOST_CHECKS = 200_000
 """Keywords that are looked at for one value; a large answer takes some thousands."""
-MOST_PLACES = 3
-"""Places that a reason names."""
-_PLACE, _MESSAGE = 80, 240
-_NAME = re.compile(r"[A-Za-z_$][\w$-]*")
+AT_ONCE = 25
+"""Names or values that a keyword looks at in the time of one check."""
+CHARACTERS_AT_ONCE = 250
+"""Characters that an error may tell in the time of one check; many quote the whole value."""
+MOST_LEVELS = 120
+"""Keywords inside each other; Python's own limit must not be met, for the library breaks off in a way of its own."""
+# They look once more, and uncounted, at what the other keywords looked at.
+_LAST = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+_PATTERNED = frozenset({"patternProperties", "additionalProperties", "unevaluatedProperties"})
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # One value of each type; a reference that only leads back to itself shows with any of them.
 _SAMPLES: tuple[object, ...] = (None, True, 0, "", [None], {"": None})
@@ -31,11 +40,10 @@ class _TooMuchError(Exception):
 def check(schema: Mapping[str, Any]) -> None:
     """Raise ValueError with one clause for a schema that is invalid, refers to nothing, or cannot be checked with."""
     kind = _dialect(schema)
-    try:
-        _check_form(schema, kind)
-        _check_references(schema, kind)
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
+    if _is_deep(schema):
+        raise ValueError("is nested too deeply")
+    _check_form(schema, kind)
+    _check_parts(schema, kind)
     try:
         for sample in _SAMPLES:
             _errors(sample, schema)
@@ -46,7 +54,7 @@ def check(schema: Mapping[str, Any]) -> None:
 
 
 def reason(value: object, schema: Mapping[str, Any]) -> str | None:
-    """Return None for a value that matches, else one line on what is wrong at up to `MOST_PLACES` places.
+    """Return None for a value that matches, else one line on what is wrong at up to three places.
 
     schema: one that `check` lets pass.
     """
@@ -58,8 +66,8 @@ def reason(value: object, schema: Mapping[str, Any]) -> str | None:
     except RecursionError:
         return "the answer is nested too deeply to be checked"
     except Exception as error:  # noqa: BLE001 - a fault of the validator must not cost the answer
-        return _short(f"the answer cannot be checked: {error}", _MESSAGE)
-    return _told(errors, "the answer") if errors else None
+        return short(f"the answer cannot be checked: {error}", LONGEST_MESSAGE)
+    return told(errors, "the answer") if errors else None
 
 
 def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
@@ -72,18 +80,27 @@ def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
     name = schema["$schema"]
     known: Any = isinstance(name, str) and validator_for({"$schema": name}, None)  # type: ignore[arg-type] # it may
     if not known:
-        raise ValueError(f"$schema: {_short(repr(name), _MESSAGE)} is not known here; leave it out for 2020-12")
+        raise ValueError(f"$schema: {short(repr(name), LONGEST_MESSAGE)} is not known here; leave it out for 2020-12")
     return cast("type[Validator]", known)
 
 
+def _is_deep(value: object) -> bool:
+    parts = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, dict | list)]
+        parts = [item for items in inner for item in items]
+    return bool(parts)
+
+
 def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:  # noqa: ANN401 - any JSON
-    meta = kind(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER)
-    if errors := sorted(meta.iter_errors(schema), key=_depth):
-        raise ValueError(f"{inside}{_told(errors[:1], 'the schema')}")
+    # Of its formats only `regex` matters, and `_check_patterns` knows better what can be matched.
+    meta = kind(kind.META_SCHEMA)
+    if errors := sorted(meta.iter_errors(schema), key=depth):
+        raise ValueError(f"{inside}{told(errors[:1], 'the schema')}")
 
 
-def _check_references(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
-    """Raise ValueError for a reference that leads nowhere, out of the schema, or to what is no schema."""
+def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
+    """Raise ValueError for a pattern that cannot be matched, and for a reference that leads to no schema in here."""
     from referencing import Registry  # noqa: PLC0415 - comes with jsonschema
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - likewise
     from referencing.jsonschema import specification_with  # noqa: PLC0415 - likewise
@@ -97,12 +114,16 @@ def _check_references(schema: Mapping[str, Any], kind: "type[Validator]") -> Non
             part, resolver = opened.pop()
             if id(part.contents) not in seen and isinstance(part.contents, dict):
                 seen.add(id(part.contents))
+                _check_patterns(part.contents, schema)
+                if part is not resource and isinstance(part.contents.get("$schema"), str):
+                    # By its `$schema` a part would choose a validator of its own, one that is not bounded.
+                    raise ValueError(f"{_place(part.contents, schema, '$schema')}: may only stand at the top")
                 found = (part.contents.get(key) for key in _REFERENCES)
                 references += [(to, resolver) for to in found if isinstance(to, str)]
                 opened += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
             continue
         to, resolver = references.pop()
-        shown = _short(repr(to), _PLACE)
+        shown = short(repr(to), LONGEST_PLACE)
         try:
             target = resolver.lookup(to)
         except (Unresolvable, LookupError, TypeError, ValueError):
@@ -115,81 +136,77 @@ def _check_references(schema: Mapping[str, Any], kind: "type[Validator]") -> Non
             opened.append((specification.create_resource(target.contents), target.resolver))
 
 
+def _check_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    given = {"pattern": [part.get("pattern")], "patternProperties": part.get("patternProperties", ())}
+    for key, patterns in given.items():
+        for pattern in patterns:
+            try:
+                if isinstance(pattern, str):
+                    check_pattern(pattern)
+            except ValueError as error:
+                raise ValueError(f"{_place(part, schema, key)}: {short(str(error), LONGEST_MESSAGE)}") from None
+
+
+def _place(part: object, schema: object, key: str) -> str:
+    return short(place_of([*(_path(part, schema) or ()), key]), LONGEST_PLACE)
+
+
+def _path(part: object, whole: object) -> list[str | int] | None:
+    """Return the path that leads to a part, the very object."""
+    if part is whole:
+        return []
+    inside: Iterable[tuple[str | int, object]] = ()
+    inside = whole.items() if isinstance(whole, dict) else enumerate(whole) if isinstance(whole, list) else inside
+    return next(([name, *path] for name, item in inside if (path := _path(part, item)) is not None), None)
+
+
 def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  # noqa: ANN401 - any JSON
     """Return all that is wrong with a value, outermost first; raises _TooMuchError."""
     from jsonschema.validators import extend  # noqa: PLC0415 - see `_dialect`
     from referencing import Registry  # noqa: PLC0415 - likewise
 
-    kind, left = _dialect(schema), MOST_CHECKS
+    kind, left, level = _dialect(schema), MOST_CHECKS, 0
 
-    def counted(keyword: Callable[..., Iterable["ValidationError"] | None]) -> Callable[..., Any]:
-        def counting(*arguments: object) -> Iterable["ValidationError"] | None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise _TooMuchError
-            return keyword(*arguments)
+    def spend(checks: int) -> None:
+        nonlocal left
+        left -= checks
+        if left < 0:
+            raise _TooMuchError
+
+    def counted(name: str, keyword: Keyword) -> Keyword:
+        def counting(validator: "Validator", wanted: object, item: object, part: Mapping[str, Any]) -> Errors:
+            nonlocal level
+            spend(1 + _looked_at(name, wanted, item, part) // AT_ONCE)
+            if level >= MOST_LEVELS:
+                raise RecursionError
+            level += 1
+            try:
+                for error in keyword(validator, wanted, item, part) or ():
+                    spend(1 + len(error.message) // CHARACTERS_AT_ONCE)
+                    yield error
+            finally:
+                level -= 1
 
         return counting
 
-    keywords = {name: counted(keyword) for name, keyword in kind.VALIDATORS.items()}
+    keywords = {name: counted(name, keyword) for name, keyword in replaced(kind.VALIDATORS).items()}
     bounded: type[Validator] = extend(kind, keywords)  # type: ignore[no-untyped-call] # the stubs leave it open
-    # By its `$schema` a part would choose a validator of its own, one that does not count.
+    # By its `$schema` it would choose the library's own validator.
     anonymous = {key: item for key, item in schema.items() if key != "$schema"}
-    return sorted(bounded(anonymous, registry=Registry()).iter_errors(value), key=_depth)
+    return sorted(bounded(_ordered(anonymous), registry=Registry()).iter_errors(value), key=depth)
 
 
-def _depth(error: "ValidationError") -> int:
-    return len(error.absolute_path)
+def _looked_at(name: str, wanted: object, value: object, schema: Mapping[str, Any]) -> int:
+    """Return about how many names or values a keyword looks at by itself."""
+    if name in _PATTERNED and isinstance(value, dict):
+        return len(value) * len(schema.get("patternProperties", ()))
+    return len(wanted) if isinstance(wanted, list | dict) else 0
 
 
-def _told(errors: "Iterable[ValidationError]", whole: str) -> str:
-    """Return one line on the first errors, each at the place that is most likely meant.
-
-    whole: what stands for a place at the root.
-    """
-    lines: dict[str, None] = {}
-    for error in errors:
-        best = _meant(error)
-        place = _place(best.absolute_path) or whole
-        lines[f"{_short(place, _PLACE)}: {_short(best.message, _MESSAGE)}"] = None
-        if len(lines) == MOST_PLACES:
-            break
-    return "; ".join(lines)
-
-
-def _meant(error: "ValidationError") -> "ValidationError":
-    """Return what is wrong in the one alternative that was most likely meant, where there are several."""
-    branches: dict[object, list[ValidationError]] = {}
-    for inner in error.context or ():
-        # An alternative that is `false` has no place of its own, and is never what was meant.
-        if inner.relative_schema_path:
-            branches.setdefault(inner.relative_schema_path[0], []).append(inner)
-    ranked = sorted(branches.values(), key=_far)
-    if not ranked or (len(ranked) > 1 and _far(ranked[0]) == _far(ranked[1])):
-        return error
-    return _meant(min(ranked[0], key=_depth))
-
-
-def _far(branch: "list[ValidationError]") -> tuple[bool, bool, int]:
-    """Rate how far a value is from an alternative: another type, another fixed value, more that is wrong."""
-    other_type = any(error.validator == "type" and not error.relative_path for error in branch)
-    other_value = any(error.validator in {"const", "enum"} for error in branch)
-    return other_type, other_value, len(branch)
-
-
-def _place(path: Iterable[str | int]) -> str:
-    """Return `items[2].price`."""
-
-    def steps() -> Iterator[str]:
-        for name in path:
-            plain = isinstance(name, str) and _NAME.fullmatch(name)
-            yield f".{name}" if plain else f"[{json.dumps(name, ensure_ascii=False)}]"
-
-    return "".join(steps()).removeprefix(".")
-
-
-def _short(text: str, most: int) -> str:
-    """Return a text on one line; of a long one the middle goes, because the point stands at its end."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most // 2 - 3]} ... {line[-most // 2 + 2 :]}"
+def _ordered(part: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a schema in which the keywords that look at all others come last: then all of it has been counted."""
+    if isinstance(part, list):
+        return [_ordered(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {key: _ordered(part[key]) for key in sorted(part, key=_LAST.__contains__)}

@@ -138,7 +138,17 @@ def test_what_is_no_file_is_refused(tmp_path):
         ({"properties": {"age": {"type": "numbr"}}}, "properties.age.type: 'numbr' is not one of ['array', 'boolean'"),
         ({"properties": {"odd key": {"minimum": "x"}}}, "properties[\"odd key\"].minimum: 'x' is not of type 'number'"),
         ({"anyOf": [{}, {"required": "x"}]}, "anyOf[1].required: 'x' is not of type 'array'"),
-        ({"pattern": "("}, "pattern: '(' is not a 'regex'"),
+        ({"pattern": "("}, "pattern: '(' is not a 'regex' that can be matched here: unclosed group"),
+        ({"pattern": "a{1,99999999999}"}, "pattern: 'a{1,99999999999}' is not a 'regex'"),
+        ({"pattern": "(a{1000}){1000}"}, "Compiled regex exceeds size limit"),
+        (
+            {"properties": {"a b": {"items": {"pattern": "(?=a)"}}}},
+            "properties[\"a b\"].items.pattern: '(?=a)': lookaround and backreferences are not supported, for they",
+        ),
+        ({"anyOf": [{}, {"patternProperties": {r"(.)\1": {}}}]}, "anyOf[1].patternProperties: '(.)\\\\1': lookaround"),
+        ({**DRAFT4, "patternProperties": {"(": {}}}, "patternProperties: '(' is not a 'regex'"),
+        ({"x": [{"pattern": "("}], "$ref": "#/x/0"}, "x[0].pattern: '(' is not"),
+        ({"items": {**DRAFT7}}, "items.$schema: may only stand at the top"),
         ({"$schema": "https://example.com/own"}, "$schema: 'https://example.com/own' is not known here"),
         ({"$schema": 3}, "$schema: 3 is not known here"),
         ({"$ref": "#/$defs/x"}, "the reference '#/$defs/x' leads nowhere in the schema"),
@@ -192,6 +202,154 @@ def test_a_schema_of_its_own_kind_at_the_root_is_bounded_too(monkeypatch):
     name = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema = made({**explosive(40), **name, "items": {"$ref": "#"}})
     assert "takes too long to check" in str(schema.reason([{"deep": 2}]))
+
+
+@pytest.mark.parametrize("first", ["unevaluatedItems", "unevaluatedProperties"])
+def test_what_is_left_over_is_bounded_too(monkeypatch, first):
+    """Looking for what no part looked at follows each reference anew, and is not begun when there are too many."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    to = [{"$ref": f"#/$defs/a{i}", "$dynamicRef": f"#/$defs/a{i}"} for i in range(41)]
+    defs = {f"a{i}": {"dependentSchemas": {"x": to[i + 1], "y": to[i + 1]}} for i in range(40)}
+    both = {f"b{i}": {"$ref": f"#/$defs/b{i + 1}", "$dynamicRef": f"#/$defs/b{i + 1}"} for i in range(40)}
+    schema = made({"items": {first: False, "$ref": "#/$defs/a0"}, "$defs": {**defs, "a40": {}}})
+    assert schema.reason([{}]) is None or first == "unevaluatedProperties"
+    assert "takes too long to check" in str(schema.reason([{"x": 1, "y": 1}]))
+    again = {"properties": {"a": {first: False, "$ref": "#/$defs/b0"}}, "$defs": {**both, "b40": {}}}
+    assert "takes too long to check" in str(made(again).reason({"a": [1] if first == "unevaluatedItems" else {"b": 1}}))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"enum": [str(i) for i in range(1_000)]}}, ["x"] * 200),
+        ({"items": {"required": ["a", "b", "c", "d", "e"]}}, [{}] * 900),
+        ({"items": {"properties": {f"a{i}": {} for i in range(1_000)}}}, [{}] * 200),
+        ({"patternProperties": {f"a{i}": {} for i in range(400)}}, {f"b{i}": 1 for i in range(400)}),
+        (
+            {"additionalProperties": False, "patternProperties": {f"a{i}": {} for i in range(200)}},
+            dict.fromkeys(map(str, range(400))),
+        ),
+        ({"allOf": [{"type": "null"}] * 50}, ["x" * 50_000]),
+    ],
+)
+def test_what_one_keyword_does_counts(monkeypatch, schema, value):
+    """Many values to compare with, many names to match, many errors, long errors: each takes its time."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    assert "takes too long to check" in str(made(schema).reason(value))
+
+
+ENDLESS = "^(a+)+$"
+AAAA = "a" * 60 + "!"
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}, DRAFT7])
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"pattern": ENDLESS}, AAAA, f"the answer: '{AAAA}' does not match '{ENDLESS}'"),
+        ({"pattern": ENDLESS}, "aaa", None),
+        ({"propertyNames": {"pattern": ENDLESS}}, {AAAA: 1}, f"the answer: '{AAAA}' does not match '{ENDLESS}'"),
+        ({"patternProperties": {ENDLESS: False}}, {AAAA: 1}, None),
+        ({"patternProperties": {ENDLESS: {"type": "null"}}}, {"aa": 1}, "aa: 1 is not of type 'null'"),
+        (
+            {"patternProperties": {ENDLESS: {}}, "additionalProperties": False},
+            {AAAA: 1, "aa": 1},
+            f"the answer: '{AAAA}' does not match any of the regexes: '{ENDLESS}'",
+        ),
+    ],
+)
+def test_no_pattern_takes_for_ever(dialect, schema, value, said):
+    """A pattern that makes other engines try each way to read a text is decided at once."""
+    assert made({**dialect, **schema}).reason(value) == said
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
+def test_no_pattern_takes_for_ever_where_properties_are_left_over(dialect):
+    """`unevaluatedProperties` matches names in each part that holds."""
+    parts = {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"patternProperties": {ENDLESS: {}}}}}
+    schema = made({**dialect, **parts, "unevaluatedProperties": False})
+    assert schema.reason({"aa": 1}) is None
+    left_over = f"the answer: Unevaluated properties are not allowed ('{AAAA}' was unexpected)"
+    assert schema.reason({AAAA: 1, "aa": 1}) == left_over
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("b", "abc", True),
+        ("^b", "abc", False),
+        ("^a$", "a\n", False),
+        (r"^\p{Lu}\w*$", "\u00c9t\u00e9", True),
+        (r"^\d{4}-\d\d$", "2024-01", True),
+        ("^.$", "\ud800", True),
+        ("^.$", "\U0001f600", True),
+        ("", "", True),
+    ],
+)
+def test_a_pattern_is_looked_for_anywhere(pattern, text, found):
+    """As JSON Schema has it: anchors are the author's, classes know Unicode, and the end is the end."""
+    assert (made({"pattern": pattern}).reason(text) is None) == found
+
+
+SAME_WORDS = [
+    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"c": 1, "a": 1, "b": 1}),
+    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"d": 1, "c": 1}),
+    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "b": 1}),
+    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "c": 1, "b": 1}),
+    ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": 1, "c": None}),
+    ({"patternProperties": {"a": {"type": "null"}, "b": {"type": "string"}}}, {"ab": 1}),
+    ({"additionalProperties": False}, [1]),
+    ({"pattern": "^a"}, "b"),
+    ({"pattern": "^a"}, 1),
+    ({"unevaluatedProperties": False}, {"b": 1, "a": 1}),
+    ({"unevaluatedProperties": {"type": "null"}}, {"a": 1, "b": None}),
+    ({"unevaluatedProperties": {"type": "null"}}, {"a": 1, "b": 2}),
+    ({"anyOf": [{"properties": {"a": {}}}, {"required": ["x"]}], "unevaluatedProperties": False}, {"a": 1}),
+    ({"anyOf": [{"properties": {"a": False}}, {}], "unevaluatedProperties": False}, {"a": 1}),
+    ({"oneOf": [{"additionalProperties": True}], "unevaluatedProperties": False}, {"a": 1}),
+    ({"dependentSchemas": {"a": {"properties": {"a": {}}}}, "unevaluatedProperties": False}, {"a": 1, "b": 1}),
+    ({"if": {"required": ["a"]}, "then": {"patternProperties": {"": {}}}, "unevaluatedProperties": False}, {"a": 1}),
+    ({"if": {"required": ["a"]}, "else": {"properties": {"b": {}}}, "unevaluatedProperties": False}, {"b": 1}),
+    ({"if": {"properties": {"a": {}}}, "unevaluatedProperties": False}, {"a": 1}),
+    ({"if": False, "then": {"properties": {"a": {}}}, "unevaluatedProperties": False}, {"a": 1}),
+    ({"not": {"properties": {"a": {}}, "required": ["b"]}, "unevaluatedProperties": False}, {"a": 1}),
+    *(
+        ({"uniqueItems": True}, value)
+        for value in (
+            [1, 1.0], [1, True], [0, False], ["1", 1], [[], {}], [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}],
+            [{"a": 1}, {"a": True}], [[1], [True]], [None, None], [{}, {}], "aa", [],
+        )
+    ),
+    ({"uniqueItems": False}, [1, 1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
+@pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
+def test_our_keywords_say_what_the_library_says(monkeypatch, dialect, schema, value):
+    """Where the library's own keywords end in time, they and ours agree, word for word."""
+    said = made({**dialect, **schema}).reason(value)
+    monkeypatch.setattr(schema_checks, "replaced", dict)
+    assert said == made({**dialect, **schema}).reason(value)
+
+
+@pytest.mark.parametrize("reference", ["$recursiveRef", "$ref"])
+def test_references_are_followed_for_what_is_left_over(reference):
+    """2019-09 has one more kind of reference."""
+    name = {"$schema": "https://json-schema.org/draft/2019-09/schema"}
+    node = {"properties": {"next": {reference: "#", "unevaluatedProperties": False}}}
+    schema = made({**name, **node})
+    assert schema.reason({"next": {"next": {}}}) is None
+    assert "('x' was unexpected)" in str(schema.reason({"next": {"x": 1}}))
+    within = made({**name, "allOf": [{"unevaluatedProperties": {"type": "null"}}], "unevaluatedProperties": False})
+    assert within.reason({"a": None}) is None
+
+
+def test_many_items_that_must_differ_take_no_longer_than_others():
+    """They are not compared with each other one by one."""
+    items = [{"a": number} for number in range(60_000)]
+    assert made({"uniqueItems": True}).reason(items) is None
+    assert "has non-unique elements" in str(made({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
 
 
 @pytest.mark.parametrize(
@@ -261,6 +419,9 @@ def test_an_answer_without_a_bottom_is_not_followed():
     for _ in range(600):
         deep = [deep]
     assert "nested too deeply" in str(made({"type": "array", "items": {"$ref": "#"}}).reason(deep))
+    itself = {"dependentSchemas": {"x": {"$ref": "#"}}, "unevaluatedProperties": False}
+    assert "nested too deeply" in str(made(itself).reason({"x": 1}))
+    assert made(PERSON).reason({"name": "a", "children": [{"name": "b", "children": [{"name": "c"}]}] * 100}) is None
 
 
 @pytest.mark.parametrize(
@@ -322,6 +483,18 @@ SCHEMAS = st.recursive(
         | inner.map(lambda part: {"not": part})
         | st.lists(inner, min_size=1, max_size=2).map(lambda parts: {"anyOf": parts})
         | NAMES.map(lambda name: {"required": [name]})
+        | st.fixed_dictionaries(
+            {"patternProperties": st.dictionaries(st.sampled_from(["^a", "[/$]", ""]), inner, max_size=2)},
+            optional={
+                "properties": st.dictionaries(NAMES, inner, max_size=1),
+                "additionalProperties": inner,
+                "unevaluatedProperties": inner,
+                "if": inner,
+                "then": inner,
+                "dependentSchemas": st.dictionaries(NAMES, inner, max_size=1),
+            },
+        )
+        | st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=2), "unevaluatedProperties": inner})
     ),
     max_leaves=6,
 )

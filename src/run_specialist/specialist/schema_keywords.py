@@ -1,0 +1,176 @@
+"""Keywords of JSON Schema that must not take for ever: those with patterns, and `uniqueItems`.
+
+The library's own match with an engine that backtracks, so that a pattern like `^(a+)+$` never ends, and compare each
+item with each other one. What they say when something is wrong is said here in the same words.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+Validator = Any
+"""A validator of jsonschema; its protocol leaves out `descend`, without which no keyword can be written."""
+Schema = Mapping[str, Any] | bool
+"""A part of a schema that is one itself."""
+Errors = Iterator["ValidationError"]
+Keyword = Callable[[Validator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
+"""What checks one keyword: validator, the keyword's value in the schema, the value to check, the schema around it."""
+
+UNSUPPORTED = ("look-around", "backreferences")
+"""How the engine calls what no engine can match in linear time."""
+
+
+def replaced(keywords: Mapping[str, Keyword]) -> dict[str, Keyword]:
+    """Return a dialect's keywords with ours in the place of those that may take for ever."""
+    return {name: _OURS.get(name, keyword) for name, keyword in keywords.items()}
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ValueError with one clause for a pattern that cannot be matched here."""
+    try:
+        _compiled(pattern)
+    except SchemaError as error:
+        why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ").rstrip(".")
+        if why.startswith(UNSUPPORTED):
+            raise ValueError(
+                f"{pattern!r}: lookaround and backreferences are not supported, for they can take for ever"
+            ) from None
+        raise ValueError(f"{pattern!r} is not a 'regex' that can be matched here: {why}") from None
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> SchemaValidator:
+    return SchemaValidator(core_schema.str_schema(pattern=_sound(pattern), regex_engine="rust-regex"))
+
+
+def _sound(text: str) -> str:
+    """Return a text without the halves of characters that JSON can hold and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Tell whether a pattern is found anywhere in a text."""
+    return _compiled(pattern).isinstance_python(_sound(text))
+
+
+def _wrong(message: str) -> "ValidationError":
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415 - heavy, and few specialists have a schema
+
+    return ValidationError(message)
+
+
+def _pattern(_validator: Validator, pattern: str, value: object, _schema: Mapping[str, Any]) -> Errors:
+    if isinstance(value, str) and not _matches(pattern, value):
+        yield _wrong(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Validator, patterns: Mapping[str, Any], value: object, _schema: Mapping[str, Any]
+) -> Errors:
+    if isinstance(value, dict):
+        for pattern, part in patterns.items():
+            for name in value:
+                if _matches(pattern, name):
+                    yield from validator.descend(value[name], part, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Validator, part: Schema, value: object, schema: Mapping[str, Any]) -> Errors:
+    if not isinstance(value, dict):
+        return
+    patterns = schema.get("patternProperties", {})
+    extras = [name for name in value if name not in schema.get("properties", {}) and not _any(patterns, name)]
+    if isinstance(part, dict):
+        for name in extras:
+            yield from validator.descend(value[name], part, path=name)
+    elif not part and extras:
+        names, one = ", ".join(map(repr, sorted(extras))), len(extras) == 1
+        if patterns:
+            regexes = ", ".join(map(repr, sorted(patterns)))
+            yield _wrong(f"{names} {'does' if one else 'do'} not match any of the regexes: {regexes}")
+        else:
+            were = "was" if one else "were"
+            yield _wrong(f"Additional properties are not allowed ({names} {were} unexpected)")
+
+
+def _unevaluated_properties(validator: Validator, part: Schema, value: object, schema: Mapping[str, Any]) -> Errors:
+    if not isinstance(value, dict):
+        return
+    others = sorted(value.keys() - _evaluated(validator, value, schema))
+    if others:
+        were = f"{', '.join(map(repr, others))} {'was' if len(others) == 1 else 'were'}"
+        if part is False:
+            yield _wrong(f"Unevaluated properties are not allowed ({were} unexpected)")
+        else:
+            yield _wrong(
+                f"Unevaluated properties are not valid under the given schema ({were} unevaluated and invalid)"
+            )
+
+
+def _evaluated(validator: Validator, value: Mapping[str, Any], schema: Schema) -> set[str]:
+    """Return the names of the properties that a schema, or a part of it that holds, has looked at and let pass."""
+    if isinstance(schema, bool):
+        return set()
+
+    def holds(part: Schema, item: object = value) -> bool:
+        return next(iter(validator.descend(item, part)), None) is None
+
+    patterns, named = schema.get("patternProperties", {}), schema.get("properties", {})
+    names = {name for name in value if name in named or _any(patterns, name)}
+    for key in ("additionalProperties", "unevaluatedProperties"):
+        if key in schema:
+            names |= {name for name, item in value.items() if holds(schema[key], item)}
+    parts = [part for key in ("allOf", "anyOf", "oneOf") for part in schema.get(key, ()) if holds(part)]
+    parts += [part for name, part in schema.get("dependentSchemas", {}).items() if name in value]
+    if "if" in schema:
+        parts += [schema["if"], schema.get("then", True)] if holds(schema["if"]) else [schema.get("else", True)]
+    inside = (_evaluated(validator, value, part) for part in parts)
+    return names.union(*inside, *(_evaluated(to, value, to.schema) for to in _referred(validator, schema)))
+
+
+def _referred(validator: Validator, schema: Mapping[str, Any]) -> Iterator[Validator]:
+    """Yield a validator for each part that a schema refers to."""
+    from referencing.jsonschema import lookup_recursive_ref  # noqa: PLC0415 - comes with jsonschema
+
+    # Only the validator knows where a reference starts from, and it has no public way to tell.
+    resolver = validator._resolver  # noqa: SLF001
+    found = [resolver.lookup(schema[key]) for key in ("$ref", "$dynamicRef") if key in schema]
+    if "$recursiveRef" in schema:
+        found.append(lookup_recursive_ref(resolver))
+    for target in found:
+        yield validator.evolve(schema=target.contents, _resolver=target.resolver)
+
+
+def _any(patterns: Iterable[str], name: str) -> bool:
+    return any(_matches(pattern, name) for pattern in patterns)
+
+
+def _unique_items(_validator: Validator, wanted: object, value: object, _schema: Mapping[str, Any]) -> Errors:
+    if wanted and isinstance(value, list) and len({_key(item) for item in value}) < len(value):
+        yield _wrong(f"{value!r} has non-unique elements")
+
+
+def _key(value: object) -> object:
+    """Return what can be hashed, equal for values that JSON Schema calls equal: 1 and 1.0 are, 1 and true are not."""
+    match value:
+        case bool():
+            return bool, value
+        case dict():
+            return frozenset((name, _key(item)) for name, item in value.items())
+        case list():
+            return tuple(map(_key, value))
+        case _:
+            return value
+
+
+_OURS: dict[str, Keyword] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "unevaluatedProperties": _unevaluated_properties,
+    "uniqueItems": _unique_items,
+}
