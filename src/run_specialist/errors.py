@@ -32,9 +32,6 @@ class SpecialistUnusable(UsageError):
 class ProviderError(RunSpecialistError):
     """The model could not be asked, or its reply could not be read."""
 
-    partial: str = ""
-    """The text that had come through when a reply broke off."""
-
 
 class ForcingRefused(ProviderError):
     """The endpoint refused a request because its `tool_choice` forces a tool."""

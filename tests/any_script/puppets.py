@@ -172,9 +172,7 @@ class Puppet:
                 self.used.append(reply.usage)
                 return reply
             case "error":
-                error = ProviderError("the API is down")
-                error.partial = line.text
-                raise error
+                raise ProviderError("the API is down")
             case "context":
                 raise ContextExceeded("the context is full")
             case "forcing":

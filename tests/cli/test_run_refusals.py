@@ -44,7 +44,7 @@ WRONG = [
     (["findr", "What?"], "no specialist is called findr; did you mean finder?"),
     (["Finder ", "What?"], "did you mean finder?"),
     (["zzz-not-there", "What?"], "no specialist is called zzz-not-there"),
-    (["./nowhere/finder.md", "What?"], "no specialist is called ./nowhere/finder.md"),
+    (["./nowhere/finder.md", "What?"], "there is no file ./nowhere/finder.md"),
     (["finder", "What?", "--root", "nowhere"], "--root: there is no folder"),
     (["finder", "What?", "--root", "notes/owls.md"], "--root: there is no folder"),
     (["finder", "What?", "--dir", "nowhere"], "nowhere is no folder"),

@@ -428,14 +428,6 @@ async def test_the_content_type_of_a_stream_is_compared_without_regard_to_case(s
     assert outcome.answer == "yes"
 
 
-def test_the_text_so_far_can_be_had_at_any_time():
-    """For a salvage, when the rest does not come."""
-    growing = StreamedCompletion(lambda delta: None)
-    for content in ("so ", "far", [{"type": "thinking"}], "so good"):
-        growing.add({"choices": [{"delta": {"content": content}}]})
-    assert growing.text == "so far\nso good"
-
-
 def test_empty_pieces_are_not_shown():
     """Only what lengthens the text is a delta."""
     seen = []

@@ -17,6 +17,7 @@ from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
+from run_specialist.providers.reading import taken_ids
 from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
 from run_specialist.providers.transport import send, stream
 from run_specialist.tools.respond import NAME as RESPOND
@@ -81,7 +82,6 @@ class AnthropicConversation:
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
         self._watch = watch
-        self._growing: StreamedMessage | None = None
         tools = [tool.definition for tool in opening.tools]
         # Without tools it is one question and one answer: nothing would read what it wrote to the cache.
         self._marker: Block = {"cache_control": CACHED} if tools else {}
@@ -100,7 +100,7 @@ class AnthropicConversation:
 
         body = self._body(messages, choice, max_tokens)
         try:
-            return read_reply(await self._exchange(body))
+            return read_reply(await self._exchange(body), taken_ids(messages))
         except ProviderError:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a cut stream, a reset connection.
@@ -111,9 +111,7 @@ class AnthropicConversation:
                 raise ForcingRefused(line) from error
             if isinstance(error, BadRequestError) and any(words in str(error) for words in TOO_LONG):
                 raise ContextExceeded(line) from error
-            broken = ProviderError(line)
-            broken.partial = self._growing.text if self._growing else ""
-            raise broken from error
+            raise ProviderError(line) from error
 
     def _body(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> bytes:
         varying: dict[str, Any] = {"max_tokens": max_tokens}
@@ -137,13 +135,7 @@ class AnthropicConversation:
         client = self._provider.client
         if self._watch is None:
             return await send(client, PATH, body, MESSAGES)
-        message = await stream(client, PATH, body, MESSAGES, partial(self._begin, self._watch))
-        self._growing = None
-        return message
-
-    def _begin(self, watch: Watch) -> StreamedMessage:
-        self._growing = StreamedMessage(watch)
-        return self._growing
+        return await stream(client, PATH, body, MESSAGES, partial(StreamedMessage, self._watch))
 
 
 def _previous_tail(messages: Sequence[Message]) -> int | None:

@@ -1,13 +1,13 @@
 """Read what the Messages API answers, whole or streamed, and trust none of it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Block, Reply, Stop, Usage, text_of
+from run_specialist.messages import Block, Reply, Stop, Usage
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.providers.endpoint import MESSAGES
-from run_specialist.providers.reading import count, read_arguments
+from run_specialist.providers.reading import count, read_arguments, sound_id
 
 STOPS = {
     "end_turn": Stop.ANSWERED,
@@ -21,9 +21,10 @@ STOPS = {
 """Every documented stop reason; an unknown one counts by what the reply holds."""
 
 
-def read_reply(message: Block) -> Reply:
+def read_reply(message: Block, taken: Collection[str]) -> Reply:
     """Turn a message object into a reply.
 
+    taken: the ids of all calls in the transcript; a call that comes without an id or repeats one gets a new one.
     Raises ProviderError for an object that is no message.
     """
     if message.get("type") == "error":
@@ -45,12 +46,24 @@ def read_reply(message: Block) -> Reply:
     return Reply(
         # Of a reply that ended for a reason that nobody knows only the text is taken.
         stop=stop or Stop.ANSWERED,
-        content=tuple(content),
+        content=tuple(_told_apart(content, taken)),
         usage=_usage(message.get("usage")),
         reason=reason,
         detail=detail,
         more_room_helps=reason != "model_context_window_exceeded",
     )
+
+
+def _told_apart(content: Iterable[Block], taken: Collection[str]) -> Iterator[Block]:
+    """Yield the blocks as they came; only a call whose result could not be told from another's gets a new id."""
+    known = set(taken)
+    for block in content:
+        if block.get("type") != "tool_use":
+            yield block
+            continue
+        call_id = sound_id(block.get("id"), known, "toolu_")
+        known.add(call_id)
+        yield block if block.get("id") == call_id else {**block, "id": call_id}
 
 
 def _category(message: Block) -> str:
@@ -110,20 +123,13 @@ class StreamedMessage:
             if kind == "text_delta":
                 self._watch(Delta(str(delta.get("text", ""))))
 
-    @property
-    def text(self) -> str:
-        """The text that came through so far."""
-        return text_of(self._blocks.values())
-
     def whole(self) -> Block:
         """Return the message object.
 
         Raises ProviderError when the stream ended before it was complete.
         """
         if not self._complete:
-            broken = ProviderError("the server's stream broke off in the middle of a reply; try again")
-            broken.partial = self.text
-            raise broken
+            raise ProviderError("the server's stream broke off in the middle of a reply; try again")
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for index, text in self._arguments.items():
             if text:

@@ -145,7 +145,6 @@ class ChatConversation:
     def _failure(self, error: Exception, choice: Choice) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
 
-        so_far = self._growing.text if self._growing else ""
         if isinstance(error, APIConnectionError) and self._growing and isinstance(error.__cause__, Exception):
             # The server was reached; what broke the stream off is the cause.
             error = error.__cause__
@@ -159,7 +158,6 @@ class ChatConversation:
                 failure = ForcingRefused(line)
             elif refusals.is_too_long(words):
                 failure = ContextExceeded(line)
-        failure.partial = so_far
         return failure
 
     async def _exchange(self, messages: Sequence[Message], choice: Choice, room: int) -> Block:

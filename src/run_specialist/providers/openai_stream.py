@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Block, encode, text_of
+from run_specialist.messages import Block, encode
 from run_specialist.providers.base import Delta, Watch
 
 APART = {"role", "content", "tool_calls", "function_call"}
@@ -96,20 +96,13 @@ class StreamedCompletion:
         call["id"] = call["id"] or call_id
         return call
 
-    @property
-    def text(self) -> str:
-        """The text that came through so far."""
-        return text_of(self._parts)
-
     def whole(self) -> Block:
         """Return the completion.
 
         Raises ProviderError when the stream ended before it was complete.
         """
         if not self._complete:
-            broken = ProviderError("the server's stream broke off in the middle of a reply; try again")
-            broken.partial = self.text
-            raise broken
+            raise ProviderError("the server's stream broke off in the middle of a reply; try again")
         message = {**self._fields, "content": self._parts}
         if self._calls:
             message["tool_calls"] = self._calls

@@ -1,11 +1,15 @@
 """Read JSON that a server sent, and trust none of it; both APIs need this."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
+from run_specialist.messages import Message
 from run_specialist.providers.endpoint import Endpoint
+
+MOST_TOKENS = 10**12
+"""No request has more; a larger figure is no figure."""
 
 
 def read_object(content_type: str, body: bytes, endpoint: Endpoint) -> dict[str, Any]:
@@ -44,6 +48,25 @@ def read_arguments(text: str, *, cut: bool) -> object:
 
 
 def count(values: object, key: str) -> int:
-    """Return a number of tokens; 0 where there is none."""
+    """Return a number of tokens; 0 where there is none that can be true."""
     value = values.get(key) if isinstance(values, Mapping) else None
-    return value if isinstance(value, int) and value > 0 else 0
+    # JSON's true is a number to Python, and to no one else.
+    return value if isinstance(value, int) and value is not True and 0 < value <= MOST_TOKENS else 0
+
+
+def taken_ids(messages: Iterable[Message]) -> set[str]:
+    """Return the ids of all tool calls in a transcript."""
+    return {block["id"] for message in messages for block in message.blocks if block["type"] == "tool_use"}
+
+
+def sound_id(given: object, taken: Collection[str], prefix: str) -> str:
+    """Return a tool call's id as it came; a new one where that is none, or taken.
+
+    prefix: how a new one begins; a number follows.
+    """
+    if isinstance(given, str) and given and given not in taken:
+        return given
+    number = len(taken) + 1
+    while f"{prefix}{number}" in taken:
+        number += 1
+    return f"{prefix}{number}"

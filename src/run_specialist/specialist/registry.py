@@ -81,6 +81,8 @@ class Registry:
         )
         if found:
             return found
+        if "/" in name or name.lower().endswith(".md"):
+            raise SpecialistNotFound(f"there is no file {shown(name)}")
         raise SpecialistNotFound(self._not_found(name, sorted({file.name for file in files})))
 
     def names(self) -> list[str]:

@@ -90,7 +90,7 @@ def test_not_found_names_near_ones_and_places(tmp_path: Path) -> None:
     with pytest.raises(SpecialistNotFound, match="there are: codebase-locator"):
         Registry([tmp_path]).find("xyz\n\x1b[31m")
     with pytest.raises(SpecialistNotFound, match="no folder that exists"):
-        Registry([tmp_path / "nowhere"]).find("gone.md")
+        Registry([tmp_path / "nowhere"]).find("gone")
 
 
 def test_names_for_completion(tmp_path: Path) -> None:
