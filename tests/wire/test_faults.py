@@ -1,17 +1,23 @@
 """A server that lies or breaks: one clear line, the gathered work kept, never a traceback."""
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import httpx2
 import pytest
 
 from run_specialist.outcome import Exit
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.providers.reading import MOST_TOKENS, count
 from run_specialist.providers.sdk_errors import refuse_long_waits
 from tests.jobs import job, outcome_of
 from tests.wire.simulator import faults
-from tests.wire.simulator.replies import answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
+from tests.wire.simulator.prompt import serialise
+from tests.wire.simulator.replies import Reply, answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
+from tests.wire.simulator.sse import encode, events
+from tests.wire.simulator.wire import Wire
 
 pytestmark = pytest.mark.anyio
 GOOD = says("fine")
@@ -244,3 +250,80 @@ def test_a_wait_is_bounded_at_a_minute():
         response = httpx2.Response(429, headers={"retry-after": seconds})
         asyncio.run(refuse_long_waits(response))
         assert response.headers.get("x-should-retry") == refused
+
+
+NO_ID = object()
+"""Stands for an id that is left out."""
+
+
+@dataclass(frozen=True)
+class WithIds:
+    """A reply whose calls have ids that the API would never give."""
+
+    reply: Reply
+    ids: Sequence[Any]
+    status: int | None = 200
+
+    def play(self, wire: Wire, message: dict[str, Any], *, stream: bool) -> None:
+        """Send it whole or streamed."""
+        ids = iter(self.ids)
+        content = [
+            {key: value for key, value in {**block, "id": next(ids)}.items() if value is not NO_ID}
+            if block["type"] == "tool_use"
+            else block
+            for block in message["content"]
+        ]
+        changed = {**message, "content": content}
+        if stream:
+            wire.send_events([encode(event) for event in events(changed)])
+        else:
+            wire.send(200, serialise(changed))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sent_back"),
+    [
+        ((NO_ID, NO_ID), (NO_ID,), ["toolu_1", "toolu_2", "toolu_3"]),
+        ((None, 7), ("",), ["toolu_1", "toolu_2", "toolu_3"]),
+        (("same", "same"), ("same",), ["same", "toolu_2", "toolu_3"]),
+        (("toolu_2", NO_ID), ("toolu_3",), ["toolu_2", "toolu_3", "toolu_4"]),
+        (("b-2", "a_1"), ("toolu_01A",), ["b-2", "a_1", "toolu_01A"]),
+    ],
+)
+async def test_x_10_calls_without_an_id_of_their_own_get_one(ask, first, second, sent_back):
+    """Each result can be told from the others, in the reply and in all of the transcript; sound ids stay."""
+    two, one = calls("look", {"query": "a"}, {"query": "b"}), calls("look", {"query": "c"})
+    outcome, api = await ask([WithIds(two, first), WithIds(one, second), GOOD])
+    assert (outcome.answer, outcome.tool_calls.used, outcome.tool_calls.failed) == ("fine", 3, 0)
+    blocks = [block for message in api.requests[-1].messages for block in message["content"]]
+    assert [block["id"] for block in blocks if block["type"] == "tool_use"] == sent_back
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    assert [block["tool_use_id"] for block in results] == sent_back
+    assert [block["content"].split(",")[0] for block in results] == [f"note on '{query}'" for query in "abc"]
+
+
+async def test_x_9_only_the_broken_id_of_a_reply_is_mended(ask):
+    """Thinking, text and sound calls beside it go back as they came, fields that we do not know included."""
+    known = {**calls("look", {"query": "a"}).content[0], "id": "known", "caller": {"type": "direct"}}
+    reply = says(thinking("secret"), "I look.", known, *calls("look", {"query": "b"}).content)
+    outcome, api = await ask([WithIds(reply, ("known", NO_ID)), GOOD])
+    assert outcome.answer == "fine"
+    came, went = api.requests[0].content, api.requests[1].messages[1]["content"]
+    assert serialise(went[:3]) == serialise(came[:3])
+    assert went[3] == {**came[3], "id": "toolu_2"}
+
+
+@pytest.mark.parametrize("figure", [True, -5, 1.5, "7", None, [1], MOST_TOKENS + 1, 10**400])
+async def test_a_figure_of_usage_that_cannot_be_true_is_none(ask, figure):
+    """It ends no run, and no sum of tokens or money is built on it."""
+    honest, _ = await ask([LOOK, GOOD])
+    outcome, _ = await ask([replace(LOOK, usage={"input_tokens": figure}), replace(GOOD, usage={"input_tokens": 0})])
+    assert (outcome.status, outcome.answer, outcome.usage.input_tokens) == ("answered", "fine", 0)
+    assert outcome.usage.output_tokens == honest.usage.output_tokens
+    assert 0 < outcome.cost_usd < honest.cost_usd
+
+
+def test_the_largest_figure_that_is_believed():
+    """A limit of our own: a million times a million tokens."""
+    assert count({"a": MOST_TOKENS}, "a") == MOST_TOKENS == 10**12
+    assert [count(values, "a") for values in ({"a": MOST_TOKENS + 1}, {"a": True}, {"a": False}, {}, None)] == [0] * 5
