@@ -333,6 +333,23 @@ def test_our_keywords_say_what_the_library_says(monkeypatch, dialect, schema, va
     assert said == made({**dialect, **schema}).reason(value)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$dynamicRef": "#/$defs/x", "$defs": {"x": {"properties": {"a": {}}}}},
+        {
+            "$ref": "item.json",
+            "$defs": {"i": {"$id": "item.json", "$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": {}}}}}},
+        },
+    ],
+)
+def test_references_start_from_where_they_stand(schema):
+    """In a resource of its own a reference leads to a part of that."""
+    whole = made({**schema, "unevaluatedProperties": False})
+    assert whole.reason({"a": 1}) is None
+    assert "('b' was unexpected)" in str(whole.reason({"a": 1, "b": 1}))
+
+
 @pytest.mark.parametrize("reference", ["$recursiveRef", "$ref"])
 def test_references_are_followed_for_what_is_left_over(reference):
     """2019-09 has one more kind of reference."""
@@ -413,12 +430,27 @@ def test_the_reason_stays_short_and_keeps_its_point():
     assert reason.isprintable()
 
 
+def test_a_schema_may_be_as_deep_as_a_file():
+    """Sixty levels, as in YAML, are more than an author needs; more would not be safe to check."""
+    schema: dict[str, Any] = {}
+    for _ in range(59):
+        schema = {"not": schema}
+    assert "should not be valid under" in str(made(schema).reason(1))
+    assert refused({"not": {"not": schema}}) == "is nested too deeply"
+
+
 def test_an_answer_without_a_bottom_is_not_followed():
     """A value that is nested beyond what can be checked is a reason, not a crash."""
     deep: list[Any] = []
     for _ in range(600):
         deep = [deep]
-    assert "nested too deeply" in str(made({"type": "array", "items": {"$ref": "#"}}).reason(deep))
+    schema = made({"type": "array", "items": {"$ref": "#"}})
+
+    def below(frames: int) -> str:
+        return below(frames - 1) if frames else str(schema.reason(deep))
+
+    # Wherever the call stands: some places of the library do not survive Python's own limit.
+    assert {below(frames) for frames in range(40)} == {"the answer is nested too deeply to be checked"}
     itself = {"dependentSchemas": {"x": {"$ref": "#"}}, "unevaluatedProperties": False}
     assert "nested too deeply" in str(made(itself).reason({"x": 1}))
     assert made(PERSON).reason({"name": "a", "children": [{"name": "b", "children": [{"name": "c"}]}] * 100}) is None
