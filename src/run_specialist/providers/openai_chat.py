@@ -18,6 +18,7 @@ from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
+from run_specialist.providers.reading import taken_ids
 from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
 from run_specialist.providers.transport import send, stream
 from run_specialist.tools.respond import NAME as RESPOND
@@ -125,7 +126,6 @@ class ChatConversation:
         from openai import APIStatusError  # noqa: PLC0415 - see make_client
 
         room = min(max_tokens, self._provider.capabilities.max_output_tokens)
-        taken = {block["id"] for message in messages for block in message.blocks if block["type"] == "tool_use"}
         self._growing = None
         try:
             try:
@@ -135,7 +135,7 @@ class ChatConversation:
                 if less is None:
                     raise
                 completion = await self._exchange(messages, choice, less)
-            return read_reply(completion, taken)
+            return read_reply(completion, taken_ids(messages))
         except ProviderError:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a wrong encoding.

@@ -7,7 +7,7 @@ from run_specialist.errors import ProviderError
 from run_specialist.messages import Block, Reply, Stop, Usage, encode
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.openai_messages import FIELDS, PART
-from run_specialist.providers.reading import count, read_arguments
+from run_specialist.providers.reading import count, read_arguments, sound_id
 from run_specialist.providers.sdk_errors import said, tidy
 
 STOPS = {
@@ -93,9 +93,7 @@ def _calls(message: Block, taken: Collection[str], *, cut: bool) -> Iterator[Blo
 
 
 def _call(call: dict[str, Any], function: dict[str, Any], known: set[str], *, cut: bool) -> Block:
-    call_id, name = call.get("id"), str(function.get("name") or "")
-    if not isinstance(call_id, str) or not call_id or call_id in known:
-        call_id = _new_id(known)
+    call_id, name = sound_id(call.get("id"), known, "call_"), str(function.get("name") or "")
     given = function.get("arguments")
     text = given if isinstance(given, str) else encode({} if given is None else given).decode()
     # Many servers send nothing at all for a tool that takes nothing.
@@ -109,13 +107,6 @@ def _call(call: dict[str, Any], function: dict[str, Any], known: set[str], *, cu
         "function": {**function, "name": name, "arguments": text if whole and text.strip() else "{}"},
     }
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments, "chat": sent_back}
-
-
-def _new_id(known: Collection[str]) -> str:
-    number = len(known) + 1
-    while f"call_{number}" in known:
-        number += 1
-    return f"call_{number}"
 
 
 def _usage(usage: object) -> Usage:
