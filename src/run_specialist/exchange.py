@@ -31,9 +31,7 @@ class Exchange:
         self._conversation = job.provider.open(job.opening, audience.watch)
         self._summariser = job.summariser
         self._is_model = job.provider.capabilities.is_language_model
-        self._front_tokens = tokens(
-            len(job.opening.system) + sum(len(encode(tool.definition)) for tool in job.opening.tools)
-        )
+        self._opening = job.opening
         self._guessed = False
         self._account = account
         self._audience = audience
@@ -79,7 +77,8 @@ class Exchange:
             self._guessed = True
             self._audience.tell(Warned("the server does not say what it used: its tokens are estimated"))
         said = Message("assistant", reply.content)
-        return Usage(self.transcript.tokens + self._front_tokens, 0, 0, estimate(None, [said]))
+        front = len(self._opening.system) + sum(len(encode(tool.definition)) for tool in self._opening.tools)
+        return Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [said]))
 
     async def shorten(self, over: int = 0, *, landing: bool) -> bool:
         """Summarise the older part of a transcript that has more tokens than `over`; False when nothing was done."""
