@@ -167,18 +167,10 @@ class Dispatcher:
         left = self._account.seconds_left(landing=False)
         if left is not None and left < seconds:
             seconds, why = left, ", when the time of the run was up"
-        work = asyncio.ensure_future(_tried(tool, call.arguments))
-        try:
-            # A tool may take no notice of being cancelled: it is left to itself then.
-            await asyncio.wait([work], timeout=seconds)
-        finally:
-            work.cancel()
-        if not work.done():
+        output = await tool.call_within(seconds, call.arguments)
+        if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{why}")
-        result = work.result()
-        if isinstance(result, BaseException):
-            raise result
-        return result
+        return output
 
     def _kept(self, executed: Executed) -> Executed:
         """Put the whole output on record and cut it to what a result may hold."""
@@ -226,16 +218,6 @@ class Dispatcher:
         self.skipped += 1
         self._emit(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
-
-
-async def _tried(tool: Tool, arguments: Mapping[str, Any]) -> Output | BaseException:
-    """Return what a tool raises: as the end of a task it would be told to nobody, or end the program."""
-    try:
-        return await tool.call(arguments)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - a tool may raise anything
-        return error
 
 
 def _words(error: BaseException) -> str:

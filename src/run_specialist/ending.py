@@ -6,11 +6,11 @@ from typing import Self
 
 from run_specialist import evidence, units
 from run_specialist.account import Account, rounded
-from run_specialist.budget import Kind, Limit
+from run_specialist.budget import Budget, Kind, Limit
 from run_specialist.dispatch import Dispatcher
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung
-from run_specialist.outcome import Exit, LandingReport, Outcome, Spent, Status, ToolCalls
+from run_specialist.outcome import Evidence, Exit, LandingReport, Outcome, Spent, Status, ToolCalls
 from run_specialist.prompts import TRUNCATED
 from run_specialist.tools.respond import Response
 
@@ -108,16 +108,6 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
         exit_code = Exit.OK
     elif status == "partial":
         status, exit_code = "failed", exit_code or Exit.NO_ANSWER
-    unfound = [
-        f"not found in what was read: {f'{one.source}: ' if one.source else ''}{one.quote!r}"
-        for one in quotes
-        if not one.verified
-    ]
-    exceeded = [
-        EXCEEDED.format(units.amount(one.kind, one.used), units.amount(one.kind, one.limit))
-        for one in budget.limits
-        if one.limit is not None and _used(one) > one.limit
-    ]
     calls = budget[Kind.TOOL_CALLS]
     return Outcome(
         run_id=job.run_id,
@@ -144,10 +134,32 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
         usage=total.usage,
         cost_usd=rounded(total.cost),
         duration_s=round(budget[Kind.TIME].used, 3),
-        warnings=(*job.warnings, *gathered.warnings, *unfound, *exceeded, *([ending.error] if ending.error else [])),
+        warnings=(
+            *job.warnings,
+            *gathered.warnings,
+            *_unfound(quotes),
+            *_exceeded(budget),
+            *([ending.error] if ending.error else []),
+        ),
         error=ending.error,
         exit_code=exit_code,
     )
+
+
+def _unfound(quotes: Sequence[Evidence]) -> list[str]:
+    return [
+        f"not found in what was read: {f'{one.source}: ' if one.source else ''}{one.quote!r}"
+        for one in quotes
+        if not one.verified
+    ]
+
+
+def _exceeded(budget: Budget) -> list[str]:
+    return [
+        EXCEEDED.format(units.amount(one.kind, one.used), units.amount(one.kind, one.limit))
+        for one in budget.limits
+        if one.limit is not None and _used(one) > one.limit
+    ]
 
 
 def _used(limit: Limit) -> float:

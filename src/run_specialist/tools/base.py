@@ -74,6 +74,32 @@ class Tool:
             result = await result if inspect.isawaitable(result) else result
         return result if isinstance(result, Output) else Output(str(result))
 
+    async def call_within(self, seconds: float, arguments: Mapping[str, Any]) -> Output | None:
+        """Run the tool; None when the time is up, and it is left to itself if it takes no notice of being cancelled.
+
+        Raises as `call` does.
+        """
+        work = asyncio.ensure_future(self._tried(arguments))
+        try:
+            await asyncio.wait([work], timeout=seconds)
+        finally:
+            work.cancel()
+        if not work.done():
+            return None
+        result = work.result()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    async def _tried(self, arguments: Mapping[str, Any]) -> Output | BaseException:
+        """Return what the function raises: as the end of a task it would be told to nobody, or end the program."""
+        try:
+            return await self.call(arguments)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything
+            return error
+
 
 async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns
     """Run a blocking function in a thread of its own.
