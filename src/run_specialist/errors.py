@@ -3,7 +3,10 @@
     RunSpecialistError
     ├── UsageError              the caller's doing: a flag, a file, missing credentials (exit code 2)
     │   ├── SpecialistNotFound  no file of that name, near names are told
-    │   └── SpecialistUnusable  the file is there and cannot be run
+    │   ├── SpecialistUnusable  the file is there and cannot be run
+    │   ├── StoreUnusable       the store cannot be opened or written, is newer than this program, or is not ours
+    │   ├── RunNotFound         no run of that id is stored, or several are
+    │   └── NotResumable        the run cannot go on as it is asked to; the reason is told
     ├── ProviderError           the model could not be asked, or answered nonsense (exit code 3)
     │   ├── ForcingRefused      the endpoint does not take a forced `tool_choice`; the landing goes on without
     │   └── ContextExceeded     the transcript no longer fits; the run ends with what was gathered
@@ -27,6 +30,18 @@ class SpecialistNotFound(UsageError):
 
 class SpecialistUnusable(UsageError):
     """The specialist's file has an error that forbids running it."""
+
+
+class StoreUnusable(UsageError):
+    """The store cannot be opened or written, is newer than this program, or is not ours; it was not touched."""
+
+
+class RunNotFound(UsageError):
+    """No run of that id is stored, or its beginning fits several."""
+
+
+class NotResumable(UsageError):
+    """The run cannot go on as it is asked to."""
 
 
 class ProviderError(RunSpecialistError):

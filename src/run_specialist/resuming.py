@@ -1,0 +1,1 @@
+"""From a stored run to one that goes on."""

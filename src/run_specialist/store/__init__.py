@@ -1,0 +1,1 @@
+"""Where runs are kept: an SQLite file or a PostgreSQL database."""

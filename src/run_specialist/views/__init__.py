@@ -1,0 +1,1 @@
+"""What past runs show."""
