@@ -80,7 +80,7 @@ class Returned(Record):
 class Spending:
     """Tokens and money of some requests."""
 
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
     """None once a price was unknown."""
 
@@ -91,8 +91,8 @@ class Standing:
 
     used: Mapping[str, float]
     """Of each kind that can be limited."""
-    total: Spending = Spending()
-    landing: Spending = Spending()
+    total: Spending = field(default_factory=Spending)
+    landing: Spending = field(default_factory=Spending)
     """The landings' requests alone."""
     largest_input: int = 0
     largest_request: int = 0
