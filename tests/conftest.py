@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+pytest_plugins = ["tests.stores"]
+
 FOREIGN = ("ANTHROPIC_", "OPENAI_", "SPECIALIST_")
 
 
