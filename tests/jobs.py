@@ -6,8 +6,9 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
 from run_specialist.countdown import countdown
-from run_specialist.dispatch import Augmenter, DispatchSettings
+from run_specialist.dispatch import DispatchSettings
 from run_specialist.events import Event
+from run_specialist.executed import Augmenter
 from run_specialist.job import Job
 from run_specialist.messages import Message
 from run_specialist.outcome import Outcome

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from run_specialist.budget import Budget, Kind
+from run_specialist.journal import Standing
 from run_specialist.messages import Usage
 from run_specialist.providers.base import Provider
 
@@ -20,6 +21,8 @@ LATE = 0.1
 """A landing may go over the limit of time by this share of it: an answer that is nearly there is waited for."""
 MORE_ROOM = 2
 """A reply that was cut is asked for again with this many times the room."""
+NOTHING = Standing({})
+"""How a run stands before it begins."""
 
 
 def rounded(cost: float | None) -> float | None:
@@ -27,34 +30,32 @@ def rounded(cost: float | None) -> float | None:
     return None if cost is None else round(cost, 8)
 
 
-class Bill:
-    """Tokens and money of some requests."""
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-        self.cost: float | None = 0.0
-        """USD; None once the price of a request was unknown."""
-
-    def add(self, usage: Usage, cost: float | None) -> None:
-        """Add a request."""
-        self.usage += usage
-        self.cost = None if cost is None or self.cost is None else self.cost + cost
-
-
 class Account:
     """The budget of one run while it is spent."""
 
-    def __init__(self, budget: Budget, provider: Provider, clock: Clock = time.monotonic) -> None:
-        """Open an account; its time begins with `start`."""
+    def __init__(
+        self,
+        budget: Budget,
+        provider: Provider,
+        clock: Clock = time.monotonic,
+        before: Standing = NOTHING,
+    ) -> None:
+        """Open an account; its time begins with `start`.
+
+        budget: nothing of it is spent yet.
+        before: what an earlier going of the run has spent.
+        """
         self._spent = budget
+        for kind in Kind:
+            self._spent = self._spent.spend(before.used.get(kind, 0), kind)
         self._provider = provider
         self._clock = clock
         self._begun: float | None = None
-        self._largest_input = self._largest_request = 0
-        self._dearest_request = 0.0
-        self.total = Bill()
+        self._largest_input, self._largest_request = before.largest_input, before.largest_request
+        self._dearest_request = before.dearest_request
+        self.total = before.total
         """All requests, those for summaries too."""
-        self.landing = Bill()
+        self.landing = before.landing
         """The landing's requests alone."""
         self.max_tokens = self._affordable_reply()
         """The most that the next reply may hold [tokens]."""
@@ -77,14 +78,26 @@ class Account:
     def book(self, usage: Usage, *, landing: bool) -> float | None:
         """Enter a request that was answered, and return what it cost [USD]."""
         cost = self._provider.cost(usage)
-        for bill in (self.total, self.landing) if landing else (self.total,):
-            bill.add(usage, cost)
+        self.total = self.total.plus(usage, cost)
+        if landing:
+            self.landing = self.landing.plus(usage, cost)
         self._largest_input = max(self._largest_input, usage.total_tokens - usage.output_tokens)
         self._largest_request = max(self._largest_request, usage.total_tokens)
         self._dearest_request = max(self._dearest_request, cost or 0)
         self._spent = self._spent.spend(usage.total_tokens, Kind.TOKENS).spend(cost or 0, Kind.COST)
         self._hold_back()
         return cost
+
+    def standing(self) -> Standing:
+        """Return what was spent; what else belongs to a standing is left as it is at the beginning."""
+        return Standing(
+            used={limit.kind.value: limit.used for limit in self.budget.limits},
+            total=self.total,
+            landing=self.landing,
+            largest_input=self._largest_input,
+            largest_request=self._largest_request,
+            dearest_request=self._dearest_request,
+        )
 
     def give_more_room(self) -> None:
         """Let the next replies hold more, because one was cut."""

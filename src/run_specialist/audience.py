@@ -4,6 +4,7 @@ import logging
 
 from run_specialist.draft import Draft
 from run_specialist.events import Event, Listener, Warned
+from run_specialist.journal import Journal, Told
 from run_specialist.providers.base import Delta, Watch
 
 _log = logging.getLogger(__name__)
@@ -12,9 +13,11 @@ _log = logging.getLogger(__name__)
 class Audience:
     """Passes on what happens; a listener that fails is dropped, a watcher that fails is passed over."""
 
-    def __init__(self, listener: Listener | None, watch: Watch | None) -> None:
+    def __init__(self, listener: Listener | None, watch: Watch | None, journal: Journal) -> None:
         self._listener = listener
         self._watch = watch
+        self.journal = journal
+        """Where all that is told is put on record."""
         self.warnings: list[str] = []
         """The text of every warning that was told."""
         self.draft = Draft()
@@ -22,6 +25,7 @@ class Audience:
 
     def tell(self, event: Event) -> None:
         """Pass an event on."""
+        self.journal.write(Told(event))
         if isinstance(event, Warned):
             self.warnings.append(event.text)
         if self._listener is None:

@@ -2,7 +2,7 @@
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind, Limit, Phase
-from run_specialist.dispatch import Augmenter, Executed
+from run_specialist.executed import Augmenter, Executed
 
 WARN_AT_CHARACTERS = 0.9
 """Where a warning that counts calls comes for characters, which no number of calls tells [share]."""

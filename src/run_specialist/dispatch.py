@@ -3,47 +3,23 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from run_specialist import prompts
 from run_specialist.account import Account
+from run_specialist.audience import Audience
 from run_specialist.budget import Budget, Kind, Limit, Phase
 from run_specialist.errors import ToolError
-from run_specialist.events import BudgetSpent, Called, CallPhase, Listener, Warned
+from run_specialist.events import BudgetSpent, Called, CallPhase, Warned
+from run_specialist.executed import Augmenter, Executed
+from run_specialist.journal import Returned
 from run_specialist.messages import ToolCall, ToolResult
 from run_specialist.redaction import redact
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Output, Tool, Toolset
-
-_UNKNOWN = Budget(())
-
-
-@dataclass(frozen=True, slots=True)
-class Executed:
-    """A tool call that was run, with what came of it."""
-
-    call: ToolCall
-    text: str
-    """The raw output: redacted, cut to what a result may hold, without any notice of ours."""
-    is_error: bool = False
-    truncated: bool = False
-    """True when the output was longer than its text."""
-    note: str = ""
-    """A line of ours that belongs to the output, e.g. how to read on."""
-    repeated: bool = False
-    """True when an identical call was made before and this is its result."""
-    budget: Budget = _UNKNOWN
-    """The budget after this call, in call order."""
-    number: int = 1
-    """Which call of its turn it is, counted from 1 over those that were run."""
-    of_turn: int = 1
-    """How many calls were run in its turn."""
-
-
-Augmenter = Callable[[Executed], str | Mapping[str, Any] | None]
-"""Looks at a finished call and may return a line to stand at the end of its result, or fields to join it as JSON."""
+from run_specialist.tools.respond import NAME as RESPOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +36,19 @@ class DispatchSettings:
     """Whether the last result of a turn tells in JSON fields that a limit is reached."""
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The calls of a run before it was resumed."""
+
+    executed: Mapping[int, Executed] = field(default_factory=dict)
+    """Those that returned, by their number in the run."""
+    started: int = 0
+    """Calls in the turns that were acted upon."""
+    cut_off: int = 0
+    """Calls after those that may have been under way when the process ended; not one of them is run again."""
+    skipped: int = 0
+
+
 class Dispatcher:
     """Runs tool calls and keeps the record of all that were run."""
 
@@ -69,8 +58,9 @@ class Dispatcher:
         augmenters: Sequence[Augmenter],
         settings: DispatchSettings,
         account: Account,
-        emit: Listener,
-        archive: Archive | None = None,
+        audience: Audience,
+        archive: Archive | None,
+        earlier: Earlier,
     ) -> None:
         """Take the parts of a run.
 
@@ -80,15 +70,21 @@ class Dispatcher:
         self._augmenters = augmenters
         self._settings = settings
         self._account = account
-        self._emit = emit
+        self._audience = audience
         self._archive = archive
         self._gate = asyncio.Semaphore(settings.parallel_tools_limit)
-        self._first: dict[str, asyncio.Task[Executed]] = {}
-        self._executed: dict[int, Executed] = {}
-        self._started = 0
-        self.skipped = 0
+        self._executed = dict(earlier.executed)
+        self._first: dict[str, asyncio.Task[Executed] | Executed] = {}
+        for executed in earlier.executed.values():
+            if (tool := tools.get(executed.call.name)) and tool.repeatable:
+                self._first.setdefault(executed.call.key, executed)
+        self.started = earlier.started
+        """Calls that were started; the next one has the next number."""
+        self._cut_off = range(earlier.started + 1, earlier.started + earlier.cut_off + 1)
+        self.skipped = earlier.skipped
         """Calls that were answered without being run."""
-        self._shown = _UNKNOWN
+        self._under_way = range(0)
+        self._shown = Budget(())
 
     @property
     def executed(self) -> tuple[Executed, ...]:
@@ -104,13 +100,14 @@ class Dispatcher:
         budget = self._shown = self._account.budget
         # Spent before they run: a call that is interrupted was an attempt all the same.
         self._account.spend(len(calls), Kind.TOOL_CALLS)
-        first, self._started = self._started + 1, self._started + len(calls)
+        first, self.started = self.started + 1, self.started + len(calls)
+        self._under_way = range(first, self.started + 1)
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first)]
         budget = budget.spend(self._account.budget[Kind.TIME].used - budget[Kind.TIME].used, Kind.TIME)
         results: list[ToolResult] = []
         for number, task in enumerate(tasks):
-            executed = _cut(task.result(), budget[Kind.CHARACTERS].remaining)
+            executed = task.result().cut(budget[Kind.CHARACTERS].remaining)
             budget = budget.spend().spend(len(executed.text), Kind.CHARACTERS)
             self._account.spend(len(executed.text), Kind.CHARACTERS)
             self._executed[first + number] = executed
@@ -120,9 +117,26 @@ class Dispatcher:
         if self._settings.limit_fields and budget.phase is Phase.SPENT:
             told = prompts.limit_reached(budget.tightest)
             results[-1] = replace(results[-1], content=with_fields(results[-1].content, told))
+        self._under_way = range(0)
         return results
 
+    def close(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """Answer the calls of a turn that was broken off: what came of those that returned, and why of the rest."""
+        numbers = [*self._under_way, *(0 for _ in calls)]
+        self._under_way = range(0)
+        return [self._closed(call, number) for call, number in zip(calls, numbers, strict=False)]
+
+    def _closed(self, call: ToolCall, number: int) -> ToolResult:
+        if call.name == RESPOND:
+            return ToolResult(call.id, prompts.NOT_TAKEN, is_error=True)
+        if number == 0:
+            return self.refuse(call, prompts.NOT_BEGUN.format(tool=call.name))
+        executed = self._executed.get(number) or self._unfinished(call, number, prompts.STOPPED)
+        return ToolResult(call.id, "\n".join(executed.lines), executed.is_error)
+
     def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int) -> asyncio.Task[Executed]:
+        if number in self._cut_off:
+            return group.create_task(self._recall(call, number))
         tool = self._tools.get(call.name)
         first = self._first.get(call.key)
         if first is not None:
@@ -132,16 +146,23 @@ class Dispatcher:
             self._first[call.key] = task
         return task
 
-    async def _repeat(self, first: asyncio.Task[Executed], call: ToolCall, number: int) -> Executed:
-        self._emit(Called("started", call.id, call.name, call.arguments))
-        executed = replace(await first, call=call, repeated=True)
+    async def _recall(self, call: ToolCall, number: int) -> Executed:
+        """Return what the call brought before the process ended; one that had not returned is not run again."""
+        return self._executed.get(number) or self._unfinished(call, number, prompts.PROCESS_ENDED)
+
+    def _unfinished(self, call: ToolCall, number: int, why: str) -> Executed:
+        return self._record(Executed(call, why.format(tool=call.name), is_error=True), number, 0.0)
+
+    async def _repeat(self, first: asyncio.Task[Executed] | Executed, call: ToolCall, number: int) -> Executed:
+        self._audience.tell(Called("started", call.id, call.name, call.arguments))
+        done = first if isinstance(first, Executed) else await first
         if self._archive is not None:
-            self._archive.add(call.id, self._archive[(await first).call.id])
-        return self._record(executed, number, 0.0)
+            self._archive.add(call.id, done.all)
+        return self._record(replace(done, call=call, repeated=True), number, 0.0)
 
     async def _execute(self, tool: Tool | None, call: ToolCall, number: int) -> Executed:
         async with self._gate:
-            self._emit(Called("started", call.id, call.name, call.arguments))
+            self._audience.tell(Called("started", call.id, call.name, call.arguments))
             begun = time.monotonic()
             try:
                 output, is_error = await self._output(tool, call), False
@@ -175,7 +196,7 @@ class Dispatcher:
     def _kept(self, executed: Executed) -> Executed:
         """Put the whole output on record and cut it to what a result may hold."""
         limit, whole = self._settings.tool_result_limit, executed.text
-        cut = _cut(executed, limit)
+        cut = executed.cut(limit)
         if self._archive is None:
             return cut
         begin = self._archive.add(executed.call.id, whole)
@@ -186,20 +207,23 @@ class Dispatcher:
     def _record(self, executed: Executed, number: int, duration: float) -> Executed:
         self._executed[number] = executed
         call, size = executed.call, len(executed.text)
+        turn = int(self._account.budget[Kind.TURNS].used)
+        self._audience.journal.write(
+            Returned(
+                number, turn, call, executed.all, size, executed.is_error, executed.note, executed.repeated, duration
+            )
+        )
         phase: CallPhase = "failed" if executed.is_error else "finished"
         why = executed.text if executed.is_error else ""
-        self._emit(Called(phase, call.id, call.name, call.arguments, size, round(duration, 4), why))
+        self._audience.tell(Called(phase, call.id, call.name, call.arguments, size, round(duration, 4), why))
         # Told as calls finish, which may be in another order than that of the calls.
         left = self._shown[Kind.CHARACTERS].remaining
         self._shown = self._shown.spend().spend(size if left is None else min(size, left), Kind.CHARACTERS)
-        self._emit(BudgetSpent.of(self._shown.tightest))
+        self._audience.tell(BudgetSpent.of(self._shown.tightest))
         return executed
 
     def _augmented(self, executed: Executed) -> ToolResult:
-        lines = [executed.text if executed.text.strip() or executed.truncated else prompts.EMPTY_RESULT]
-        lines += [prompts.TRUNCATED] if executed.truncated else []
-        lines += [executed.note] if executed.note else []
-        lines += [prompts.SAME_CALL] if executed.repeated else []
+        lines = executed.lines
         fields: dict[str, Any] = {}
         for augmenter in self._augmenters:
             try:
@@ -209,14 +233,14 @@ class Dispatcher:
                 elif added:
                     lines.append(str(added))
             except Exception as error:  # noqa: BLE001 - a foreign augmenter never harms the result
-                self._emit(Warned(f"an augmenter failed on {executed.call.name}: {_words(error)}"))
+                self._audience.tell(Warned(f"an augmenter failed on {executed.call.name}: {_words(error)}"))
         content = "\n".join(lines)
         return ToolResult(executed.call.id, with_fields(content, fields) if fields else content, executed.is_error)
 
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
         """Answer a call that is not run, whatever the reason."""
         self.skipped += 1
-        self._emit(Called("skipped", call.id, call.name, call.arguments, text=why))
+        self._audience.tell(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
 
 
@@ -225,13 +249,6 @@ def _words(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - the words of foreign errors are foreign code
         return type(error).__name__
-
-
-def _cut(executed: Executed, most: float | None) -> Executed:
-    """Return the call with no more text than this; None = however much there is."""
-    if most is None or len(executed.text) <= most:
-        return executed
-    return replace(executed, text=executed.text[: int(most)], truncated=True)
 
 
 def with_fields(content: str, fields: Mapping[str, Any]) -> str:

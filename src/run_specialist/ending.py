@@ -126,13 +126,13 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
         ),
         limits={
             limit.kind.value: Spent(
-                None if limit.kind is Kind.COST and total.cost is None else _used(limit), limit.limit
+                None if limit.kind is Kind.COST and total.cost_usd is None else _used(limit), limit.limit
             )
             for limit in budget.limits
         },
         landing=_report(gathered, ending),
         usage=total.usage,
-        cost_usd=rounded(total.cost),
+        cost_usd=rounded(total.cost_usd),
         duration_s=round(budget[Kind.TIME].used, 3),
         warnings=(
             *job.warnings,
@@ -176,4 +176,4 @@ def _report(gathered: Gathered, ending: Ending) -> LandingReport | None:
     # The rungs that were left count their requests themselves.
     if ending.by_reply:
         landing = landing.answered()
-    return LandingReport(landing.reason.value, how.value, landing.requests, bill.usage, rounded(bill.cost))
+    return LandingReport(landing.reason.value, how.value, landing.requests, bill.usage, rounded(bill.cost_usd))

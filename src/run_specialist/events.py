@@ -38,6 +38,18 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed(Event):
+    """The run goes on after it was cut off, or had ended; follows `started`."""
+
+    event = "resumed"
+    run_id: str
+    used: Mapping[str, float]
+    """What was spent before, of each kind."""
+    note: str
+    """What is said to the model about it; empty where nothing has to be said."""
+
+
+@dataclass(frozen=True, slots=True)
 class Requested(Event):
     """A request goes out."""
 

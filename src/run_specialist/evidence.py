@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from run_specialist.dispatch import Executed
+from run_specialist.executed import Executed
 from run_specialist.outcome import Evidence
 
 SALVAGED_RESULT = 600
@@ -27,14 +27,23 @@ def check(claims: Iterable[tuple[str, str]], executed: Sequence[Executed]) -> tu
 
     claims: pairs of source and quote, as the model gave them.
     """
+    results = [form for one in executed if not one.is_error for form in forms(one.text)]
+    return tuple(Evidence(source, quote, verified=is_in(results, quote)) for source, quote in claims)
+
+
+def forms(text: str) -> tuple[str, str]:
+    """Return a result in the forms that a quote is looked up in."""
     # A quote over several lines is found once the tools' own line prefixes are out of the way. What the tools say
     # themselves, in brackets or as an error, may repeat the model's own words and proves nothing.
-    texts = [_NOTICE.sub(_GAP, one.text) for one in executed if not one.is_error]
-    results = [_fold(form) for text in texts for form in (text, _LINE_PREFIX.sub("", text))]
-    return tuple(Evidence(source, quote, verified=_is_in(results, quote)) for source, quote in claims)
+    said = _NOTICE.sub(_GAP, text)
+    return _fold(said), _fold(_LINE_PREFIX.sub("", said))
 
 
-def _is_in(results: Sequence[str], quote: str) -> bool:
+def is_in(results: Iterable[str], quote: str) -> bool:
+    """Say whether a quote stands in one of some results.
+
+    results: in their `forms`.
+    """
     folded = _fold(_NOTICE.sub(_GAP, quote))
     return bool(folded.strip(f"{_GAP} ")) and any(folded in result for result in results)
 

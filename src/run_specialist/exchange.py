@@ -1,17 +1,19 @@
 """The exchange with a model: one request at a time, in the time that is left, paid from the account."""
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
 
-from run_specialist.account import Account, Bill, rounded
+from run_specialist.account import Account, rounded
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
 from run_specialist.context import estimate, tokens
 from run_specialist.draft import Draft
 from run_specialist.events import Replied, Requested, Summarized, Warned
 from run_specialist.job import Job
+from run_specialist.journal import Received, Spending
 from run_specialist.messages import Message, Reply, Usage, encode
 from run_specialist.providers.base import Choice
 from run_specialist.tools.respond import Response
@@ -36,8 +38,10 @@ class Exchange:
         self._account = account
         self._audience = audience
         self._stop = stop
-        self.transcript = Transcript(job.question)
-        self._said = ""
+        past = job.past
+        said = past.messages or (Message.user(job.question),)
+        self.transcript = Transcript(said, past.standing.history_tokens, past.part, past.copies)
+        self._said = past.standing.last_text
 
     @property
     def last_text(self) -> str:
@@ -55,19 +59,26 @@ class Exchange:
         if self._stop.is_set():
             return None
         self._said, self._audience.draft = self.last_text, Draft()
+        begun = time.monotonic()
         request = self._conversation.ask(self.transcript.messages(words), choice, self._account.max_tokens)
         reply = await self._in_time(request, landing=landing)
         if reply is None:
             return None
-        given = Response.among(reply.calls)
-        self._said, self._audience.draft = (given and given.answer) or reply.text or self._said, Draft()
+        seconds = time.monotonic() - begun
         reply = replace(reply, usage=self._usage(reply))
-        self._account.spend(1, Kind.TURNS)
-        cost = self._account.book(reply.usage, landing=landing)
+        cost = self.book(reply, landing=landing)
+        self._audience.journal.write(Received(turn, choice, landing, reply, rounded(cost), seconds))
         self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
             self._audience.tell(Warned(reply.detail))
         return None if self._stop.is_set() else reply
+
+    def book(self, reply: Reply, *, landing: bool) -> float | None:
+        """Take note of a reply and of what it took, and return what it cost [USD]."""
+        given = Response.among(reply.calls)
+        self._said, self._audience.draft = (given and given.answer) or reply.text or self._said, Draft()
+        self._account.spend(1, Kind.TURNS)
+        return self._account.book(reply.usage, landing=landing)
 
     def _usage(self, reply: Reply) -> Usage:
         """Return what the reply says it took, or a guess: what is not counted cannot be limited."""
@@ -85,10 +96,11 @@ class Exchange:
         before = self.transcript.tokens
         if self._summariser is None or before <= over:
             return False
-        bill = Bill()
+        bill = Spending()
 
         def pay(usage: Usage) -> None:
-            bill.add(usage, self._account.book(usage, landing=landing))
+            nonlocal bill
+            bill = bill.plus(usage, self._account.book(usage, landing=landing))
 
         summarising = self._summariser.summarise(self.transcript.messages(), before, pay)
         done = await self._in_time(summarising, landing=landing)
@@ -99,7 +111,7 @@ class Exchange:
             if warning not in self._audience.warnings:
                 self._audience.tell(Warned(warning))
         self._audience.tell(
-            Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost))
+            Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost_usd))
         )
         return True
 

@@ -1,15 +1,40 @@
 """All that a run needs, resolved and frozen: the spawner makes it, the runner works on it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from run_specialist.account import NOTHING
 from run_specialist.budget import Budget
-from run_specialist.dispatch import Augmenter, DispatchSettings
-from run_specialist.events import Started
+from run_specialist.dispatch import DispatchSettings, Earlier
+from run_specialist.events import Resumed, Started
+from run_specialist.executed import Augmenter
+from run_specialist.journal import Opened, Standing
 from run_specialist.landing import Style
+from run_specialist.messages import Message, Reply
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.summariser import Summariser
 from run_specialist.tools.archive import Archive
+
+
+@dataclass(frozen=True)
+class Past:
+    """Where a run stands that goes on after it was cut off, or had ended."""
+
+    standing: Standing = NOTHING
+    messages: tuple[Message, ...] = ()
+    """All that was said, the newest last; empty where it is the question alone."""
+    part: int = 0
+    copies: int = 0
+    """See `Stood`."""
+    earlier: Earlier = field(default_factory=Earlier)
+    """What was run."""
+    pending: Reply | None = None
+    """A reply that came in and was not acted upon."""
+    pending_in_landing: bool = False
+    resumed: Resumed | None = None
+    """The event that tells of it; None for a run that begins."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +65,23 @@ class Job:
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     warnings: tuple[str, ...] = ()
     """What was odd before the run began; the outcome repeats it."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """Where it came from, in JSON values: what it takes to make it once more."""
+    past: Past = field(default_factory=Past)
+    """What went before, where the run is resumed."""
 
     def started(self) -> Started:
         """Return the first event of its run."""
         limits = {limit.kind.value: limit.limit for limit in self.budget.limits}
         tools = self.opening.tools.names
         return Started(self.run_id, self.specialist, self.provider.model, self.question, tools, limits)
+
+    def opened(self) -> Opened:
+        """Return the first record of its run."""
+        frozen = {
+            "system": self.opening.system,
+            "tools": [tool.definition for tool in self.opening.tools],
+            "effort": self.opening.effort,
+            **self.origin,
+        }
+        return Opened(self.run_id, self.specialist, self.provider.model, self.question, frozen)

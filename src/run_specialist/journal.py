@@ -84,6 +84,14 @@ class Spending:
     cost_usd: float | None = 0.0
     """None once a price was unknown."""
 
+    def plus(self, usage: Usage, cost: float | None) -> "Spending":
+        """Return it with one request more.
+
+        cost: None when the price is unknown [USD].
+        """
+        total = None if cost is None or self.cost_usd is None else self.cost_usd + cost
+        return Spending(self.usage + usage, total)
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -121,8 +129,8 @@ class Stood(Record):
     place: int
     """Of the first of these messages in its part, from 0; what was kept from there on is replaced."""
     messages: tuple[Message, ...]
-    copied: bool
-    """True when a summary made them of messages that were kept before."""
+    copies: int
+    """How many messages at the beginning of the part a summary made, or took over from the part before."""
     standing: Standing
 
 

@@ -124,8 +124,8 @@ class Message:
         return cls("user", tuple(result.block() for result in results))
 
     def ending(self, words: str | None) -> "Message":
-        """Return the message with our last words; without any, itself."""
-        return replace(self, words=words) if words else self
+        """Return the message with last words of ours, behind those that it has; without any, itself."""
+        return replace(self, words="\n".join(filter(None, [self.words, words]))) if words else self
 
     @cached_property
     def content(self) -> tuple[Block, ...]:

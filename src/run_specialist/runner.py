@@ -13,6 +13,7 @@ from run_specialist import prompts
 from run_specialist.account import Account, Clock
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind, Phase
+from run_specialist.checkpoint import Checkpoint
 from run_specialist.descent import Descent
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import ANSWER_CUT, CONTEXT_FULL, Ending, Gathered, conclude
@@ -20,7 +21,8 @@ from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.events import Finished, Listener
 from run_specialist.exchange import Exchange
 from run_specialist.job import Job
-from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult
+from run_specialist.journal import Ended, Forgetful, Journal
+from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, sendable
 from run_specialist.outcome import Exit, Outcome
 from run_specialist.providers.base import Choice, Watch
 from run_specialist.tools.respond import NAME as RESPOND
@@ -41,26 +43,37 @@ class Run:
         listener: Listener | None = None,
         watch: Watch | None = None,
         clock: Clock = time.monotonic,
+        journal: Journal | None = None,
     ) -> None:
         """Take a job; nothing is asked before `outcome`.
 
         listener: called with each event.
         watch: called with the pieces of each reply; replies are streamed only then.
         clock: what a limit of time is measured with.
+        journal: keeps what happens, so that the run can be resumed; None = it is not kept.
         """
         self._job = job
-        self._audience = Audience(listener, watch)
-        self._account = Account(job.budget, job.provider, clock)
+        self._audience = Audience(listener, watch, journal or Forgetful())
+        self._account = Account(job.budget, job.provider, clock, job.past.standing)
         self._stop = asyncio.Event()
         self._exchange = Exchange(job, self._account, self._audience, self._stop)
         self._dispatcher = Dispatcher(
-            job.opening.tools, job.augmenters, job.dispatch, self._account, self._audience.tell, job.archive
+            job.opening.tools,
+            job.augmenters,
+            job.dispatch,
+            self._account,
+            self._audience,
+            job.archive,
+            job.past.earlier,
         )
+        self._checkpoint = Checkpoint(self._account, self._audience, self._exchange, self._dispatcher)
         self._descent = Descent(job, self._audience)
+        self._acting_on: Reply | None = None
         self._asked_again: set[str] = set()
         self._last_was_cut = False
         self._pauses = 0
         self._task: asyncio.Task[object] | None = None
+        self._was_cancelled = False
 
     def abort(self) -> None:
         """Stop as soon as possible; `outcome` then returns what was gathered. For the thread of the loop."""
@@ -72,9 +85,9 @@ class Run:
             self._task.get_loop().call_soon(self._cancel)
 
     def _cancel(self) -> None:
-        # Once the outcome is there, a cancellation would strike the caller's own work.
+        # Once the work is over, a cancellation would strike the caller's own.
         if self._task is not None:
-            self._task.cancel()
+            self._was_cancelled = self._task.cancel()
 
     @property
     def transcript(self) -> tuple[Message, ...]:
@@ -86,9 +99,9 @@ class Run:
 
         A cancellation that is not ours (`abort`) goes on its way after the last event.
         """
-        self._task = asyncio.current_task()
-        self._account.start()
-        self._audience.tell(self._job.started())
+        task = self._task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        self._begin()
         cancelled: asyncio.CancelledError | None = None
         try:
             ending = await self._loop()
@@ -101,28 +114,74 @@ class Run:
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not cost what was gathered
             _log.debug("the run broke off", exc_info=True)
             ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
+        self._task = None
+        outcome = await self._conclude(ending)
+        # Our own cancellation ends here; one from outside goes on its way.
+        if task and self._was_cancelled:
+            task.uncancel()
+        if (task and task.cancelling() > before) or (cancelled and not self._was_cancelled):
+            raise cancelled or asyncio.CancelledError
+        return outcome
+
+    def _begin(self) -> None:
+        self._account.start()
+        resumed = self._job.past.resumed
+        if resumed is None:
+            self._audience.journal.write(self._job.opened())
+        self._audience.tell(self._job.started())
+        if resumed is not None:
+            self._audience.tell(resumed)
+
+    async def _conclude(self, ending: Ending) -> Outcome:
+        """Close what is open, and hand over nothing that is not kept."""
+        reply = self._acting_on
+        if reply is not None and reply.stop is not Stop.REFUSED and sendable(reply.content):
+            self._enter(reply, self._dispatcher.close(reply.calls))
+        self._checkpoint.write()
+        await self._checkpoint.surely_kept()
         gathered = Gathered(
             self._account, self._descent.landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
         )
         outcome = conclude(self._job, ending, gathered)
-        # From here on there is nothing to abort but the caller's own work.
-        task, self._task = self._task, None
+        self._audience.journal.write(Ended(outcome))
+        await self._checkpoint.surely_kept()
         self._audience.tell(Finished(outcome))
-        # Our own cancellation ends here; one from outside goes on its way.
-        if cancelled and not (self._stop.is_set() and task and task.uncancel() == 0):
-            raise cancelled
         return outcome
 
     async def _loop(self) -> Ending:
-        while not self._stop.is_set():
+        ending = await self._go_on()
+        while ending is None and not self._stop.is_set():
             self._land_if_spent()
             if self._descent.is_over:
                 return Ending.spent(self._account.budget[self._reason])
+            await self._keep()
             reply = await self._ask() if await self._fits() else None
-            ending = await self._take(reply) if reply else None
-            if ending is not None:
-                return replace(ending, by_reply=True)
-        return Ending.aborted()
+            ending = await self._act_on(reply) if reply else None
+        return ending or Ending.aborted()
+
+    async def _go_on(self) -> Ending | None:
+        """Act on the reply that had come when the process of an earlier going ended, instead of paying for it again."""
+        past = self._job.past
+        if past.pending is None:
+            return None
+        self._exchange.book(past.pending, landing=past.pending_in_landing)
+        if past.pending_in_landing:
+            self._land_if_spent()
+        return await self._act_on(past.pending)
+
+    async def _act_on(self, reply: Reply) -> Ending | None:
+        self._acting_on = reply
+        ending = await self._take(reply)
+        if ending is None:
+            self._acting_on = None
+            return None
+        return replace(ending, by_reply=True)
+
+    async def _keep(self) -> None:
+        """Put on record how the run stands, and wait for it; before the first reply there is nothing to lose."""
+        self._checkpoint.write()
+        if self._account.budget[Kind.TURNS].used:
+            await self._checkpoint.kept()
 
     @property
     def _is_landing(self) -> bool:
@@ -142,9 +201,15 @@ class Run:
         before = self._is_landing
         # A landing for want of time has none to spare for a summary.
         if self._job.summarize_at is not None and not (before and self._reason is Kind.TIME):
-            await self._exchange.shorten(self._job.summarize_at, landing=before)
+            await self._shorten(self._job.summarize_at, landing=before)
             self._land_if_spent()
         return self._is_landing is before
+
+    async def _shorten(self, over: int = 0, *, landing: bool) -> bool:
+        shorter = await self._exchange.shorten(over, landing=landing)
+        if shorter:
+            await self._keep()
+        return shorter
 
     async def _ask(self) -> Reply | None:
         """Send one request; None when there is nothing to act on but the budget."""
@@ -266,10 +331,11 @@ class Run:
 
     def _enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
         self._exchange.transcript.enter(reply, results, self._descent.words)
+        self._acting_on = None
 
     async def _land_from_less(self) -> bool:
         """Make room in a full context and land at once; False when nothing more can give way."""
-        made_room = self._may_ask_again("summary") and await self._exchange.shorten(landing=True)
+        made_room = self._may_ask_again("summary") and await self._shorten(landing=True)
         # What was refused never became history, so the newest results may still be cut.
         if not made_room and not (self._may_ask_again("cut") and self._exchange.transcript.cut_tail(prompts.TRUNCATED)):
             return False

@@ -9,8 +9,9 @@ from pathlib import Path
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
 from run_specialist.countdown import countdown, warning
-from run_specialist.dispatch import Augmenter, DispatchSettings
+from run_specialist.dispatch import DispatchSettings
 from run_specialist.errors import UsageError
+from run_specialist.executed import Augmenter
 from run_specialist.job import Job
 from run_specialist.messages import Usage
 from run_specialist.providers.base import Opening, Provider

@@ -1,8 +1,10 @@
 """All that was said in a run: history, which is only ever appended to, and the tail that the next request adds."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from run_specialist.context import estimate
+from run_specialist.journal import Standing, Stood
 from run_specialist.messages import Block, Message, Reply, ToolResult, sendable
 
 FEW_CHARACTERS = 2_000
@@ -12,11 +14,23 @@ FEW_CHARACTERS = 2_000
 class Transcript:
     """The messages of one run."""
 
-    def __init__(self, question: str) -> None:
-        """Begin with the question."""
-        self._history: list[Message] = []
-        self._tail: Message | None = Message.user(question)
-        self._history_tokens = 0
+    def __init__(self, messages: Sequence[Message], history_tokens: int = 0, part: int = 0, copies: int = 0) -> None:
+        """Begin with what was said before, at first the question alone.
+
+        history_tokens: of all but the last message, if that is still to go out.
+        part, copies: see `Stood`.
+        """
+        self._part = part
+        self._copies = copies
+        self._take(messages)
+        self._history_tokens = history_tokens
+        self._kept = len(self._history)
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        # After a pause the model's own message is the last: no words of ours go into that.
+        *history, last = messages
+        self._history: list[Message] = history if last.role == "user" else [*messages]
+        self._tail: Message | None = last if last.role == "user" else None
 
     def messages(self, words: str | None = None) -> list[Message]:
         """Return everything, the newest last.
@@ -51,7 +65,7 @@ class Transcript:
             {**block, "content": f"{block['content'][:FEW_CHARACTERS]}\n{mark}"} if _is_long(block) else block
             for block in self._tail.blocks
         )
-        self._tail = Message("user", tuple(blocks))
+        self._tail = Message("user", tuple(blocks), self._tail.words)
         return True
 
     def shorten(self, messages: Sequence[Message], tokens: int) -> None:
@@ -59,10 +73,20 @@ class Transcript:
 
         tokens: about how many it has.
         """
-        # After a pause the model's own message is the last: no words of ours go into that.
-        *history, last = messages
-        self._history, self._tail = (history, last) if last.role == "user" else ([*messages], None)
+        self._take(messages)
         self._history_tokens = max(tokens - estimate(None, [self._tail] if self._tail else []), 0)
+        self._part += 1
+        self._copies = len(messages)
+        self._kept = 0
+
+    def stood(self, standing: Standing) -> Stood:
+        """Return the record of what was said since the last one; what goes out next is in it, and in the next one.
+
+        standing: what else there is to tell; how many tokens the history has is added.
+        """
+        place, self._kept = self._kept, len(self._history)
+        standing = replace(standing, history_tokens=self._history_tokens)
+        return Stood(self._part, place, tuple(self.messages()[place:]), self._copies, standing)
 
     @property
     def tokens(self) -> int:

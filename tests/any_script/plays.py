@@ -8,8 +8,9 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
 from run_specialist.countdown import countdown, warning
-from run_specialist.dispatch import DispatchSettings, Executed
+from run_specialist.dispatch import DispatchSettings
 from run_specialist.events import Event, Finished, Replied, Summarized
+from run_specialist.executed import Executed
 from run_specialist.job import Job
 from run_specialist.messages import Message, Usage
 from run_specialist.outcome import Outcome

@@ -98,8 +98,8 @@ def test_the_landing_is_billed_apart_and_in_the_total():
     mine = account({})
     mine.book(Usage(1_000), landing=False)
     mine.book(Usage(2_000, 0, 0, 500), landing=True)
-    assert (mine.total.usage, mine.total.cost) == (Usage(3_000, 0, 0, 500), pytest.approx(0.035))
-    assert (mine.landing.usage, mine.landing.cost) == (Usage(2_000, 0, 0, 500), pytest.approx(0.025))
+    assert (mine.total.usage, mine.total.cost_usd) == (Usage(3_000, 0, 0, 500), pytest.approx(0.035))
+    assert (mine.landing.usage, mine.landing.cost_usd) == (Usage(2_000, 0, 0, 500), pytest.approx(0.025))
 
 
 def test_a_total_with_one_unknown_price_is_unknown():
@@ -111,7 +111,7 @@ def test_a_total_with_one_unknown_price_is_unknown():
     mine.book(Usage(1_000), landing=False)
     provider.priced = True
     mine.book(Usage(1_000), landing=False)
-    assert mine.total.cost is None
+    assert mine.total.cost_usd is None
 
 
 @given(

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from run_specialist import evidence
 from run_specialist.budget import Budget, Kind
-from run_specialist.dispatch import Executed
 from run_specialist.evidence import GATHERED_QUOTE, SALVAGED_RESULT, SALVAGED_TOTAL
+from run_specialist.executed import Executed
 from run_specialist.messages import ToolCall
 
 BUDGET = Budget.of({Kind.TOOL_CALLS: 9})

@@ -7,8 +7,8 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
-from run_specialist.dispatch import Executed
 from run_specialist.errors import UsageError
+from run_specialist.executed import Executed
 from run_specialist.messages import ToolCall
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.spawner import Surroundings, spawn

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.account import Clock
-from run_specialist.dispatch import Augmenter
 from run_specialist.doors.api import Runner
 from run_specialist.events import Event
+from run_specialist.executed import Augmenter
 from run_specialist.outcome import Outcome
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.runner import Run

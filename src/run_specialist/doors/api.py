@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from run_specialist.dispatch import Augmenter
 from run_specialist.errors import UsageError
 from run_specialist.events import Listener
+from run_specialist.executed import Augmenter
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model, make_provider

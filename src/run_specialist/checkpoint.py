@@ -1,0 +1,53 @@
+"""The places of a run where it puts on record how it stands, and waits until that is kept."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from run_specialist.account import Account
+from run_specialist.audience import Audience
+from run_specialist.dispatch import Dispatcher
+from run_specialist.events import Warned
+from run_specialist.exchange import Exchange
+
+PATIENCE = 10.0
+"""After this a run goes on without knowing that it is kept: a disk that hangs must not cost an answer [s]."""
+SLOW = f"the store has taken more than {PATIENCE:.0f} seconds; the run goes on, and if it breaks off some may be lost"
+
+
+class Checkpoint:
+    """Gathers what it takes to go on from here."""
+
+    def __init__(self, account: Account, audience: Audience, exchange: Exchange, dispatcher: Dispatcher) -> None:
+        self._account = account
+        self._audience = audience
+        self._exchange = exchange
+        self._dispatcher = dispatcher
+
+    def write(self) -> None:
+        """Put on record how the run stands."""
+        standing = replace(
+            self._account.standing(),
+            calls=self._dispatcher.started,
+            skipped=self._dispatcher.skipped,
+            last_text=self._exchange.last_text,
+            warnings=tuple(self._audience.warnings),
+        )
+        self._audience.journal.write(self._exchange.transcript.stood(standing))
+
+    async def kept(self) -> None:
+        """Wait until all that is on record is kept; where it cannot be, warn once."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                lost = await self._audience.journal.committed()
+        except TimeoutError:
+            lost = SLOW
+        if lost and lost not in self._audience.warnings:
+            self._audience.tell(Warned(lost))
+
+    async def surely_kept(self) -> None:
+        """Wait likewise, whoever cancels meanwhile: the work is done, and is only to be kept."""
+        keeping = asyncio.ensure_future(self.kept())
+        while not keeping.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(keeping)
