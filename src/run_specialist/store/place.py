@@ -1,4 +1,4 @@
-"""Which store is meant, and how it is named to people; asked at every start, so no database library is imported here."""
+"""Which store is meant, and how it is named to people; asked at every start, so without any database library."""
 
 import os
 import re
@@ -9,6 +9,8 @@ NONE = "none"
 """The word that turns storing off."""
 VARIABLE = "SPECIALIST_STORE"
 """Names the store where no flag does."""
+ELSEWHERE = "name another store with --store"
+"""The way out where a store cannot be used."""
 
 _SQLITE = "sqlite:///"
 _SCHEMES = ("sqlite:", "postgresql:", "postgres:")

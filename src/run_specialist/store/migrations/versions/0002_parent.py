@@ -1,0 +1,13 @@
+"""A run knows the run that handed it its question."""
+
+from alembic import op
+from sqlalchemy import Column, String
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Add the parent; what was stored before has none."""
+    op.add_column("runs", Column("parent_id", String))
+    op.create_index("ix_runs_parent_id", "runs", ["parent_id"])

@@ -1,0 +1,181 @@
+"""A store in an SQLite file: looked at before it is touched, made, brought up to date, opened."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from enum import Enum, auto
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError
+
+from run_specialist.errors import StoreUnusable
+from run_specialist.store.place import ELSEWHERE
+from run_specialist.store.schema import APPLICATION_ID, VERSION
+from run_specialist.store.versions import make_tables, newer, upgrade
+
+WAIT = 10
+"""For a lock that another process holds [s]."""
+
+_REASONS = {
+    "SQLITE_NOTADB": "is not an SQLite database",
+    "SQLITE_CORRUPT": "is damaged",
+    "SQLITE_FULL": "cannot be written, the disk is full",
+    "SQLITE_BUSY": f"has been locked by another program for {WAIT} seconds",
+}
+
+
+class _Found(Enum):
+    NOTHING = auto()
+    OLDER = auto()
+    CURRENT = auto()
+
+
+def open_file(path: Path, *, write: bool) -> Engine:
+    """Open the store in a file; see `opening.open_engine`."""
+    with _told(path):
+        found = _look(path)
+        if found is _Found.NOTHING and not write:
+            raise StoreUnusable(f"there is no store at {path} yet; a run makes it")
+        if write or found is _Found.OLDER:
+            _require_writable(path)
+        if found is _Found.NOTHING:
+            _make(path)
+        elif found is _Found.OLDER:
+            _bring_up_to_date(path)
+        engine = _engine(path, "rw", "BEGIN IMMEDIATE") if write else _engine(path, _reading(path), "BEGIN")
+        try:
+            with engine.begin() as connection:
+                _require_ours(path, *_numbers(connection))
+            if write:
+                _outside_transaction(engine, "pragma journal_mode = wal")
+        except BaseException:
+            engine.dispose()
+            raise
+        return engine
+
+
+def _look(path: Path) -> _Found:
+    """Read what the header tells; SQLite itself would leave traces, and move what a dead process left behind.
+
+    Raises StoreUnusable for what is not ours or is newer.
+    """
+    try:
+        kind = path.stat().st_mode
+    except FileNotFoundError:
+        return _Found.NOTHING
+    if S_ISDIR(kind):
+        raise StoreUnusable(f"{path} is a folder; name a file in it, e.g. {path / 'runs.db'}")
+    if not S_ISREG(kind):
+        raise StoreUnusable(f"{path} is no ordinary file; {ELSEWHERE}")
+    with path.open("rb") as file:
+        header = file.read(100)
+    if not header:
+        return _Found.NOTHING
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):  # noqa: PLR2004 - SQLite's file format
+        raise StoreUnusable(f"{path} {_REASONS['SQLITE_NOTADB']}; {ELSEWHERE}")
+    application_id, version = int.from_bytes(header[68:72]), int.from_bytes(header[60:64])
+    _require_ours(path, application_id, version)
+    # Only the first transaction has such a file: whoever made the store has not finished, or died.
+    if path.with_name(f"{path.name}-journal").exists():
+        return _Found.NOTHING
+    return _Found.CURRENT if version == VERSION else _Found.OLDER
+
+
+def _require_ours(path: Path, application_id: int, version: int) -> None:
+    if application_id != APPLICATION_ID:
+        raise StoreUnusable(f"{path} is the database of another program; {ELSEWHERE}")
+    if version > VERSION:
+        raise newer(str(path), version)
+
+
+def _require_writable(path: Path) -> None:
+    # SQLite makes files beside its own, too.
+    for one in (path, path.parent):
+        if one.exists() and not os.access(one, os.W_OK):
+            raise StoreUnusable(f"{path} cannot be written, {one} forbids it; {ELSEWHERE}")
+
+
+def _make(path: Path) -> None:
+    """Make an empty store that only its owner can read; where another process was faster, leave its store alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    with _engine_for_once(path, "BEGIN") as engine, engine.begin() as connection:
+        # Has to come before the first table. It takes the lock, and outside a transaction it would write by itself.
+        connection.exec_driver_sql("pragma auto_vacuum = incremental")
+        if not connection.exec_driver_sql("select count(*) from sqlite_schema").scalar():
+            make_tables(connection)
+            # In the same transaction, and before the first WAL: after that, the header would stay behind.
+            connection.exec_driver_sql(f"pragma application_id = {APPLICATION_ID}")
+            connection.exec_driver_sql(f"pragma user_version = {VERSION}")
+
+
+def _bring_up_to_date(path: Path) -> None:
+    with _engine_for_once(path, "BEGIN IMMEDIATE") as engine:
+        with engine.begin() as connection:
+            application_id, version = _numbers(connection)
+            _require_ours(path, application_id, version)
+            # Another process may have been faster, and the header only behind.
+            if version < VERSION:
+                upgrade(connection)
+                connection.exec_driver_sql(f"pragma user_version = {VERSION}")
+        _outside_transaction(engine, "pragma wal_checkpoint(truncate)")
+
+
+def _numbers(connection: Connection) -> tuple[int, int]:
+    """Return whose the file is and how new, with what its WAL holds."""
+    numbers: list[Any] = [
+        connection.exec_driver_sql(f"pragma {one}").scalar() for one in ("application_id", "user_version")
+    ]
+    return numbers[0], numbers[1]
+
+
+def _reading(path: Path) -> str:
+    """Return how to open for reading; where no file can be made beside it, only without a WAL."""
+    alone = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    return "ro&immutable=1" if alone else "ro"
+
+
+def _engine(path: Path, mode: str, begin: str) -> Engine:
+    def connect() -> sqlite3.Connection:
+        uri = f"{path.as_uri()}?mode={mode}"
+        # Without an isolation level sqlite3 begins no transactions of its own.
+        raw = sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
+        raw.execute("pragma synchronous = full")
+        return raw
+
+    engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
+
+
+@contextmanager
+def _engine_for_once(path: Path, begin: str) -> Iterator[Engine]:
+    engine = _engine(path, "rw", begin)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _outside_transaction(engine: Engine, statement: str) -> None:
+    with closing(engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
+        cursor.execute(statement)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn what the system or SQLite says into one line."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StoreUnusable(f"{path} cannot be opened: {reason}; {ELSEWHERE}") from error
+    except (DatabaseError, sqlite3.Error) as error:
+        said = getattr(error, "orig", error)
+        code = getattr(said, "sqlite_errorname", "")
+        known = next((words for name, words in _REASONS.items() if code.startswith(name)), None)
+        raise StoreUnusable(f"{path} {known or f'cannot be opened: {said}'}; {ELSEWHERE}") from error
