@@ -1,0 +1,146 @@
+"""Records to write, and the rows that came of them, read past all code of the store."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from run_specialist.events import BudgetSpent, Event, Finished
+from run_specialist.journal import Ended, Opened, Received, Record, Returned, Spending, Standing, Stood, Told
+from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
+from run_specialist.outcome import Outcome, ToolCalls
+from run_specialist.store.place import Place, file_of
+from run_specialist.store.schema import NAMESPACE, Words
+
+TABLES = ("runs", "turns", "messages", "calls", "outputs", "events")
+WORDS = Words()
+
+
+def opened(run_id: str, **changed: Any) -> Opened:
+    """Return how a run begins."""
+    values = {"specialist": "looker", "model": "scripted", "question": "What is known?", "frozen": {"system": "Look."}}
+    return Opened(run_id=run_id, **(values | changed))
+
+
+def event() -> Event:
+    """Return an event."""
+    return BudgetSpent("tool_calls", 30, 1, 29, "silent")
+
+
+def received(turn: int, *blocks: dict[str, Any], usage: Usage = Usage(10, 20, 30, 40)) -> Received:
+    """Return a reply that calls a tool, or has some other blocks."""
+    call = {"type": "tool_use", "id": f"call-{turn}", "name": "look", "input": {"query": "é"}}
+    reply = Reply(Stop.WANTS_TOOLS, blocks or (call,), usage, "tool_use")
+    return Received(turn=turn, choice="auto", landing=False, reply=reply, cost_usd=0.25, seconds=1.5)
+
+
+def returned(number: int, whole: str = "a note", **changed: Any) -> Returned:
+    """Return a call that was run; each turn has one."""
+    call = ToolCall(f"call-{number}", "look", {"query": "é"})
+    values = {"characters": 3, "is_error": False, "note": "", "repeated": False, "seconds": 0.5}
+    return Returned(number=number, turn=number, call=call, whole=whole, **(values | changed))
+
+
+def stood(turn: int, place: int, messages: Sequence[Message], *, part: int = 0, copies: int = 0) -> Stood:
+    """Return how a run stands after some turns."""
+    standing = Standing(
+        used={"tool_calls": turn, "turns": turn}, total=Spending(Usage(10 * turn), turn / 4), calls=turn, last_text="…"
+    )
+    return Stood(part=part, place=place, messages=tuple(messages), copies=copies, standing=standing)
+
+
+def outcome(run_id: str, status: Any = "answered") -> Outcome:
+    """Return an outcome."""
+    return Outcome(
+        run_id=run_id,
+        specialist="looker",
+        model="scripted",
+        status=status,
+        answer="It is known.",
+        evidence=(),
+        gaps=(),
+        output={"é": [1, 2.5, None]},
+        tool_calls=ToolCalls(2, 30, 0, 0),
+        limits={},
+        landing=None,
+        usage=Usage(1),
+        cost_usd=0.5,
+        duration_s=1.0,
+        warnings=(),
+    )
+
+
+def begun(run_id: str) -> list[Record]:
+    """Return what a run writes before its first request."""
+    return [opened(run_id), stood(0, 0, [Message.user("What is known?")])]
+
+
+def turn_of(number: int, whole: str = "a note") -> list[Record]:
+    """Return what one turn of a run writes, the place where it waits included."""
+    record = received(number)
+    said = [
+        Message.user("What is known?") if number == 1 else answered(number - 1),
+        Message("assistant", record.reply.content),
+        answered(number),
+    ]
+    return [
+        Told(event=event()),
+        record,
+        returned(number, whole),
+        Told(event=event()),
+        stood(number, 2 * number - 2, said),
+    ]
+
+
+def answered(number: int) -> Message:
+    """Return the message with the result of the call of one turn."""
+    return Message.results([ToolResult(f"call-{number}", f"result {number}")])
+
+
+def ended(run_id: str) -> list[Record]:
+    """Return what a run writes at its end; the last is told when nobody waits any more."""
+    return [Ended(outcome=outcome(run_id)), Told(event=Finished(outcome(run_id)))]
+
+
+@contextmanager
+def connection(url: str) -> Iterator[Any]:
+    """Give a connection of the database's own driver, which commits at once."""
+    path = file_of(url)
+    if path is not None:
+        found: Any = sqlite3.connect(path, isolation_level=None)
+    else:
+        import psycopg
+
+        found = psycopg.connect(url, autocommit=True, options=f"-c search_path={NAMESPACE}")
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def ask(url: str, query: str) -> list[tuple[Any, ...]]:
+    """Return the rows that a query finds."""
+    with connection(url) as found:
+        return [tuple(row) for row in found.execute(query).fetchall()]
+
+
+def change(url: str, statement: str) -> None:
+    """Change something behind the writer's back."""
+    with connection(url) as found:
+        found.execute(statement)
+
+
+def counts(url: str, run_id: str | None = None) -> dict[str, int]:
+    """Return how many rows each table has, all or those of one run."""
+    which = "" if run_id is None else f"where run_id = '{run_id}'"
+    return {table: ask(url, f"select count(*) from {table} {which}")[0][0] for table in TABLES}
+
+
+def unpacked(value: bytes | memoryview | None) -> str | None:
+    """Return the text in a column of bytes."""
+    return WORDS.process_result_value(None if value is None else bytes(value), None)
+
+
+def nowhere(url: str) -> Place:
+    """Return a place as by default, not named by anybody."""
+    return Place(url, named=False)
