@@ -5,6 +5,7 @@
     │   ├── SpecialistNotFound  no file of that name, near names are told
     │   ├── SpecialistUnusable  the file is there and cannot be run
     │   ├── StoreUnusable       the store cannot be opened or written, is newer than this program, or is not ours
+    │   │   └── StoreMissing    there is none yet, and who only looks makes none
     │   ├── RunNotFound         no run of that id is stored, or several are
     │   └── NotResumable        the run cannot go on as it is asked to; the reason is told
     ├── ProviderError           the model could not be asked, or answered nonsense (exit code 3)
@@ -34,6 +35,10 @@ class SpecialistUnusable(UsageError):
 
 class StoreUnusable(UsageError):
     """The store cannot be opened or written, is newer than this program, or is not ours; it was not touched."""
+
+
+class StoreMissing(StoreUnusable):
+    """There is no store yet; the first run makes it."""
 
 
 class RunNotFound(UsageError):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from run_specialist.errors import StoreUnusable
+from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.place import ELSEWHERE, shown
 from run_specialist.store.schema import APPLICATION_ID, NAMESPACE, VERSION
 from run_specialist.store.versions import make_tables, newer, upgrade
@@ -53,7 +53,7 @@ def _require_tables(engine: Engine, url: str, *, make: bool) -> None:
     with engine.connect() as connection:
         version = _version(connection, url)
     if version is None and not make:
-        raise StoreUnusable(f"there is no store at {shown(url)} yet; a run makes it")
+        raise StoreMissing(f"there is no store at {shown(url)} yet; a run makes it")
     if version is None or version < VERSION:
         _settle(url)
 

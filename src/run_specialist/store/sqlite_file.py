@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 
-from run_specialist.errors import StoreUnusable
+from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.place import ELSEWHERE
 from run_specialist.store.schema import APPLICATION_ID, VERSION
 from run_specialist.store.versions import make_tables, newer, upgrade
@@ -39,7 +39,7 @@ def open_file(path: Path, *, write: bool) -> Engine:
     with _told(path):
         found = _look(path)
         if found is _Found.NOTHING and not write:
-            raise StoreUnusable(f"there is no store at {path} yet; a run makes it")
+            raise StoreMissing(f"there is no store at {path} yet; a run makes it")
         if write or found is _Found.OLDER:
             _require_writable(path)
         if found is _Found.NOTHING:
