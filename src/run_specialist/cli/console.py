@@ -15,12 +15,26 @@ from run_specialist.errors import ProviderError, RunSpecialistError
 
 def print_line(text: str) -> None:
     """Print to standard output, whatever its encoding; a terminal gets no control characters."""
+    print_styled(printable(text) if is_terminal() else text)
+
+
+def print_styled(text: str) -> None:
+    """Print what has colours of ours; whatever of it comes from outside went through `printable`."""
     if sys.stdout is None:
         return
     encoding = sys.stdout.encoding or "utf-8"
-    shown = printable(text) if sys.stdout.isatty() else text
-    sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     sys.stdout.flush()
+
+
+def is_terminal() -> bool:
+    """Tell whether somebody looks at standard output."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def has_colours() -> bool:
+    """Tell whether what is printed may have colours."""
+    return is_terminal() and not os.environ.get("NO_COLOR")
 
 
 def print_json(value: object, indent: int | None = 2) -> None:

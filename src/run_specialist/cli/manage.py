@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from run_specialist.cli import past
 from run_specialist.cli.console import (
     complete_names,
     fail,
@@ -162,6 +163,10 @@ def schema() -> None:
     from run_specialist.specialist.schema import json_schema  # noqa: PLC0415 - fast `--help`
 
     print_json(json_schema())
+
+
+for command in (past.runs, past.transcript, past.report):
+    app.command()(command)
 
 
 def _root(given: Path | None) -> Path:

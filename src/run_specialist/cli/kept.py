@@ -1,0 +1,105 @@
+"""How runs that were kept are shown: as a listing, as a transcript, in numbers."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from run_specialist.cli.console import has_colours, print_line, print_styled, printable
+from run_specialist.cli.table import print_table
+from run_specialist.units import dollars
+
+if TYPE_CHECKING:
+    from run_specialist.store.said import Row
+    from run_specialist.store.stored import Listed
+
+
+def as_json(run: "Listed") -> dict[str, Any]:
+    """Return a run as `runs --json` lists it; times in UTC."""
+    ended_at = None if run.ended_at is None else _iso(run.ended_at)
+    return {**asdict(run), "started_at": _iso(run.started_at), "ended_at": ended_at}
+
+
+def print_runs(found: Sequence["Listed"]) -> None:
+    """Print a listing; nothing where there are none."""
+    rows = [
+        (
+            one.run_id,
+            one_line(one.specialist),
+            one.status,
+            str(one.tool_calls),
+            "unknown" if one.cost_usd is None else dollars(one.cost_usd),
+            local(one.started_at),
+            one_line(one.question),
+        )
+        for one in found
+    ]
+    if rows:
+        print_table(("RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"), rows)
+
+
+def print_rows(rows: Sequence["Row"]) -> None:
+    """Print a transcript: a label for each row, and below it what was said."""
+    numbers: dict[object, int] = {}
+    calls = 0
+    for row in rows:
+        print_line("")
+        match row["kind"]:
+            case "tool_call":
+                calls += 1
+                numbers[row["id"]] = calls
+                print_dim(f"call {calls}")
+                print_line(f"  {row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}")
+            case "tool_result":
+                number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
+                print_dim(f"result{number}{', an error' if row['is_error'] else ''}")
+                _print_indented(row["content"])
+            case kind:
+                print_dim(kind)
+                _print_indented(row["text"])
+
+
+def print_dim(text: str) -> None:
+    """Print a line of ours between what was said."""
+    if has_colours():
+        print_styled(typer.style(printable(text), dim=True))
+    else:
+        print_line(text)
+
+
+def _print_indented(text: str) -> None:
+    print_line("\n".join(f"  {line}".rstrip() for line in text.split("\n")))
+
+
+def counted(runs: int) -> str:
+    """Return so many runs in words."""
+    return f"{runs:,} run{'' if runs == 1 else 's'}"
+
+
+def size(number: float) -> str:
+    """Return a size in words.
+
+    number: of bytes.
+    """
+    for unit in ("bytes", "kB", "MB"):
+        if number < 1_000:  # noqa: PLR2004 - the next unit
+            return f"{number:.3g} {unit}"
+        number /= 1_000
+    return f"{number:,.1f} GB"
+
+
+def local(at: float) -> str:
+    """Return a time as the clock on the wall shows it."""
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks."""
+    return " ".join(text.split())
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
