@@ -1,0 +1,239 @@
+"""The command `specialists tune`, on stores with runs in them."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+from typer.testing import CliRunner, Result
+
+from run_specialist.cli.manage import app
+from run_specialist.store.opening import open_engine
+from run_specialist.store.schema import calls, runs
+from tests.unit.views.test_tune import outcome
+
+MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
+
+
+@pytest.fixture
+def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that keeps runs of a specialist, with an outcome each; the store is the one that is meant."""
+    monkeypatch.setenv("SPECIALIST_STORE", str(notes / "runs.db"))
+    monkeypatch.setenv("TZ", "UTC")
+
+    def keep(specialist: str, *outcomes: dict[str, Any] | None, repeated: int = 0) -> None:
+        rows, made = [], []
+        for place, told in enumerate(outcomes):
+            run = {"run_id": f"{specialist}-{place}", "specialist": specialist, "model": "m", "question": "q"}
+            run |= {"started_at": 1_790_000_000.0 + 86_400 * place, "owner": "gone", "frozen": "{}", "tool_calls": 0}
+            rows.append(run | {"status": told["status"] if told else "running", "outcome": told and json.dumps(told)})
+            for number in range(told["tool_calls"]["used"] if told else 0):
+                call = {
+                    "run_id": run["run_id"],
+                    "number": number + 1,
+                    "turn": 1,
+                    "at": 0.0,
+                    "seconds": 0.0,
+                    "name": "read",
+                }
+                call |= {"call_id": "c", "characters": 0, "is_error": False, "note": "", "repeated": number < repeated}
+                made.append(call)
+        engine = open_engine(f"sqlite:///{notes / 'runs.db'}")
+        with engine.begin() as connection:
+            connection.execute(insert(runs), rows)
+            if made:
+                connection.execute(insert(calls), made)
+        engine.dispose()
+
+    return keep
+
+
+def call(*arguments: str, columns: int = 80, charset: str = "utf-8", **env: str) -> Result:
+    """Run the command in this process."""
+    runner = CliRunner(charset=charset, env={"COLUMNS": str(columns), **env})
+    return runner.invoke(app, ["tune", *arguments], catch_exceptions=False)
+
+
+def cut(**given: Any) -> dict[str, Any]:
+    """Return the outcome of a run that landed at its limit of tool calls."""
+    return outcome(6, 6, "landed", landed="tool_calls", **given)
+
+
+def test_s1_8_it_shows_what_was_used_what_was_hit_and_what_to_write(store, write):
+    """The whole page: a histogram with both limits beside it, which limits were hit, costs, the line to write."""
+    path = write("finder", "tool_calls_limit: 6")
+    kept = [outcome(n, 30) for n in (3, 3, 4, 9, 9, 9, 10)]
+    store("finder", *kept, cut(), cut(how="order"), outcome(2, 6, "failed"))
+    result = call("finder")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "finder  10 runs, 2026-09-21 to 2026-09-30",
+        "7 answered, 2 landed, 1 failed",
+        "61 tool calls, 2 skipped",
+        "",
+        "Tool calls a run: 7 ended by themselves █, 2 cut short ░",
+        " 3  ████████ 2",
+        " 4  ████ 1",
+        " 5",
+        " 6  ░░░░░░░░ 2      ◀ limit now",
+        " 7",
+        " 8",
+        " 9  ████████████ 3",
+        "10  ████ 1",
+        " ⋮",
+        "13                  ◀ suggested",
+        "",
+        "LIMIT REACHED  RUNS  PARTIAL  FAILED  HOW IT LANDED",
+        "tool calls     2     0        0       force 1, order 1",
+        "",
+        "        MEDIAN RUN  ALL RUNS  MEDIAN LANDING  ALL LANDINGS",
+        "tokens  400         4,000     100             200, 5 % of all",
+        "cost    $0.50       $5.00     $0.10           $0.20, 4 % of all",
+        "",
+        (
+            "Raise the limit of tool calls from 6 to 13: nine runs of ten end by themselves with 10 tool calls or "
+            "fewer, and those that need the most land at the limit of 6 before they are through."
+        ),
+        "",
+        f"In specialists/finder.md, line {path.read_text().split('tool_calls')[0].count(chr(10)) + 1}:",
+        "",
+        "    tool_calls_limit: 13",
+    ]
+
+
+def test_a_limit_that_fits_is_left(store, write):
+    """No line to write, and one mark."""
+    write("finder", "tool_calls_limit: 12")
+    store("finder", *[outcome(8, 12)] * 6)
+    told = call("finder").stdout
+    assert "Keep the limit of 12 tool calls: " in told
+    assert "tool_calls_limit:" not in told
+    assert re.findall(r"◀ .*", told) == ["◀ limit now"]
+
+
+def test_json_is_one_object(store, write):
+    """What people see, in figures; the file's limit is the one that holds now."""
+    write("finder", "tool_calls_limit: none")
+    store("finder", *[outcome(8, 12)] * 6, repeated=1)
+    told = json.loads(call("finder", "--json").stdout)
+    assert (told["specialist"], told["runs"], told["limit"], told["limit_from"]) == ("finder", 6, None, "file")
+    assert told["bars"] == [{"first": 8, "last": 8, "ended": 6, "cut": 0}]
+    assert told["calls"] == {"run": 48, "repeated": 6, "failed": 0, "skipped": 0}
+    assert (told["suggestion"]["verdict"], told["suggestion"]["tool_calls_limit"]) == ("set", 10)
+
+
+def test_the_newest_runs_alone(store, write):
+    """`--last` leaves the older ones out."""
+    write("finder")
+    store("finder", *[cut()] * 9, *[outcome(3, 6)] * 5)
+    told = json.loads(call("finder", "--last", "5", "--json").stdout)
+    assert (told["runs"], told["statuses"], told["enough"]) == (5, {"answered": 5}, 3)
+    assert call("finder", "--last", "0").exit_code == 2
+
+
+def test_runs_tell_something_without_a_file_too(store, write):
+    """The limit is then that of the newest run; the same for a file with an error. A path stands for its name."""
+    path = write("broken", "tool_calls_limit: twelve")
+    for name in ("gone", "broken"):
+        store(name, outcome(3, 8), *[cut()] * 9)
+        told = json.loads(call(name, "--json").stdout)
+        assert (told["limit"], told["limit_from"]) == (6, "run")
+    assert call("gone").stdout.endswith("In the front matter of its file:\n\n    tool_calls_limit: 9\n")
+    assert call(str(path), "--json").stdout == call("broken", "--json").stdout
+
+
+def test_the_file_is_looked_for_where_the_other_commands_look(store, notes, tmp_path):
+    """`--dir` and `--root` say whose limit holds; a root that is not there is refused."""
+    for folder, limit in ((tmp_path / "near", 7), (tmp_path / "other" / "specialists", 9)):
+        folder.mkdir(parents=True)
+        text = f"---\nname: finder\ndescription: d\ntool_calls_limit: {limit}\n---\nBody\n"
+        (folder / "finder.md").write_text(text)
+    store("finder", outcome())
+    assert json.loads(call("finder", "--dir", str(tmp_path / "near"), "--json").stdout)["limit"] == 7
+    assert json.loads(call("finder", "--root", str(tmp_path / "other"), "--json").stdout)["limit"] == 9
+    refused = call("finder", "--root", str(tmp_path / "none"))
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_who_has_no_runs_is_told_who_has(store, write, notes):
+    """One line, exit code 2: other names, or that there is nothing; a run without an outcome does not count."""
+    write("finder")
+    store("reader", outcome())
+    store("writer", outcome())
+    store("finder", None)
+    result = call("finder")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.rstrip().endswith(
+        f"no run of finder that is over is kept in {notes / 'runs.db'}; there are runs of reader, writer"
+    )
+
+
+def test_without_a_store_there_is_nothing_to_judge_by(notes):
+    """One line, exit code 2, whether it is not there yet or turned off; none is made."""
+    for place, told in ((str(notes / "none.db"), "none.db"), ("none", "nothing to judge by")):
+        result = call("finder", "--store", place)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert told in result.stderr
+    assert not (notes / "none.db").exists()
+
+
+def test_bars_fit_the_width(store, write):
+    """The longest bar with what stands beside it fills the terminal and no more, at any width."""
+    write("finder")
+    store("finder", *[outcome(3, 30)] * 200, *[outcome(9, 30)] * 20, *[cut()] * 4)
+    for columns in (40, 80, 120):
+        lines = call("finder", columns=columns).stdout.split("\n\n")[1].splitlines()[1:]
+        assert max(map(len, lines)) <= columns
+        # The other part is the figure, the mark, and what rounding takes.
+        assert lines[0].count("█") >= columns - 30
+        # Four of two hundred and twenty are seen all the same.
+        assert any(line.startswith(" 6  ░") for line in lines)
+
+
+def test_where_blocks_cannot_be_written_letters_do(store, write):
+    """Plain ASCII for an output that takes nothing else."""
+    write("finder", "tool_calls_limit: 6")
+    store("finder", *[outcome(3, 30)] * 3, *[cut()] * 4)
+    told = call("finder", charset="ascii").stdout
+    assert told.isascii()
+    assert "3  ############ 3" in told
+    assert "6  :::::::::::::::: 4  < limit now" in told
+
+
+def colours(*arguments: str, **env: str) -> str:
+    """Return what the command prints on a terminal of its own."""
+    parent, child = pty.openpty()
+    command = [sys.executable, "-c", MAIN, "tune", *arguments]
+    given = os.environ | {"TERM": "xterm", "COLUMNS": "80"} | env
+    with subprocess.Popen(command, stdout=child, stderr=child, stdin=child, env=given) as process:
+        os.close(child)
+        told = b""
+        # The other end of a terminal that was closed cannot be read.
+        while piece := _piece(parent):
+            told += piece
+    os.close(parent)
+    assert process.returncode == 0
+    return told.decode()
+
+
+def _piece(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
+
+
+def test_colours_are_for_terminals(store, write):
+    """Both parts of a bar have their own; none with NO_COLOR, and none in a pipe."""
+    write("finder")
+    store("finder", *[outcome(6, 30)] * 3, *[cut()] * 4)
+    assert "\x1b[32m████████████\x1b[0m\x1b[33m░░░░░░░░░░░░░░░░\x1b[0m 7" in colours("finder")
+    assert "\x1b" not in colours("finder", NO_COLOR="1")
+    assert "\x1b" not in call("finder").stdout
