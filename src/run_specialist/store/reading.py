@@ -3,7 +3,7 @@
 import difflib
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from typing import Any, Self
 
@@ -24,7 +24,9 @@ LAST = "last"
 INTERRUPTED = "interrupted"
 """The status of a run without an outcome whose process has died."""
 MOST_NAMED = 5
-"""So many ids are named at most where one does not fit."""
+"""So many of the ids that fit are named."""
+COMPARED = 1_000
+"""So many ids are looked through for one that is near."""
 
 _LISTED = (
     runs.c.run_id,
@@ -208,10 +210,11 @@ class Store:
 
     def _none(self, run_id: str) -> str:
         with self._reading() as connection:
-            ids = connection.execute(select(runs.c.run_id).order_by(*_NEWEST_FIRST)).scalars().all()
+            newest = select(runs.c.run_id).order_by(*_NEWEST_FIRST).limit(COMPARED)
+            ids = connection.execute(newest).scalars().all()
         if not ids:
             return f"no run is kept in {shown(self.url)} yet"
-        near = difflib.get_close_matches(run_id, ids, MOST_NAMED)
+        near = difflib.get_close_matches(run_id, ids)
         hint = f"did you mean {' or '.join(near)}?" if near else f"the newest is {ids[0]}"
         return f"no run {run_id} is kept in {shown(self.url)}; {hint}"
 
@@ -239,9 +242,6 @@ def _word(said: str) -> str:
 
 def _shrink(engine: Engine) -> None:
     """Give the room of what was deleted back to the disk."""
-    raw = engine.raw_connection()
-    try:
-        for command in ("pragma incremental_vacuum", "pragma wal_checkpoint(truncate)"):
-            raw.cursor().execute(command).fetchall()
-    finally:
-        raw.close()
+    with closing(engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
+        # A script is stepped to its end; one statement alone would give back one page.
+        cursor.executescript("pragma incremental_vacuum; pragma wal_checkpoint(truncate)")
