@@ -17,10 +17,11 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide keys, endpoints and settings of whoever runs the tests."""
+    """Hide keys, endpoints, settings and the store of whoever runs the tests."""
     for name in list(os.environ):
         if name.startswith(FOREIGN):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("SPECIALIST_STORE", "none")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,7 @@
 """Whoever watches a run: told of each event, shown each piece of a reply, and never able to harm it."""
 
 import logging
+from collections.abc import Sequence
 
 from run_specialist.draft import Draft
 from run_specialist.events import Event, Listener, Warned
@@ -13,12 +14,14 @@ _log = logging.getLogger(__name__)
 class Audience:
     """Passes on what happens; a listener that fails is dropped, a watcher that fails is passed over."""
 
-    def __init__(self, listener: Listener | None, watch: Watch | None, journal: Journal) -> None:
+    def __init__(
+        self, listener: Listener | None, watch: Watch | None, journal: Journal, warnings: Sequence[str] = ()
+    ) -> None:
         self._listener = listener
         self._watch = watch
         self.journal = journal
         """Where all that is told is put on record."""
-        self.warnings: list[str] = []
+        self.warnings = [*warnings]
         """The text of every warning that was told."""
         self.draft = Draft()
         """What came through of the reply under way, where somebody watches."""

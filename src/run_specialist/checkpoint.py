@@ -23,6 +23,8 @@ class Checkpoint:
         self._audience = audience
         self._exchange = exchange
         self._dispatcher = dispatcher
+        self.is_lost = False
+        """True once something could not be kept."""
 
     def write(self) -> None:
         """Put on record how the run stands."""
@@ -42,6 +44,7 @@ class Checkpoint:
                 lost = await self._audience.journal.committed()
         except TimeoutError:
             lost = SLOW
+        self.is_lost |= lost is not None
         if lost and lost not in self._audience.warnings:
             self._audience.tell(Warned(lost))
 

@@ -161,8 +161,8 @@ class Dispatcher:
         return self._record(replace(done, call=call, repeated=True), number, 0.0)
 
     async def _execute(self, tool: Tool | None, call: ToolCall, number: int) -> Executed:
+        self._audience.tell(Called("started", call.id, call.name, call.arguments))
         async with self._gate:
-            self._audience.tell(Called("started", call.id, call.name, call.arguments))
             begun = time.monotonic()
             try:
                 output, is_error = await self._output(tool, call), False

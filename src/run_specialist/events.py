@@ -39,7 +39,7 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True)
 class Resumed(Event):
-    """The run goes on after it was cut off, or had ended; follows `started`."""
+    """The run goes on after it was cut off, or had ended; stands before its first request."""
 
     event = "resumed"
     run_id: str

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from run_specialist.executed import Executed
+from run_specialist.messages import ToolCall
 from run_specialist.outcome import Evidence
 
 SALVAGED_RESULT = 600
@@ -50,7 +51,7 @@ def is_in(results: Iterable[str], quote: str) -> bool:
 
 def gathered(executed: Sequence[Executed]) -> tuple[Evidence, ...]:
     """Return the beginning of each result as evidence, for a run without an answer."""
-    return tuple(Evidence(_label(one), one.text[:GATHERED_QUOTE], verified=True) for one in _useful(executed))
+    return tuple(Evidence(label(one.call), one.text[:GATHERED_QUOTE], verified=True) for one in _useful(executed))
 
 
 def salvage(why: str, text: str, executed: Sequence[Executed]) -> str:
@@ -61,7 +62,7 @@ def salvage(why: str, text: str, executed: Sequence[Executed]) -> str:
     parts, room = [], SALVAGED_TOTAL
     # The newest results come first: they are nearest to the answer, should the room run out.
     for one in reversed(_useful(executed)):
-        part = f"{_label(one)}\n{_excerpt(one.text, SALVAGED_RESULT)}"
+        part = f"{label(one.call)}\n{_excerpt(one.text, SALVAGED_RESULT)}"
         if len(part) > room:
             break
         parts.append(part)
@@ -76,8 +77,9 @@ def _useful(executed: Sequence[Executed]) -> list[Executed]:
     return [one for one in executed if not one.is_error and one.text.strip()]
 
 
-def _label(one: Executed) -> str:
-    return _excerpt(f"{one.call.name} {json.dumps(one.call.arguments, ensure_ascii=False)}", LABEL)
+def label(call: ToolCall) -> str:
+    """Return the call on one line, as it stands for the source of what it returned."""
+    return _excerpt(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", LABEL)
 
 
 def _excerpt(text: str, room: int) -> str:

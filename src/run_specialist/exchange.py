@@ -71,7 +71,7 @@ class Exchange:
         self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
             self._audience.tell(Warned(reply.detail))
-        return None if self._stop.is_set() else reply
+        return reply
 
     def book(self, reply: Reply, *, landing: bool) -> float | None:
         """Take note of a reply and of what it took, and return what it cost [USD]."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist.account import NOTHING
-from run_specialist.budget import Budget
+from run_specialist.budget import Budget, Kind
 from run_specialist.dispatch import DispatchSettings, Earlier
-from run_specialist.events import Resumed, Started
+from run_specialist.events import Started
 from run_specialist.executed import Augmenter
 from run_specialist.journal import Opened, Standing
 from run_specialist.landing import Style
@@ -16,6 +16,18 @@ from run_specialist.providers.base import Opening, Provider
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.summariser import Summariser
 from run_specialist.tools.archive import Archive
+
+
+@dataclass(frozen=True)
+class News:
+    """What is new to a model when its run goes on."""
+
+    changed: tuple[Kind, ...] = ()
+    """The kinds whose limits are others now."""
+    question: str | None = None
+    """What is asked beside the question of the beginning."""
+    remarks: tuple[str, ...] = ()
+    """What else it has to know, each a sentence."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +45,6 @@ class Past:
     pending: Reply | None = None
     """A reply that came in and was not acted upon."""
     pending_in_landing: bool = False
-    resumed: Resumed | None = None
-    """The event that tells of it; None for a run that begins."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,9 @@ class Job:
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Where it came from, in JSON values: what it takes to make it once more."""
     past: Past = field(default_factory=Past)
-    """What went before, where the run is resumed."""
+    """What went before; nothing, where the run is not resumed."""
+    news: News | None = None
+    """None where the run is not resumed."""
 
     def started(self) -> Started:
         """Return the first event of its run."""
@@ -77,7 +89,7 @@ class Job:
         return Started(self.run_id, self.specialist, self.provider.model, self.question, tools, limits)
 
     def opened(self) -> Opened:
-        """Return the first record of its run."""
+        """Return the first record of its run; where it is resumed, what it goes on with."""
         frozen = {
             "system": self.opening.system,
             "tools": [tool.definition for tool in self.opening.tools],

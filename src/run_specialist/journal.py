@@ -23,7 +23,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Opened(Record):
-    """A run begins; always the first record, and never written again when it is resumed."""
+    """A run begins, or goes on; the first record. What is there already keeps its question and its start."""
 
     run_id: str
     specialist: str

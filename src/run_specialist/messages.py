@@ -124,17 +124,23 @@ class Message:
         return cls("user", tuple(result.block() for result in results))
 
     def ending(self, words: str | None) -> "Message":
-        """Return the message with last words of ours, behind those that it has; without any, itself."""
-        return replace(self, words="\n".join(filter(None, [self.words, words]))) if words else self
+        """Return the message with our last words; without any, itself."""
+        return replace(self, words=words) if words else self
 
     @cached_property
     def content(self) -> tuple[Block, ...]:
-        """The blocks with our last words as a line inside the last text: text after results teaches empty turns."""
-        if not self.words:
+        """The blocks as they are sent: a text behind results goes into the last of them, and so do our last words.
+
+        Text after results teaches a model to end with an empty turn.
+        """
+        if self.role == "assistant":
             return self.blocks
-        *blocks, last = self.blocks
-        key = "content" if last["type"] == "tool_result" else "text"
-        return (*blocks, {**last, key: f"{last[key]}\n{self.words}"})
+        texts = [block["text"] for block in self.blocks if block["type"] == "text"]
+        results = [block for block in self.blocks if block["type"] != "text"]
+        lines = [*texts, *([self.words] if self.words else [])]
+        if not results or not lines:
+            return self.blocks if results or not self.words else ({"type": "text", "text": "\n".join(lines)},)
+        return (*results[:-1], {**results[-1], "content": "\n".join([results[-1]["content"], *lines])})
 
     @cached_property
     def encoded(self) -> bytes:

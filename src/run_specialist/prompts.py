@@ -106,6 +106,54 @@ def last_words(rung: Rung | None, own_words: str | None) -> str | None:
             return None
 
 
+ASKS = "The user now asks: "
+"""What stands before a question that was added when a run was resumed."""
+
+
+def resumed(budget: Budget, changed: Sequence[Kind], question: str | None, remarks: Sequence[str]) -> str:
+    """Return what a model is told when its run goes on; empty where nothing is new to it.
+
+    budget: as it stands now.
+    changed: the kinds whose limits are others than it was told.
+    """
+    parts = [*remarks]
+    if changed:
+        parts.append(
+            f"The budget was refreshed: {'; '.join(_refreshed(budget[kind]) for kind in changed)}. What is said above "
+            "about a remaining or spent budget, about limits that are reached and about having to answer now no longer "
+            "holds. Build on what was found above."
+        )
+    if question is not None:
+        parts.append(ASKS + question)
+    elif changed:
+        parts.append("Go on with the question.")
+    return "\n".join(parts)
+
+
+def _refreshed(limit: Limit) -> str:
+    if limit.limit is None or limit.remaining is None:
+        return f"there is no limit of {limit.kind.words} any more"
+    had, left = units.amount(limit.kind, limit.limit), units.amount(limit.kind, limit.remaining)
+    return f"you now have {had} in all, of which {units.number(limit.kind, limit.used)} are used, so {left} remain"
+
+
+GO_ON = "The run was broken off here. Go on with the question."
+CHANGED_FILE = "Your instructions were changed since this run began; in this run those of its beginning hold."
+
+
+LEFT_OUT = "(left out)"
+
+
+def tools_gone(names: Sequence[str]) -> str:
+    """Return what a model is told whose run goes on without some of its tools."""
+    return f"Of your tools {', '.join(names)} can no longer be called."
+
+
+def other_model(before: str) -> str:
+    """Return what a model is told that takes over from another one."""
+    return f"Another model, {before}, did the work above; its thinking was left out."
+
+
 def skipped(tool: str, limit: Limit) -> str:
     """Return the result of a call that was not run because a limit is reached, or because no more fits."""
     what = limit.kind.words if limit.limit is None else units.amount(limit.kind, limit.limit)

@@ -18,7 +18,7 @@ from run_specialist.descent import Descent
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import ANSWER_CUT, CONTEXT_FULL, Ending, Gathered, conclude
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.events import Finished, Listener
+from run_specialist.events import Finished, Listener, Resumed
 from run_specialist.exchange import Exchange
 from run_specialist.job import Job
 from run_specialist.journal import Ended, Forgetful, Journal
@@ -53,7 +53,7 @@ class Run:
         journal: keeps what happens, so that the run can be resumed; None = it is not kept.
         """
         self._job = job
-        self._audience = Audience(listener, watch, journal or Forgetful())
+        self._audience = Audience(listener, watch, journal or Forgetful(), job.past.standing.warnings)
         self._account = Account(job.budget, job.provider, clock, job.past.standing)
         self._stop = asyncio.Event()
         self._exchange = Exchange(job, self._account, self._audience, self._stop)
@@ -94,6 +94,11 @@ class Run:
         """All that was said so far, the newest last; after the end every tool call has its result."""
         return tuple(self._exchange.transcript.messages())
 
+    @property
+    def is_kept(self) -> bool:
+        """True while all that happened is kept, so that the run can be resumed."""
+        return not isinstance(self._audience.journal, Forgetful) and not self._checkpoint.is_lost
+
     async def outcome(self) -> Outcome:
         """Work on the question until there is an outcome; call it once.
 
@@ -125,18 +130,12 @@ class Run:
 
     def _begin(self) -> None:
         self._account.start()
-        resumed = self._job.past.resumed
-        if resumed is None:
-            self._audience.journal.write(self._job.opened())
+        self._audience.journal.write(self._job.opened())
         self._audience.tell(self._job.started())
-        if resumed is not None:
-            self._audience.tell(resumed)
 
     async def _conclude(self, ending: Ending) -> Outcome:
         """Close what is open, and hand over nothing that is not kept."""
-        reply = self._acting_on
-        if reply is not None and reply.stop is not Stop.REFUSED and sendable(reply.content):
-            self._enter(reply, self._dispatcher.close(reply.calls))
+        self._close()
         self._checkpoint.write()
         await self._checkpoint.surely_kept()
         gathered = Gathered(
@@ -147,6 +146,12 @@ class Run:
         await self._checkpoint.surely_kept()
         self._audience.tell(Finished(outcome))
         return outcome
+
+    def _close(self) -> None:
+        """Enter the reply that ended the work, or that it broke off at, with a result for each of its calls."""
+        reply, self._acting_on = self._acting_on, None
+        if reply is not None and reply.stop is not Stop.REFUSED and sendable(reply.content):
+            self._enter(reply, self._dispatcher.close(reply.calls))
 
     async def _loop(self) -> Ending:
         ending = await self._go_on()
@@ -160,14 +165,21 @@ class Run:
         return ending or Ending.aborted()
 
     async def _go_on(self) -> Ending | None:
-        """Act on the reply that had come when the process of an earlier going ended, instead of paying for it again."""
-        past = self._job.past
-        if past.pending is None:
-            return None
-        self._exchange.book(past.pending, landing=past.pending_in_landing)
-        if past.pending_in_landing:
-            self._land_if_spent()
-        return await self._act_on(past.pending)
+        """Take up a run that was left: act on a reply that had come by then, say what is new."""
+        past, news = self._job.past, self._job.news
+        ending = None
+        if past.pending is not None:
+            self._exchange.book(past.pending, landing=past.pending_in_landing)
+            if past.pending_in_landing:
+                self._land_if_spent()
+            ending = await self._act_on(past.pending)
+        if news is None or (ending and news.question is None):
+            return ending
+        self._close()
+        note = prompts.resumed(self._account.budget, news.changed, news.question, news.remarks)
+        self._exchange.transcript.add(note)
+        self._audience.tell(Resumed(self._job.run_id, past.standing.used, note))
+        return None
 
     async def _act_on(self, reply: Reply) -> Ending | None:
         self._acting_on = reply
@@ -226,7 +238,10 @@ class Run:
             if not await self._land_from_less():
                 raise
             return None
-        if reply is None and not self._stop.is_set():
+        if self._stop.is_set():
+            self._acting_on = reply
+            return None
+        if reply is None:
             self._out_of_time()
         return reply
 

@@ -1,10 +1,13 @@
 """From a specialist's file and a question to a job: settings, model, tools, system prompt, budget."""
 
+import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
@@ -92,7 +95,34 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
             limit_fields=settings.countdown.from_ is not None and settings.countdown.style == "json",
         ),
         warnings=tuple(warnings),
+        origin=_origin(file, settings, schema, around, warnings),
     )
+
+
+def digest(path: Path) -> str:
+    """Return what tells two versions of a file apart; empty for one that cannot be read, or is none."""
+    with suppress(OSError, ValueError):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    return ""
+
+
+def _origin(
+    file: SpecialistFile,
+    settings: Specialist,
+    schema: AnswerSchema | None,
+    around: Surroundings,
+    warnings: Sequence[str],
+) -> Mapping[str, Any]:
+    """Return what it takes to make the same job once more, whatever becomes of the file meanwhile."""
+    kept = settings.model_copy(update={"output_schema": schema and dict(schema.schema), "path": None})
+    return {
+        "settings": kept.model_dump(mode="json", by_alias=True),
+        "file": str(file.path),
+        "digest": digest(file.path),
+        "root": str(around.root),
+        "given_tools": [tool.name for tool in around.tools],
+        "warnings": list(warnings),
+    }
 
 
 def _schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:

@@ -54,6 +54,12 @@ class Transcript:
         """Let a message of ours go out next, where no results do."""
         self._tail = Message.user(text)
 
+    def add(self, words: str) -> None:
+        """Let words of ours go out next, inside of the results if there are some."""
+        if words:
+            before = self._tail.blocks if self._tail else ()
+            self._tail = Message("user", (*before, *Message.user(words).blocks))
+
     def cut_tail(self, mark: str) -> bool:
         """Cut the long results that were to go out next; False when there are none.
 

@@ -108,7 +108,7 @@ def _parts(messages: Sequence[Message]) -> Iterator[Part]:
     for block in _blocks(messages, "tool_result"):
         results[block.get("tool_use_id")].append(block)
     for message in messages:
-        for block in message.content:
+        for block in message.blocks:
             kind = block.get("type")
             if kind == "text":
                 yield Said(message.role, str(block.get("text", "")))

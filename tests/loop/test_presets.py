@@ -103,7 +103,7 @@ NAMED = {
 @pytest.mark.parametrize("preset", PRESETS)
 async def test_a_preset_changes_only_what_it_names(prepare, preset):
     """Every other part of the job is that of a file without a preset."""
-    own = {"run_id", "provider", "augmenters", "opening", "summariser", "archive"}
+    own = {"run_id", "provider", "augmenters", "opening", "summariser", "archive", "origin"}
     provider = ScriptedProvider([])
     plain, made = (prepare(provider, *lines, tools=[]) for lines in ((), (f"preset: {preset}",)))
     for name in type(plain).__dataclass_fields__.keys() - own - NAMED[preset]:

@@ -60,6 +60,14 @@ LandingStyle = Annotated[
     str | None,
     _one_of("landing", "HOW", get_args(Style), "auto, force, order, finalize, none or stop."),
 ]
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where runs are kept: a file, sqlite:///FILE or postgresql://...  [default: the user's data directory]",
+    ),
+]
 PresetName = Annotated[
     str | None,
     _one_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli import past, tuning
+from run_specialist.cli import past, resume, tuning
 from run_specialist.cli.console import (
     complete_names,
     fail,
@@ -165,7 +165,7 @@ def schema() -> None:
     print_json(json_schema())
 
 
-for command in (past.runs, past.transcript, past.report, tuning.tune):
+for command in (past.runs, past.transcript, resume.resume, past.report, tuning.tune):
     app.command()(command)
 
 

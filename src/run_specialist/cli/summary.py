@@ -1,5 +1,7 @@
 """The line at the end of a run: what came of it and what it cost."""
 
+import shlex
+
 from run_specialist import units
 from run_specialist.budget import Kind
 from run_specialist.messages import Usage
@@ -7,6 +9,15 @@ from run_specialist.outcome import Outcome
 
 FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
 """What raises each limit."""
+SOME = {
+    Kind.TOOL_CALLS: 10,
+    Kind.TURNS: 10,
+    Kind.TOKENS: 100_000,
+    Kind.COST: 1,
+    Kind.TIME: 60,
+    Kind.CHARACTERS: 100_000,
+}
+"""What is proposed in place of a limit of 0."""
 
 
 def summary(outcome: Outcome) -> str:
@@ -35,8 +46,24 @@ def summary(outcome: Outcome) -> str:
     return " · ".join(parts)
 
 
-def how_to_go_on(outcome: Outcome) -> str | None:
-    """Return which limit ended the work and how to go on; None when none did."""
+def resume_command(outcome: Outcome, store: str | None) -> str:
+    """Return the command that goes on with a run, with twice the limit that it reached.
+
+    store: as it was given; None where none was.
+    """
+    words = ["specialists", "resume", outcome.run_id]
+    kind = Kind(outcome.landing.reason) if outcome.landing else None
+    limit = outcome.limits[kind].limit if kind else None
+    if kind and limit is not None:
+        words += [FLAGS[kind], f"{limit * 2 or SOME[kind]:.15g}"]
+    return shlex.join([*words, *(["--store", store] if store else [])])
+
+
+def how_to_go_on(outcome: Outcome, resume: str | None) -> str | None:
+    """Return which limit ended the work and how to go on; None when none did.
+
+    resume: the command that does; None where the run is not kept.
+    """
     landing = outcome.landing
     if landing is None:
         return None
@@ -44,7 +71,8 @@ def how_to_go_on(outcome: Outcome) -> str | None:
     limit = outcome.limits[kind].limit
     if limit is None:
         return "the model's context was full; ask for less, or let it summarise earlier with summarize_at"
-    return f"the limit of {units.amount(kind, limit)} was reached; raise it with {FLAGS[kind]} to go on"
+    onwards = f"to go on: {resume}" if resume else f"raise it with {FLAGS[kind]} to go on"
+    return f"the limit of {units.amount(kind, limit)} was reached; {onwards}"
 
 
 def _tokens(usage: Usage) -> str:

@@ -2,21 +2,25 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import NotResumable, UsageError
 from run_specialist.events import Listener
 from run_specialist.executed import Augmenter
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model, make_provider
+from run_specialist.resuming import Wish, resume
 from run_specialist.runner import Run
 from run_specialist.spawner import Surroundings, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
+from run_specialist.store.place import NONE, Place, place
+from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ class Runner:
         provider: Provider | None = None,
         tools: Sequence[Tool] = (),
         augmenters: Sequence[Augmenter] = (),
+        store: str | None = None,
     ) -> None:
         """Say where to look and what to use.
 
@@ -45,6 +50,8 @@ class Runner:
         provider: in place of one made for the model.
         tools: given to every child beside those that its file allows.
         augmenters: may add a line to each result, before the countdown.
+        store: where runs are kept: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for SPECIALIST_STORE,
+            else a file in the user's data directory.
         """
         project = project_root(Path.cwd())
         self.root = (root or project).absolute()
@@ -55,6 +62,8 @@ class Runner:
         self._tools = tools
         self._augmenters = augmenters
         self._providers: dict[str, Provider] = {}
+        self.store = store
+        self._writer: Writer | None = None
 
     def prepare(
         self,
@@ -79,8 +88,42 @@ class Runner:
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
         settled = resolve(file, settings, strict=self._strict).settings
         provider = self._provider or self._provider_of(choose_model(settings.get("model", self._model), settled.model))
-        job = spawn(file, settled, question, Surroundings(self.root, provider, self._tools, self._augmenters))
-        return Run(job, listener, watch)
+        job = spawn(file, settled, question, self._around(self.root, provider))
+        writer = self._writing()
+        return Run(job, listener, watch, journal=None if writer is None else writer.journal(job.run_id))
+
+    def resume(
+        self,
+        run_id: str,
+        question: str | None = None,
+        *,
+        force: bool = False,
+        listener: Listener | None = None,
+        watch: Watch | None = None,
+        **limits: Any,  # noqa: ANN401 - keys of the specialist's file, each of its own type
+    ) -> Run:
+        """Take up a stored run where it stands, and return it so that it can be started and aborted.
+
+        run_id: the whole id, the beginning of one, or `last`.
+        question: asked beside the first one.
+        force: go on although the specialist's file was changed, or another model cannot take all that was said.
+        limits: new totals, e.g. `tool_calls_limit=50`; None means no limit.
+        Raises RunNotFound, NotResumable with the reason, and other UsageErrors, before anything is asked of a model.
+        """
+        place = self._place()
+        if place is None:
+            raise NotResumable("nothing is stored here: the store is `none`; name the one that holds the run")
+        from run_specialist.store.reading import Store  # noqa: PLC0415 - a database library
+
+        with closing(Store(place.url)) as store:
+            run = store.load(run_id)
+        provider = self._provider or self._provider_of(self._model or run.model)
+        root = Path(run.frozen["root"])
+        if not root.is_dir():
+            raise NotResumable(f"{run.run_id} worked in {root}, which is gone")
+        job = resume(run, Wish(question, limits, force), self._around(root, provider))
+        writer = self._writing()
+        return Run(job, listener, watch, journal=None if writer is None else writer.claim(run))
 
     async def run(
         self,
@@ -93,16 +136,41 @@ class Runner:
         """Put a question to a specialist and return its outcome; see `prepare`."""
         return await self.prepare(specialist, question, listener=listener, **settings).outcome()
 
+    def _around(self, root: Path, provider: Provider) -> Surroundings:
+        return Surroundings(root, provider, self._tools, self._augmenters)
+
+    def _place(self) -> Place | None:
+        found = place(self.store)
+        return None if found.url == NONE else found
+
+    def _writing(self) -> Writer | None:
+        """Return what writes into the store; None where nothing is stored.
+
+        Raises StoreUnusable for a store that somebody named; of the default one the run itself tells.
+        """
+        found = self._place()
+        if found is None:
+            return None
+        if self._writer is None:
+            self._writer = Writer(found)
+        if found.named:
+            self._writer.check()
+        return self._writer
+
     def _provider_of(self, model: str) -> Provider:
         if model not in self._providers:
             self._providers[model] = make_provider(model)
         return self._providers[model]
 
     async def aclose(self) -> None:
-        """Close the connections of all children."""
+        """Close the connections of all children, and the store."""
         for provider in self._providers.values():
             await provider.aclose()
         self._providers.clear()
+        if self._writer is not None:
+            # It waits for the disk.
+            await asyncio.to_thread(self._writer.close)
+            self._writer = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,19 +181,20 @@ class Runner:
         await self.aclose()
 
 
-def run(
+def run(  # noqa: PLR0913 - as in `Runner`
     specialist: str | Specialist,
     question: str,
     *,
     root: Path | None = None,
     dir: Path | None = None,  # noqa: A002 - the flag's name
     model: str | None = None,
+    store: str | None = None,
     **settings: Any,  # noqa: ANN401 - as in `Runner.prepare`
 ) -> Outcome:
     """Put one question to a specialist and wait for the outcome; see `Runner`."""
 
     async def once() -> Outcome:
-        async with Runner(root=root, dir=dir, model=model) as runner:
+        async with Runner(root=root, dir=dir, model=model, store=store) as runner:
             return await runner.run(specialist, question, **settings)
 
     return asyncio.run(once())

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from run_specialist.messages import Block, Message, ToolCall, text_of
+from run_specialist.prompts import ASKS
 from run_specialist.providers.offline.question import Term
 from run_specialist.providers.offline.words import literal, roots
 
@@ -56,7 +57,7 @@ class Gathered:
         exchanges = tuple(_exchanges(messages))
         recent = len(tuple(_exchanges(messages[said[-1] :])))
         over = bool(messages and messages[-1].words)
-        gathered = cls("".join(texts[said[0] : said[0] + 1]), exchanges, over, recent)
+        gathered = cls(_asked([text for text in texts if text]), exchanges, over, recent)
         for exchange in exchanges:
             if not exchange.failed:
                 gathered._learn(exchange)
@@ -110,6 +111,12 @@ class Gathered:
         known = self.lines.setdefault(path, {}).setdefault(number, [])
         if not any(text in part for part in known):
             known[:] = [*(part for part in known if part not in text), text]
+
+
+def _asked(texts: Sequence[str]) -> str:
+    """Return the newest question: the one that was added when the run was resumed, else the first."""
+    added = [text.partition(ASKS)[2] for text in texts if ASKS in text]
+    return [*texts[:1], *added][-1] if texts else ""
 
 
 def _exchanges(messages: Sequence[Message]) -> Iterator[Exchange]:

@@ -1,0 +1,147 @@
+"""What both commands that ask a model share: the live view, the events, the outcome, Ctrl-C."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from run_specialist.cli.console import fail, print_json, print_line, say
+
+if TYPE_CHECKING:
+    from run_specialist.cli.live import LiveView
+    from run_specialist.doors.api import Runner
+    from run_specialist.events import Event, Listener
+    from run_specialist.outcome import Outcome
+    from run_specialist.providers.base import Watch
+    from run_specialist.runner import Run
+
+OutcomeJson = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]
+Events = Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the answer, and errors.")]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed, and where."""
+
+    json: bool
+    events: bool
+    quiet: bool
+
+    @classmethod
+    def chosen(cls, *, json: bool, events: bool, quiet: bool) -> "Output":
+        """Return what the flags ask for, and leave where they cannot be had together."""
+        if json and events:
+            fail("--json and --events exclude each other; --events ends with the outcome anyway")
+        return cls(json, events, quiet)
+
+
+Prepare = Callable[["Listener | None", "Watch | None"], "Run"]
+"""Makes the run, for somebody who listens and somebody who watches."""
+
+
+def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
+    """Make a run, wait for its end while somebody watches, and print what came of it.
+
+    Raises BrokenPipeError when the events are no longer read.
+    """
+    view = _view(output)
+    printer = _EventPrinter()
+
+    async def once() -> "Outcome":
+        async with runner:
+            printer.run = prepare(printer if output.events else view, view.grow if view else None)
+            return await _interruptible(printer.run)
+
+    with view or nullcontext():
+        outcome = asyncio.run(once())
+    if printer.unread:
+        raise printer.unread
+    from run_specialist.cli.summary import resume_command  # noqa: PLC0415 - fast `--help`
+
+    kept = printer.run is not None and printer.run.is_kept
+    _show(outcome, output, resume=resume_command(outcome, runner.store) if kept else None)
+    return outcome
+
+
+class _EventPrinter:
+    """Prints each event as a line; when nobody reads any more, the run is stopped."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.unread: BrokenPipeError | None = None
+
+    def __call__(self, event: "Event") -> None:
+        if self.unread:
+            return
+        try:
+            print_json(event.as_json(), indent=None)
+        except BrokenPipeError as error:
+            self.unread = error
+            if self.run:
+                self.run.abort()
+
+
+async def _interruptible(run: "Run") -> "Outcome":
+    """Let Ctrl-C end the run with what was gathered; a second one ends the program."""
+    loop = asyncio.get_running_loop()
+
+    def abort() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        run.abort()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, abort)
+    return await run.outcome()
+
+
+def _view(output: Output) -> "LiveView | None":
+    if output.json or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
+
+    return LiveView()
+
+
+def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
+    """Print an outcome, and what there is to say of it.
+
+    resume: the command that goes on; None where the run is not kept.
+    """
+    if output.json:
+        print_json(outcome.as_json())
+    elif not output.events and outcome.answer:
+        print_line(outcome.answer)
+    if not output.quiet:
+        _tell_warnings(outcome)
+    if outcome.error:
+        say(f"{outcome.status}: {outcome.error}{f'; to go on: {resume}' if resume else ''}")
+    if not output.quiet:
+        _tell_end(outcome, resume, for_people=not (output.json or output.events))
+
+
+def _tell_warnings(outcome: "Outcome") -> None:
+    for warning in outcome.warnings:
+        if warning != outcome.error:
+            say(f"warning: {warning}")
+    if outcome.model == "offline":
+        say(
+            "answered offline, without a language model: ranked search and verbatim quotes; "
+            "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL to have a model answer"
+        )
+
+
+def _tell_end(outcome: "Outcome", resume: str | None, *, for_people: bool) -> None:
+    from run_specialist.cli.summary import how_to_go_on, summary  # noqa: PLC0415 - fast `--help`
+
+    good = outcome.status in ("answered", "landed")
+    if good and (told := how_to_go_on(outcome, resume)):
+        say(told)
+    # What went wrong stands alone where a program reads it: one line, and it says what to do.
+    if for_people and (good or (sys.stderr is not None and sys.stderr.isatty())):
+        say(summary(outcome), dim=True)

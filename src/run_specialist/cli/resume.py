@@ -1,0 +1,74 @@
+"""The command `specialists resume RUN`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from run_specialist.cli.asking import Events, OutcomeJson, Output, Quiet, answer
+from run_specialist.cli.console import guarded
+from run_specialist.cli.flags import (
+    CostLimit,
+    StoreUrl,
+    TimeLimit,
+    ToolCallsLimit,
+    ToolCharsLimit,
+    TotalTokensLimit,
+    TurnsLimit,
+    setting,
+)
+from run_specialist.cli.past import RunId
+
+if TYPE_CHECKING:
+    from run_specialist.events import Listener
+    from run_specialist.providers.base import Watch
+    from run_specialist.runner import Run
+
+
+def resume(
+    run: RunId,
+    query: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="What is asked beside the first question.")
+    ] = None,
+    tool_calls_limit: ToolCallsLimit = None,
+    turns_limit: TurnsLimit = None,
+    total_tokens_limit: TotalTokensLimit = None,
+    cost_limit: CostLimit = None,
+    time_limit: TimeLimit = None,
+    tool_chars_limit: ToolCharsLimit = None,
+    model: Annotated[str | None, typer.Option(help="Another model.  [default: that of the run]")] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Go on although its file was changed, tools are gone, or another model takes over."
+        ),
+    ] = False,
+    store: StoreUrl = None,
+    json_: OutcomeJson = False,
+    events: Events = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run after a limit, a crash, Ctrl-C or a failure.
+
+    Limits are new totals, what was used before included. The run keeps its system prompt, its tools and all that was
+    said, so that the prompt cache still holds it; the model is told what is new.
+    """
+    given = {
+        "tool_calls_limit": tool_calls_limit,
+        "turns_limit": turns_limit,
+        "total_tokens_limit": total_tokens_limit,
+        "cost_limit": cost_limit,
+        "time_limit": time_limit,
+        "tool_chars_limit": tool_chars_limit,
+    }
+    limits = {key: setting(text) for key, text in given.items() if text is not None}
+    output = Output.chosen(json=json_, events=events, quiet=quiet)
+    with guarded():
+        from run_specialist.doors.api import Runner  # noqa: PLC0415 - fast `--help`
+
+        runner = Runner(model=model, store=store)
+
+        def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
+            return runner.resume(run, query, force=force, listener=listener, watch=watch, **limits)
+
+        outcome = answer(runner, prepare, output)
+    raise typer.Exit(outcome.exit_code)
