@@ -197,6 +197,58 @@ def test_bars_fit_the_width(store, write):
         assert any(line.startswith(" 6  ░") for line in lines)
 
 
+def test_no_run_is_lost_to_rounding(store, write):
+    """One that ended among many that were cut has its column, and the other way round."""
+    write("finder", "tool_calls_limit: 6")
+    store(
+        "finder",
+        outcome(6, 30),
+        *[cut()] * 400,
+        *[outcome(5, 30)] * 400,
+        outcome(5, 6, "landed", landed="time", time=9),
+    )
+    told = call("finder").stdout
+    assert re.search(r"^5  █{20,}░ 401$", told, re.MULTILINE)
+    assert re.search(r"^6  █░{20,} 401 +◀ limit now$", told, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows"),
+    [
+        (4, ["4 ◀ limit now", "⋮", "9 ████████████ 3"]),
+        (8, ["8 ◀ limit now", "9 ████████████ 3"]),
+        (10, [" 9 ████████████ 3", "10 ◀ limit now"]),
+        (11, [" 9 ████████████ 3", " ⋮", "11 ◀ limit now"]),
+    ],
+)
+def test_a_limit_beyond_the_bars_has_a_line_of_its_own(store, write, limit, rows):
+    """In its place, below or above them; what is left out between is marked, and nothing where nothing is."""
+    write("finder", f"tool_calls_limit: {limit}")
+    store("finder", *[outcome(9, 30)] * 3)
+    shown = call("finder").stdout.split("\n\n")[1].splitlines()[1:]
+    assert [re.sub(r"(?<=\S) +", " ", line) for line in shown] == rows
+
+
+def test_what_costs_nothing_has_no_line(store, write):
+    """Offline runs take no tokens; a price that is not known is said to be so."""
+    write("finder")
+    free = outcome(cost=None)
+    free["usage"] = dict.fromkeys(free["usage"], 0)
+    store("finder", free)
+    assert "MEDIAN RUN" not in call("finder").stdout
+    store("reader", outcome(cost=None), outcome(cost=None))
+    told = call("reader").stdout
+    assert "The price of 2 runs is not known." in told
+    assert "cost  " not in told
+
+
+def test_a_small_share_is_not_called_nothing(store, write):
+    """A landing among hundreds of runs."""
+    write("finder")
+    store("finder", *[outcome()] * 300, outcome(2, landed="time", status="landed", time=9))
+    assert "100, under 1 % of all" in call("finder").stdout
+
+
 def test_where_blocks_cannot_be_written_letters_do(store, write):
     """Plain ASCII for an output that takes nothing else."""
     write("finder", "tool_calls_limit: 6")

@@ -13,8 +13,6 @@ from fractions import Fraction
 from itertools import count
 from typing import Any, Self
 
-from run_specialist.budget import Kind
-
 CONTEXT = "context"
 """What cut a run whose model had no more room: its landing says tokens, of which there was no limit."""
 JUDGED = ("answered", "landed", "partial")
@@ -49,13 +47,12 @@ class Need:
 
 
 def reason(outcome: Mapping[str, Any]) -> str | None:
-    """Return what ended the work of a run: a kind of limit, or `context`; None when it was no limit."""
+    """Return what ended the work of a run: a kind of limit, or `context`; None when it did not land."""
     landing = outcome["landing"]
     if landing is None:
         return None
     kind = str(landing["reason"])
-    unlimited = outcome["limits"].get(kind, {}).get("limit") is None
-    return CONTEXT if kind == Kind.TOKENS and unlimited else kind
+    return CONTEXT if outcome["limits"][kind]["limit"] is None else kind
 
 
 def enough_for(needs: Sequence[Need], share: Fraction) -> int | None:

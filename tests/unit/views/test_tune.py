@@ -18,10 +18,11 @@ NINE = Fraction(9, 10)
 USAGE = {"input_tokens": 60, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 0, "output_tokens": 10}
 
 
-def outcome(used=4, limit=30, status="answered", *, landed=None, how="force", cost=0.5, failed=0, **limits):
+def outcome(used=4, limit=30, status="answered", *, landed=None, how="force", requests=1, cost=0.5, failed=0, **limits):
     """Return the parts of an outcome that tuning reads; `landed` is the kind of limit that was reached."""
     given = {"tool_calls": limit} | limits
-    landing = {"reason": landed, "how": how, "requests": 1, "usage": USAGE, "cost_usd": cost and cost / 5}
+    usage = USAGE if requests else dict.fromkeys(USAGE, 0)
+    landing = {"reason": landed, "how": how, "requests": requests, "usage": usage, "cost_usd": cost and cost / 5}
     return {
         "status": status,
         "tool_calls": {"used": used, "limit": limit, "failed": failed, "skipped": 1 if landed else 0},
@@ -61,16 +62,18 @@ def test_s1_8_how_often_each_limit_was_hit_is_counted():
             outcome(30, status="failed", landed="tool_calls", how="salvage"),
             outcome(9, status="landed", landed="tokens", how="order", tokens=8_000),
             outcome(9, status="landed", landed="tokens", how="none"),
+            outcome(9, status="aborted", landed="time", how="salvage", time=60),
         ),
     )
     told = [(hit.reason, hit.runs, hit.how, hit.partial, hit.failed) for hit in tuning.hits]
     assert told == [
         ("tool_calls", 3, {"salvage": 2, "force": 1}, 1, 1),
         ("context", 1, {"none": 1}, 0, 0),
+        ("time", 1, {"salvage": 1}, 0, 1),
         ("tokens", 1, {"order": 1}, 0, 0),
     ]
-    assert tuning.statuses == {"landed": 3, "answered": 1, "failed": 1, "partial": 1}
-    assert (tuning.runs, tuning.judged, tuning.ended, tuning.landings) == (6, 5, 1, 5)
+    assert tuning.statuses == {"landed": 3, "aborted": 1, "answered": 1, "failed": 1, "partial": 1}
+    assert (tuning.runs, tuning.judged, tuning.ended, tuning.landings) == (7, 5, 1, 6)
 
 
 def test_s1_8_costs_of_runs_and_landings_are_summed_up():
@@ -88,6 +91,14 @@ def test_s1_8_costs_of_runs_and_landings_are_summed_up():
     assert (cost.median, cost.total, cost.share, cost.unknown) == (0.2, 1.0, None, 1)
     assert (landing.median, landing.total, landing.share, landing.unknown) == (0.14, 0.14, 0.14, 1)
     assert (tuning.tokens.total, tuning.landing_tokens.total, tuning.landing_tokens.share) == (1_600, 200, 0.125)
+
+
+def test_a_landing_that_asked_nothing_costs_nothing_and_is_in_no_median():
+    """A salvage alone would make landings look cheap."""
+    asked = [outcome(30, status="landed", landed="tool_calls")] * 2
+    silent = [outcome(30, status="partial", landed="tool_calls", how="salvage", requests=0)] * 3
+    tuning = tune("looker", past(*asked, *silent))
+    assert (tuning.landings, tuning.landing_tokens.median, tuning.landing_tokens.total) == (5, 100, 200)
 
 
 def test_s1_8_calls_are_summed_up_over_all_runs():
@@ -139,10 +150,37 @@ def test_a_run_that_was_cut_needs_at_least_what_it_used():
     assert enough_for(needs, Fraction(1, 2)) == 12
 
 
+def test_only_who_ended_by_itself_tells_its_need():
+    """A partial answer does not, with a landing or without; what failed tells nothing at all."""
+    told = [
+        Need.of(outcome(4)),
+        Need.of(outcome(4, status="partial")),
+        Need.of(outcome(30, status="landed", landed="tool_calls")),
+        Need.of(outcome(4, status="failed")),
+    ]
+    assert told == [Need(4, True, 30), Need(4, False, 30), Need(30, False, 30, "tool_calls"), None]
+
+
 def test_who_was_cut_after_so_many_calls_was_not_seen_to_need_no_more():
     """A run with 10 calls lands at the tenth, so it tells nothing of how many end there by themselves."""
     needs = [*cut(10, 10, 10, limit=10), *ended(10, limit=20), *cut(20, limit=20)]
     assert enough_for(needs, Fraction(1, 2)) == 10
+
+
+@pytest.mark.parametrize(
+    ("need", "had"),
+    [
+        (ended(4, limit=11), True),
+        (ended(4, limit=10), False),
+        (ended(4, limit=None), True),
+        (ended(11, limit=12), True),
+        (cut(10, limit=10), False),
+        (cut(11, limit=11), True),
+    ],
+)
+def test_who_had_room_to_end_after_ten_calls(need, had):
+    """With a limit of ten a run lands at the tenth, whether it would have ended or not."""
+    assert need[0].had(10) is had
 
 
 def test_where_most_were_cut_nobody_knows_what_is_enough():
@@ -179,6 +217,11 @@ def test_where_most_were_cut_nobody_knows_what_is_enough():
         # One run that had more room than the others is not enough to go by, five are.
         ([*cut(10, 10, 10, 10, 10, limit=10), *ended(50, limit=100)], 10, "probe", 75),
         ([*cut(10, 10, 10, 10, 10, limit=10), *ended(20, 21, 22, 23, 24, limit=30)], 10, "raise", 30),
+        # Those that were cut just at what was enough for one are in its way too; one run of ten is in nobody's.
+        ([*cut(50, 50, 50, 50, 50, limit=50), *ended(50, limit=100)], 10, "probe", 75),
+        ([*ended(*[3] * 8, limit=4), *cut(4, limit=4), *ended(9)], 8, "raise", 11),
+        # Half of them by the limit of calls: that may be raised.
+        ([*cut(10, 10, 10, limit=10), *cut(8, 8, 8, limit=10, by="time")], 10, "probe", 15),
         # A single one that was cut among many does not hinder.
         ([*ended(*[4] * 19), *cut(4, by="time")], 8, "keep", 8),
     ],
