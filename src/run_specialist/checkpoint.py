@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from run_specialist.account import Account
 from run_specialist.audience import Audience
+from run_specialist.budget import Kind
 from run_specialist.dispatch import Dispatcher
 from run_specialist.events import Warned
 from run_specialist.exchange import Exchange
@@ -36,6 +37,12 @@ class Checkpoint:
             warnings=tuple(self._audience.warnings),
         )
         self._audience.journal.write(self._exchange.transcript.stood(standing))
+
+    async def reach(self) -> None:
+        """Put on record how the run stands, and wait until it is kept; before the first reply nothing can be lost."""
+        self.write()
+        if self._account.budget[Kind.TURNS].used:
+            await self.kept()
 
     async def kept(self) -> None:
         """Wait until all that is on record is kept; where it cannot be, warn once."""

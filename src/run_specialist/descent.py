@@ -2,7 +2,7 @@
 
 from run_specialist import prompts
 from run_specialist.audience import Audience
-from run_specialist.budget import Kind
+from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.events import Landed
 from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung, ladder
@@ -27,6 +27,21 @@ class Descent:
         if self.landing is None:
             rungs = ladder(self._job.landing, forced_choice=self._job.provider.capabilities.forced_choice)
             self._stand_on(Landing(reason, rungs))
+
+    def begin_if_spent(self, budget: Budget) -> None:
+        """Start to land if nothing remains but what is held back for it."""
+        if budget.phase is Phase.SPENT:
+            self.begin(budget.tightest.kind)
+
+    @property
+    def is_landing(self) -> bool:
+        """True from the first rung on."""
+        return self.landing is not None
+
+    @property
+    def reason(self) -> Kind:
+        """The limit that ends the work, or would first."""
+        return self.landing.reason if self.landing else Kind.TOOL_CALLS
 
     @property
     def choice(self) -> Choice:

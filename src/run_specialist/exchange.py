@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from run_specialist.draft import Draft
 from run_specialist.events import Replied, Requested, Summarized, Warned
 from run_specialist.job import Job
 from run_specialist.journal import Received, Spending
-from run_specialist.messages import Message, Reply, Usage, encode
+from run_specialist.messages import Message, Reply, ToolResult, Usage, encode
 from run_specialist.providers.base import Choice
 from run_specialist.tools.respond import Response
 from run_specialist.transcript import Transcript
@@ -42,6 +42,9 @@ class Exchange:
         said = past.messages or (Message.user(job.question),)
         self.transcript = Transcript(said, past.standing.history_tokens, past.part, past.copies)
         self._said = past.standing.last_text
+        self.open_reply: Reply | None = None
+        """The newest reply, until it has entered the transcript or the model is asked again."""
+        self._words: str | None = None
 
     @property
     def last_text(self) -> str:
@@ -59,6 +62,7 @@ class Exchange:
         if self._stop.is_set():
             return None
         self._said, self._audience.draft = self.last_text, Draft()
+        self.open_reply = None
         begun = time.monotonic()
         request = self._conversation.ask(self.transcript.messages(words), choice, self._account.max_tokens)
         reply = await self._in_time(request, landing=landing)
@@ -66,15 +70,24 @@ class Exchange:
             return None
         seconds = time.monotonic() - begun
         reply = replace(reply, usage=self._usage(reply))
-        cost = self.book(reply, landing=landing)
-        self._audience.journal.write(Received(turn, choice, landing, reply, rounded(cost), seconds))
+        cost = self.book(reply, words, landing=landing)
+        self._audience.journal.write(Received(turn, choice, landing, reply, rounded(cost), seconds, words))
         self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
             self._audience.tell(Warned(reply.detail))
         return reply
 
-    def book(self, reply: Reply, *, landing: bool) -> float | None:
-        """Take note of a reply and of what it took, and return what it cost [USD]."""
+    def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
+        """Make a turn history, with the result of each call."""
+        self.transcript.enter(reply, results, self._words)
+        self.open_reply = None
+
+    def book(self, reply: Reply, words: str | None, *, landing: bool) -> float | None:
+        """Take note of a reply and of what it took, and return what it cost [USD].
+
+        words: our last ones in what it answers.
+        """
+        self.open_reply, self._words = reply, words
         given = Response.among(reply.calls)
         self._said, self._audience.draft = (given and given.answer) or reply.text or self._said, Draft()
         self._account.spend(1, Kind.TURNS)

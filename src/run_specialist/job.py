@@ -44,6 +44,8 @@ class Past:
     """What was run."""
     pending: Reply | None = None
     """A reply that came in and was not acted upon."""
+    pending_words: str | None = None
+    """Our last words in what it answers."""
     pending_in_landing: bool = False
 
 

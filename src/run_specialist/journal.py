@@ -54,6 +54,8 @@ class Received(Record):
     cost_usd: float | None
     seconds: float
     """How long it took."""
+    words: str | None = None
+    """Our last ones in the request."""
 
 
 @dataclass(frozen=True, slots=True)

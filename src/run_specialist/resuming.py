@@ -96,6 +96,7 @@ def _past(run: StoredRun, limit: int | None) -> Past:
             skipped=standing.skipped,
         ),
         pending=None if pending is None else pending.reply,
+        pending_words=pending.words if pending else None,
         pending_in_landing=bool(pending and pending.landing),
     )
 

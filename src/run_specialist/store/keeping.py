@@ -8,6 +8,7 @@ from typing import Any
 
 from run_specialist.events import Event
 from run_specialist.journal import Ended, Opened, Received, Record, Returned, Stood, Told
+from run_specialist.outcome import Outcome
 
 RUNNING = "running"
 """The status of a run that has no outcome."""
@@ -107,6 +108,7 @@ def _turn(run_id: str, record: Received) -> Row:
         "at": _number(record.at, 0.0),
         "seconds": _number(record.seconds, 0.0),
         "choice": word(record.choice),
+        "words": record.words,
         "landing": bool(record.landing),
         "stop": word(reply.stop),
         "reason": str(reply.reason),
@@ -161,17 +163,23 @@ def _stand(rows: Rows, record: Stood) -> None:
 
 
 def _event(run_id: str, number: int, record: Told) -> Row:
-    body = text(_as_json(record.event), only_ascii=True)
-    return {"run_id": run_id, "number": number, "at": _number(record.at, 0.0), "body": body}
+    return {
+        "run_id": run_id,
+        "number": number,
+        "at": _number(record.at, 0.0),
+        "body": text(_as_json(record.event), only_ascii=True),
+    }
 
 
-def _as_json(value: Any) -> Any:  # noqa: ANN401 - an event or an outcome
-    """Return it as `--events` and `--json` print it, or at least its fields where something in it cannot be copied."""
+def _as_json(value: Event | Outcome) -> object:
+    """Return what `--events` and `--json` print of it."""
+    # Most events print their fields, and need no deep copy for that.
+    if isinstance(value, Event) and type(value).as_json is Event.as_json:
+        return {"event": value.event, **_fields(value)}
     try:
         return value.as_json()
     except Exception:  # noqa: BLE001 - foreign values may raise whatever they like when they are copied
-        name = {"event": value.event} if isinstance(value, Event) else {}
-        return {**name, **_fields(value)}
+        return value
 
 
 def word(value: object) -> str:
@@ -184,10 +192,11 @@ def text(value: object, *, only_ascii: bool = False) -> str:
 
     Read back, it gives the same bytes in every request as the value itself.
     """
+    encoder = _ASCII if only_ascii else _COMPACT
     try:
-        return json.dumps(value, ensure_ascii=only_ascii, separators=(",", ":"), default=_plain)
+        return encoder.encode(value)
     except Exception:  # noqa: BLE001 - cycles, odd keys, endless numbers, a mapping that changes meanwhile
-        return json.dumps(_mended(value, DEEPEST), ensure_ascii=only_ascii, separators=(",", ":"))
+        return encoder.encode(_mended(value, DEEPEST))
 
 
 def _plain(value: object) -> object:
@@ -199,6 +208,11 @@ def _plain(value: object) -> object:
         return _fields(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
     except Exception:  # noqa: BLE001 - foreign values are foreign code
         return type(value).__name__
+
+
+_ASCII, _COMPACT = (
+    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_plain) for only_ascii in (True, False)
+)
 
 
 def _fields(value: Any) -> Row:  # noqa: ANN401 - any dataclass

@@ -70,6 +70,7 @@ turns = Table(
     Column("at", Float, nullable=False),
     Column("seconds", Float, nullable=False),
     Column("choice", String, nullable=False),
+    Column("words", Words),
     Column("landing", Boolean, nullable=False),
     Column("stop", String, nullable=False),
     Column("reason", Words, nullable=False),

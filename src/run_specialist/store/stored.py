@@ -58,6 +58,8 @@ class StoredTurn:
     usage: Usage
     cost_usd: float | None
     more_room_helps: bool = True
+    words: str | None = None
+    """Our last ones in the request."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

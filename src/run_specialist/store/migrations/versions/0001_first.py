@@ -34,6 +34,7 @@ def upgrade() -> None:
         Column("at", Float, nullable=False),
         Column("seconds", Float, nullable=False),
         Column("choice", String, nullable=False),
+        Column("words", LargeBinary),
         Column("landing", Boolean, nullable=False),
         Column("stop", String, nullable=False),
         Column("reason", LargeBinary, nullable=False),
