@@ -1,6 +1,7 @@
 """How runs that were kept are shown: as a listing, as a transcript, in numbers."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -8,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from run_specialist.cli.console import has_colours, print_line, print_styled, printable
+from run_specialist.cli.console import has_colours, is_terminal, print_line, print_styled, printable
 from run_specialist.cli.table import print_table
 from run_specialist.units import dollars
 
 if TYPE_CHECKING:
     from run_specialist.store.said import Row
     from run_specialist.store.stored import Listed
+
+NARROW = 110
+"""A terminal with fewer columns has no room for a question beside all else."""
 
 
 def as_json(run: "Listed") -> dict[str, Any]:
@@ -24,50 +28,58 @@ def as_json(run: "Listed") -> dict[str, Any]:
 
 
 def print_runs(found: Sequence["Listed"]) -> None:
-    """Print a listing; nothing where there are none."""
+    """Print a listing; nothing where there are none. On a narrow terminal the specialist stands before its question."""
+    narrow = is_terminal() and shutil.get_terminal_size().columns < NARROW
+    head = ["RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"]
     rows = [
-        (
+        [
             one.run_id,
             one_line(one.specialist),
             one.status,
             str(one.tool_calls),
             "unknown" if one.cost_usd is None else dollars(one.cost_usd),
-            local(one.started_at),
+            _started(one.started_at),
             one_line(one.question),
-        )
+        ]
         for one in found
     ]
+    if narrow:
+        for row in rows:
+            row[-1] = f"{row.pop(1)}: {row[-1]}"
+        head.remove("SPECIALIST")
     if rows:
-        print_table(("RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"), rows)
+        print_table(head, rows)
 
 
 def print_rows(rows: Sequence["Row"]) -> None:
-    """Print a transcript: a label for each row, and below it what was said."""
+    """Print a transcript: each call on a line, and all else below a label."""
     numbers: dict[object, int] = {}
-    calls = 0
+    calls, before = 0, None
     for row in rows:
-        print_line("")
-        match row["kind"]:
-            case "tool_call":
-                calls += 1
-                numbers[row["id"]] = calls
-                print_dim(f"call {calls}")
-                print_line(f"  {row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}")
-            case "tool_result":
-                number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
-                print_dim(f"result{number}{', an error' if row['is_error'] else ''}")
-                _print_indented(row["content"])
-            case kind:
-                print_dim(kind)
-                _print_indented(row["text"])
+        kind = row["kind"]
+        if (before, kind) != ("tool_call", "tool_call"):
+            print_line("")
+        before = kind
+        if kind == "tool_call":
+            calls += 1
+            numbers[row["id"]] = calls
+            told = f"{row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}"
+            print_labelled(f"call {calls}", f"  {told}")
+        elif kind == "tool_result":
+            number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
+            print_labelled(f"result{number}{', an error' if row['is_error'] else ''}")
+            _print_indented(row["content"])
+        else:
+            print_labelled(kind)
+            _print_indented(row["text"])
 
 
-def print_dim(text: str) -> None:
-    """Print a line of ours between what was said."""
+def print_labelled(label: str, text: str = "") -> None:
+    """Print a label of ours, less bright on a terminal, and what was said behind it."""
     if has_colours():
-        print_styled(typer.style(printable(text), dim=True))
+        print_styled(typer.style(printable(label), dim=True) + printable(text))
     else:
-        print_line(text)
+        print_line(label + text)
 
 
 def _print_indented(text: str) -> None:
@@ -94,6 +106,12 @@ def size(number: float) -> str:
 def local(at: float) -> str:
     """Return a time as the clock on the wall shows it."""
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _started(at: float) -> str:
+    """Return a time in few signs: without the clock where it is not of this year."""
+    then = datetime.fromtimestamp(at).astimezone()
+    return f"{then:%d %b %H:%M}" if then.year == datetime.now().astimezone().year else f"{then:%d %b %Y}"
 
 
 def one_line(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.cli.console import fail, guarded, print_json, print_line, say
-from run_specialist.cli.kept import as_json, counted, local, one_line, print_dim, print_rows, print_runs, size
+from run_specialist.cli.kept import as_json, counted, local, one_line, print_labelled, print_rows, print_runs, size
 from run_specialist.errors import StoreMissing
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def transcript(run: RunId, store: StoreUrl = None, json_: Json = False) -> None:
             about = {"run_id": kept.run_id, "specialist": kept.specialist, "status": kept.status}
             print_json({**about, "messages": rows})
             return
-        print_dim(f"{kept.run_id}  {kept.specialist}  {kept.status}  {local(kept.started_at)}")
+        print_labelled(f"{kept.run_id}  {kept.specialist}  {kept.status}  {local(kept.started_at)}")
         print_rows(rows)
 
 
@@ -209,15 +209,14 @@ def _choose(
 def _delete(opened: "Store", found: list["Listed"], *, named: bool, yes: bool, json_: bool) -> None:
     """Delete runs; what is still at work stays, and is refused where it was named by its id."""
     gone = [one for one in found if named or one.status != "running"]
+    if gone and not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        fail("--yes is needed where nobody can be asked; nothing was deleted")
     if len(gone) < len(found):
-        say(f"{counted(len(found) - len(gone))} still at work, which will stay")
-    if not json_ and gone:
+        say(f"{counted(len(found) - len(gone))} still at work: that stays")
+    if not json_:
         print_runs(gone)
-    if gone and not yes:
-        if sys.stdin is None or not sys.stdin.isatty():
-            fail("--yes is needed where nobody can be asked; nothing was deleted")
-        if not typer.confirm(f"Delete {counted(len(gone))} for good?", err=True):
-            fail("nothing was deleted", 0)
+    if gone and not yes and not typer.confirm(f"Delete {counted(len(gone))} for good?", err=True):
+        fail("nothing was deleted", 0)
     freed = opened.delete([one.run_id for one in gone])
     if json_:
         deleted = {"runs": [as_json(one) for one in gone], "deleted": [one.run_id for one in gone]}

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, bindparam, delete, func, or_, select, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
 from run_specialist.store.keeping import RUNNING
@@ -117,16 +117,19 @@ class Store:
         run_id: as in `find`.
         """
         run_id = self.find(run_id).run_id
-        with self._reading() as connection:
-            run = connection.execute(select(runs).where(runs.c.run_id == run_id)).one()._asdict()
-            rows = {
-                name: [row._asdict() for row in connection.execute(each.where(_TABLES[name].c.run_id == run_id))]
-                for name, each in _PARTS.items()
-            }
         try:
-            return stored_run(_listed(run, self._is_over), run, rows)
-        except (ValueError, TypeError, KeyError) as error:
+            with self._reading() as connection:
+                found = connection.execute(select(runs).where(runs.c.run_id == run_id)).one_or_none()
+                rows = {
+                    name: [row._asdict() for row in connection.execute(each.where(_TABLES[name].c.run_id == run_id))]
+                    for name, each in _PARTS.items()
+                }
+            run = found._asdict() if found else None
+            if run:
+                return stored_run(_listed(run, self._is_over), run, rows)
+        except (ValueError, TypeError, LookupError) as error:
             raise StoreUnusable(f"{shown(self.url)}: what is kept of {run_id} cannot be read: {error!r}") from None
+        raise RunNotFound(self._none(run_id))
 
     def past(self, specialist: str) -> list[PastRun]:
         """Return the runs of a specialist that have an outcome, the newest first."""
@@ -152,6 +155,8 @@ class Store:
         ids: whole ones; those that are not there are passed over.
         Raises UsageError where one of them is still worked on, and StoreUnusable where nothing can be written.
         """
+        if not ids:
+            return 0
         before, gone = self.size, [{"gone": run_id} for run_id in ids]
         engine = open_engine(self.url)
         try:
@@ -165,7 +170,7 @@ class Store:
                     connection.execute(delete(table).where(table.c.run_id == bindparam("gone")), gone)
             if file_of(self.url):
                 # Others may be at work; then the room is used again instead of given back.
-                with suppress(SQLAlchemyError):
+                with suppress(DBAPIError):
                     _shrink(engine)
         finally:
             engine.dispose()
@@ -224,8 +229,8 @@ def _told(url: str) -> Iterator[None]:
     """Turn what a database says into one line."""
     try:
         yield
-    except (SQLAlchemyError, zlib.error) as error:
-        why = str(getattr(error, "orig", None) or error).strip().split("\n")[0]
+    except (DBAPIError, zlib.error) as error:
+        why = str(getattr(error, "orig", error)).strip().split("\n")[0]
         raise StoreUnusable(f"{shown(url)}: {why}") from None
 
 
