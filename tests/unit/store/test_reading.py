@@ -103,11 +103,12 @@ def test_a_listing_is_narrowed(three):
 
 def test_a_run_without_an_outcome_is_running_while_its_process_lives_and_then_interrupted(store_url):
     """Both are stored as running; the lock of the process tells."""
-    keep(store_url, dead=begun("dead"), over=run_of("over"))
+    keep(store_url, dead=begun("dead"), dead_too=[replace(opened("dead_too"), at=2.0)], over=run_of("over"))
     with closing(Writer(nowhere(store_url))) as writer, Store(store_url) as store:
         write(writer, alive=begun("alive"))
         told = {one.run_id: (one.status, one.ended_at) for one in store.runs()}
-        assert told == {"dead": ("interrupted", None), "alive": ("running", None), "over": ("answered", 1_060.0)}
+        dead = ("interrupted", None)
+        assert told == {"dead": dead, "dead_too": dead, "alive": ("running", None), "over": ("answered", 1_060.0)}
         assert ids(store.runs(status="running", limit=1)) == ["alive"]
         assert ids(store.runs(status="interrupted", limit=1)) == ["dead"]
         assert (store.load("alive").status, store.load("dead").status) == ("running", "interrupted")
@@ -174,6 +175,7 @@ def test_all_that_was_written_comes_back(store_url):
     call = ToolCall(odd, odd, None)
     first = Opened(at=1.0, run_id="r1", specialist="looker", model="m", question=odd, frozen={"system": odd, "n": [1]})
     reply = received(1, {"type": "thinking", "thinking": odd, "signature": "s"}, {"type": "text", "text": odd})
+    reply = replace(reply, choice="none", landing=True, reply=replace(reply.reply, more_room_helps=False))
     result = replace(returned(1, odd), call=call, characters=7, is_error=True, note=odd, repeated=True)
     said = [Message.user(odd), Message("assistant", reply.reply.content), Message.user("On.").ending(odd)]
     standing = stood(1, 0, said)
@@ -184,7 +186,7 @@ def test_all_that_was_written_comes_back(store_url):
     assert kept.standing == standing.standing
     assert kept.outcome == outcome("r1").as_json() | {"evidence": [], "gaps": [], "warnings": []}
     (turn,), (returned_,), (event,) = kept.turns, kept.calls, kept.events
-    assert (turn.reply, turn.cost_usd, turn.choice, turn.landing) == (reply.reply, 0.25, "auto", False)
+    assert (turn.reply, turn.cost_usd, turn.choice, turn.landing) == (reply.reply, 0.25, "none", True)
     assert (turn.number, turn.at, turn.seconds) == (1, reply.at, 1.5)
     assert (returned_.call, returned_.whole, returned_.text, returned_.note) == (call, odd, odd[:7], odd)
     assert (returned_.number, returned_.turn, returned_.at, returned_.seconds) == (1, 1, result.at, 0.5)
