@@ -6,14 +6,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from run_specialist.events import BudgetSpent, Event, Finished
-from run_specialist.journal import Ended, Opened, Received, Record, Returned, Spending, Standing, Stood, Told
+from run_specialist.journal import Ended, Journal, Opened, Received, Record, Returned, Spending, Standing, Stood, Told
 from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
 from run_specialist.outcome import Outcome, ToolCalls
 from run_specialist.store.place import Place, file_of
 from run_specialist.store.schema import NAMESPACE, Words
+from run_specialist.store.stored import StoredRun
 
 TABLES = ("runs", "turns", "messages", "calls", "outputs", "events")
 WORDS = Words()
+FIGURES = Usage(10, 20, 30, 40)
 
 
 def opened(run_id: str, **changed: Any) -> Opened:
@@ -27,7 +29,7 @@ def event() -> Event:
     return BudgetSpent("tool_calls", 30, 1, 29, "silent")
 
 
-def received(turn: int, *blocks: dict[str, Any], usage: Usage = Usage(10, 20, 30, 40)) -> Received:
+def received(turn: int, *blocks: dict[str, Any], usage: Usage = FIGURES) -> Received:
     """Return a reply that calls a tool, or has some other blocks."""
     call = {"type": "tool_use", "id": f"call-{turn}", "name": "look", "input": {"query": "é"}}
     reply = Reply(Stop.WANTS_TOOLS, blocks or (call,), usage, "tool_use")
@@ -133,7 +135,8 @@ def change(url: str, statement: str) -> None:
 def counts(url: str, run_id: str | None = None) -> dict[str, int]:
     """Return how many rows each table has, all or those of one run."""
     which = "" if run_id is None else f"where run_id = '{run_id}'"
-    return {table: ask(url, f"select count(*) from {table} {which}")[0][0] for table in TABLES}
+    query = "select count(*) from {} {}"
+    return {table: ask(url, query.format(table, which))[0][0] for table in TABLES}
 
 
 def unpacked(value: bytes | memoryview | None) -> str | None:
@@ -144,3 +147,18 @@ def unpacked(value: bytes | memoryview | None) -> str | None:
 def nowhere(url: str) -> Place:
     """Return a place as by default, not named by anybody."""
     return Place(url, named=False)
+
+
+async def write(journal: Journal, *records: Record) -> str | None:
+    """Write some records and wait for them."""
+    for record in records:
+        journal.write(record)
+    return await journal.committed()
+
+
+def stored(run_id: str, turns: int = 0) -> StoredRun:
+    """Return a run as it was read, as far as taking it over looks at it; each turn has one call."""
+    values: dict[str, Any] = dict.fromkeys(StoredRun.__dataclass_fields__)
+    if turns:
+        values["standing"] = stood(turns, 0, []).standing
+    return StoredRun(**{**values, "run_id": run_id, "turns": (None,) * turns, "calls": (None,) * turns})

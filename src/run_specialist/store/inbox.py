@@ -1,0 +1,169 @@
+"""Between the loops and the thread that writes: records on their way, and those who wait for them."""
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from run_specialist.journal import Ended, Journal, Received, Record, Told
+from run_specialist.store.stored import StoredRun
+
+CLOSED = "the store was closed"
+
+
+class Inbox:
+    """Takes records from any thread and hands all there are to one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._batch = Batch()
+        self._urgent = False
+        self._over = False
+        self.closed: str | None = None
+        """Why nothing is taken any more; None while it is."""
+
+    def put(self, journal: "RunJournal", record: Record, *, urgent: bool) -> bool:
+        """Take a record, and wake the thread if that is urgent; False when nothing is taken any more."""
+        with self._changed:
+            if self.closed:
+                return False
+            self._batch.records.setdefault(journal, []).append(record)
+            if urgent:
+                self._wake()
+        return True
+
+    def wait(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> bool:
+        """Have a future resolved when all that was taken is settled; False when there is nothing to wait for."""
+        with self._changed:
+            if self._over:
+                return False
+            self._batch.waiting.setdefault(loop, []).append(future)
+            self._wake()
+        return True
+
+    def claim(self, run: StoredRun) -> "Future[Journal] | None":
+        """Ask for the journal of a run that goes on; None when nothing is taken any more."""
+        claimed: Future[Journal] = Future()
+        with self._changed:
+            if self.closed:
+                return None
+            self._batch.claims.append((run, claimed))
+            self._wake()
+        return claimed
+
+    def _wake(self) -> None:
+        if not self._urgent:
+            self._urgent = True
+            self._changed.notify()
+
+    def next(self) -> "Batch | None":
+        """Wait for something urgent and return all there is; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._urgent or self.closed)
+            batch, self._batch, self._urgent = self._batch, Batch(), False
+            self._over = self.closed is not None and not batch
+            return None if self._over else batch
+
+    def close(self, why: str = CLOSED) -> None:
+        """Take nothing any more; what is there is still handed out."""
+        with self._changed:
+            self.closed = self.closed or why
+            self._changed.notify()
+
+
+@dataclass
+class Batch:
+    """All that the thread finds when it looks."""
+
+    records: dict["RunJournal", list[Record]] = field(default_factory=dict)
+    claims: list[tuple[StoredRun, Future[Journal]]] = field(default_factory=list)
+    waiting: dict[asyncio.AbstractEventLoop, list["asyncio.Future[None]"]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.claims or self.waiting)
+
+    def settle(self) -> None:
+        """Wake those who wait for it, once for each loop."""
+        for loop, futures in self.waiting.items():
+            # In a loop that is closed nobody waits any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_resolve, futures)
+
+
+def _resolve(futures: Sequence["asyncio.Future[None]"]) -> None:
+    for future in futures:
+        # Whoever waited may have been cancelled.
+        if not future.done():
+            future.set_result(None)
+
+
+class RunJournal:
+    """The journal of one run; see `journal.Journal`."""
+
+    def __init__(self, inbox: Inbox, run_id: str, *, event: int = 1, turns: int | None = None) -> None:
+        """Take what is known of the run.
+
+        event: number of its next event.
+        turns: how many are kept; None for a run that is not kept yet.
+        """
+        self._inbox = inbox
+        self.run_id = run_id
+        self.event = event
+        """Number of the next event; the thread counts."""
+        self._turns = turns
+        self._written = self._settled = 0
+        self._ended = False
+        self._lost = False
+        self._reason: str | None = None
+
+    def write(self, record: Record) -> None:
+        """Take a record; never waits and never raises."""
+        if self._lost:
+            return
+        # Behind what is told after the end nothing urgent comes any more.
+        urgent = self._ended or not isinstance(record, Told)
+        self._ended = self._ended or isinstance(record, Ended)
+        self._written += 1
+        if not self._inbox.put(self, record, urgent=urgent):
+            self.lose(self._inbox.closed or CLOSED, [record])
+
+    async def committed(self) -> str | None:
+        """Wait until all that was written is kept; where that fails, return why in one line, once."""
+        if self._settled < self._written and not self._lost:
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+            if self._inbox.wait(loop, future):
+                await future
+        reason, self._reason = self._reason, None
+        return reason
+
+    def kept(self, records: Sequence[Record], *, turns: int | None, events: int) -> None:
+        """Note that records were committed.
+
+        turns: how many are complete with them; None where they do not tell.
+        """
+        self.event += events
+        self._turns = turns if turns is not None else self._turns or 0
+        self._settled += len(records)
+
+    def lose(self, why: str, records: Sequence[Record]) -> None:
+        """Write nothing any more.
+
+        records: the first that are lost.
+        """
+        if self._lost:
+            return
+        kinds = {type(record) for record in records}
+        if self._turns is None:
+            lost = "this run is not stored"
+        elif Ended in kinds and Received not in kinds:
+            lost = "the end of this run is not stored"
+        else:
+            lost = f"this run is not stored from turn {self._turns + 1} on"
+        self._reason, self._lost = f"{lost}: {why}", True
+
+
+Records = Mapping[RunJournal, Sequence[Record]]
+"""By run, each in the order in which they were written."""

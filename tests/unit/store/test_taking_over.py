@@ -1,0 +1,154 @@
+"""A run goes on where it was cut off, and only one process works on it at a time."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from run_specialist.errors import NotResumable, StoreUnusable
+from run_specialist.store import ledger
+from run_specialist.store.owners import is_alive
+from tests.unit.store.records import ask, begun, change, counts, ended, stored, turn_of, write
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def cut_off(make_writer, store_url):
+    """Make a run of one turn whose process has died."""
+    writer = make_writer(store_url)
+    assert asyncio.run(write(writer.journal("run-1"), *begun("run-1"), *turn_of(1))) is None
+    writer.close()
+    return store_url
+
+
+async def test_s4_5_a_run_that_was_cut_off_goes_on(cut_off, writer):
+    """It has a living owner again, its turns are kept as before, and its events are numbered on."""
+    journal = writer.claim(stored("run-1", turns=1))
+    ((status, owner),) = ask(cut_off, "select status, owner from runs")
+    assert status == "running"
+    assert is_alive(cut_off, owner)
+    assert await write(journal, *turn_of(2), *ended("run-1")) is None
+    assert counts(cut_off) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "outputs": 2, "events": 5}
+    assert ask(cut_off, "select number from events order by number") == [(1,), (2,), (3,), (4,), (5,)]
+
+
+async def test_a_run_that_ended_goes_on_as_one_without_an_outcome(writer, store_url):
+    """Also in the process that ended it: the earlier outcome stays in its last event alone."""
+    assert await write(writer.journal("run-1"), *begun("run-1"), *turn_of(1), *ended("run-1")) is None
+    journal = writer.claim(stored("run-1", turns=1))
+    assert ask(store_url, "select status, ended_at, outcome from runs") == [("running", None, None)]
+    assert await write(journal, *ended("run-1")) is None
+    assert ask(store_url, "select status, ended_at > 0 from runs") == [("answered", True)]
+
+
+async def test_a_run_that_is_still_at_work_is_left_alone(writer, make_writer, store_url):
+    """Neither another process nor its own may work on it a second time, and it is told who does."""
+    journal = writer.journal("run-1")
+    await write(journal, *begun("run-1"))
+    other = make_writer(store_url)
+    for one in (writer, other):
+        with pytest.raises(NotResumable, match=r"run-1 is still at work: process \d+ on "):
+            one.claim(stored("run-1"))
+    assert await write(journal, *turn_of(1)) is None
+    assert counts(store_url)["turns"] == 1
+
+
+async def test_of_two_that_take_a_run_over_one_gets_it(cut_off, make_writer):
+    """The second is told so, and nothing of its own is written."""
+    one, other = make_writer(cut_off), make_writer(cut_off)
+    journal = one.claim(stored("run-1", turns=1))
+    with pytest.raises(NotResumable, match="run-1 is still at work"):
+        other.claim(stored("run-1", turns=1))
+    assert await write(journal, *turn_of(2)) is None
+
+
+async def test_two_that_both_saw_it_dead_do_not_both_get_it(cut_off, make_writer, monkeypatch):
+    """Between looking and taking another process may be faster; SQLite lets it wait, PostgreSQL does not."""
+    slower, faster = make_writer(cut_off), make_writer(cut_off)
+    slower.check()
+    faster.check()
+
+    def dead_until_now(url, token):
+        monkeypatch.setattr(ledger, "is_alive", lambda url, token: False)
+        if url.startswith("postgresql"):
+            faster.claim(stored("run-1", turns=1))
+        return False
+
+    monkeypatch.setattr(ledger, "is_alive", dead_until_now)
+    if cut_off.startswith("postgresql"):
+        with pytest.raises(NotResumable, match="another process was faster and went on with run-1"):
+            slower.claim(stored("run-1", turns=1))
+    else:
+        assert await write(slower.claim(stored("run-1", turns=1)), *turn_of(2)) is None
+
+
+async def test_of_two_that_reach_for_it_at_once_one_gets_it(cut_off, make_writer):
+    """Whichever it is, the other is told so."""
+
+    def reach(writer):
+        try:
+            writer.claim(stored("run-1", turns=1))
+        except NotResumable as error:
+            return str(error)
+        return "mine"
+
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(reach, [make_writer(cut_off), make_writer(cut_off)]))
+    assert told.count("mine") == 1
+
+
+async def test_a_run_that_went_on_since_it_was_read_is_not_taken_over(cut_off, make_writer):
+    """Its newest turns would be missing; nothing is changed by the attempt."""
+    between = make_writer(cut_off)
+    assert await write(between.claim(stored("run-1", turns=1)), *turn_of(2)) is None
+    between.close()
+    before = ask(cut_off, "select owner, status from runs")
+    with pytest.raises(NotResumable, match="another process was faster and went on with run-1"):
+        make_writer(cut_off).claim(stored("run-1", turns=1))
+    assert ask(cut_off, "select owner, status from runs") == before
+
+
+async def test_a_run_that_is_gone_cannot_go_on(cut_off, writer):
+    """It may have been deleted since it was read."""
+    with pytest.raises(NotResumable, match="run-2 is no longer in "):
+        writer.claim(stored("run-2"))
+
+
+async def test_a_store_that_cannot_be_opened_says_so_to_who_wants_to_go_on(make_writer, tmp_path):
+    """The reason is the store's, not the run's."""
+    (tmp_path / "file").write_text("no folder")
+    writer = make_writer(f"sqlite:///{tmp_path}/file/runs.db")
+    with pytest.raises(StoreUnusable, match=r"file/runs\.db"):
+        writer.claim(stored("run-1"))
+
+
+async def test_who_closed_the_store_takes_nothing_over(cut_off, writer):
+    """And does not wait for a thread that is gone."""
+    writer.check()
+    writer.close()
+    with pytest.raises(StoreUnusable, match="the store was closed"):
+        writer.claim(stored("run-1", turns=1))
+
+
+async def test_a_run_that_was_taken_over_is_written_no_more(writer, store_url):
+    """A process that was thought dead stops, is told why once, and its other runs are kept."""
+    journals = {run_id: writer.journal(run_id) for run_id in ("run-1", "run-2")}
+    for run_id, journal in journals.items():
+        await write(journal, *begun(run_id), *turn_of(1))
+    change(store_url, "update runs set owner = 'another' where run_id = 'run-1'")
+    told = await asyncio.gather(*(write(journal, *turn_of(2)) for journal in journals.values()))
+    assert told == ["this run is not stored from turn 2 on: another process goes on with it, or it was deleted", None]
+    assert [counts(store_url, run_id)["turns"] for run_id in journals] == [1, 2]
+    assert await write(journals["run-1"], *turn_of(3), *ended("run-1")) is None
+    assert ask(store_url, "select status from runs where run_id = 'run-1'") == [("running",)]
+    assert counts(store_url, "run-1") == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 2}
+
+
+async def test_a_run_that_was_deleted_is_not_made_again(writer, store_url):
+    """Whoever deletes a run wants it to be gone."""
+    journal = writer.journal("run-1")
+    await write(journal, *begun("run-1"))
+    change(store_url, "delete from runs")
+    assert await write(journal, *turn_of(1)) is not None
+    assert counts(store_url)["turns"] == 0

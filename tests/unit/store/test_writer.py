@@ -1,0 +1,283 @@
+"""All runs of a process are written by one thread, in order and whole; those who wait are told when it is done."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from run_specialist.events import Finished
+from run_specialist.journal import Ended, Told
+from run_specialist.messages import Message
+from run_specialist.store.inbox import Inbox, RunJournal
+from run_specialist.store.ledger import Ledger
+from run_specialist.store.owners import is_alive
+from tests.unit.store.records import (
+    TABLES,
+    answered,
+    ask,
+    begun,
+    change,
+    counts,
+    ended,
+    event,
+    opened,
+    received,
+    returned,
+    stood,
+    turn_of,
+    unpacked,
+    write,
+)
+from tests.unit.store.test_keeping import BLOCKS
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_s4_4_everything_of_a_run_is_kept(writer, store_url):
+    """Two turns: a row for the run, each reply, each message, each call with its output, and each event."""
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1), *turn_of(2, "a longer note"), *ended("run-1")) is None
+    assert counts(store_url) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "outputs": 2, "events": 5}
+    asked = "select role, blocks from messages order by place"
+    said = [(role, unpacked(blocks)) for role, blocks in ask(store_url, asked)]
+    assert [role for role, _ in said] == ["user", "assistant", "user", "assistant", "user"]
+    assert said[4][1] == json.dumps(answered(2).blocks, separators=(",", ":"))
+    assert unpacked(ask(store_url, "select body from outputs where number = 2")[0][0]) == "a longer note"
+    (run,) = ask(store_url, "select status, tool_calls, cost_usd, outcome from runs")
+    assert run[:3] == ("answered", 2, 0.5)
+    assert json.loads(unpacked(run[3]) or "")["answer"] == "It is known."
+
+
+async def test_what_is_acknowledged_can_be_read_by_others(writer, store_url):
+    """After each wait another connection finds what was written, and the run as it then stood."""
+    journal = writer.journal("run-1")
+    await write(journal, *begun("run-1"))
+    for turn in (1, 2, 3):
+        await write(journal, *turn_of(turn))
+        assert counts(store_url)["turns"] == turn
+        assert ask(store_url, "select tool_calls, status from runs") == [(turn, "running")]
+
+
+async def test_a_tail_is_replaced_with_all_that_stood_behind_it(writer, store_url):
+    """Also by fewer messages, and in its own part alone."""
+    journal = writer.journal("run-1")
+    three = [Message.user(text) for text in "abc"]
+    await write(journal, opened("run-1"), stood(0, 0, three), stood(0, 0, three, part=1, copies=2))
+    await write(journal, stood(1, 1, [Message.user("d").ending("Now.")], part=1, copies=2))
+    kept = ask(store_url, "select part, place, words, copied from messages order by part, place")
+    words = [(part, place, unpacked(said), bool(copied)) for part, place, said, copied in kept]
+    assert words == [
+        (0, 0, None, False),
+        (0, 1, None, False),
+        (0, 2, None, False),
+        (1, 0, None, True),
+        (1, 1, "Now.", True),
+    ]
+
+
+async def test_rows_that_are_sent_again_are_there_once(writer, store_url, monkeypatch):
+    """A connection that breaks at the commit may have committed; what was written is written again."""
+    broken = breaking(monkeypatch, after=True)
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1), *ended("run-1")) is None
+    assert broken == ["broken"]
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 3}
+
+
+def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
+    """Break the connection at some transactions, when they are committed or before; return how often."""
+    from sqlalchemy.exc import OperationalError
+
+    broken: list[str] = []
+    whole = Ledger._write
+
+    def half(self, batch):
+        done = whole(self, batch) if after else set()
+        if len(broken) < times:
+            broken.append("broken")
+            raise OperationalError("commit", {}, Exception("the connection broke\nat the commit"))
+        return whole(self, batch) if not after else done
+
+    monkeypatch.setattr(Ledger, "_write", half)
+    return broken
+
+
+async def test_a_connection_that_was_cut_is_made_again(writer, store_url):
+    """A server that was started anew between two turns costs nothing, and the lock is held again."""
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1")) is None
+    if store_url.startswith("postgresql"):
+        cut = "select pg_terminate_backend(pid) from pg_stat_activity"
+        change(store_url, f"{cut} where pid <> pg_backend_pid() and datname = current_database()")
+    assert await write(journal, *turn_of(1)) is None
+    assert counts(store_url)["turns"] == 1
+    assert is_alive(store_url, ask(store_url, "select owner from runs")[0][0])
+
+
+async def test_an_event_waits_for_what_is_urgent():
+    """A transaction for each event would cost more than it is worth; after the end nothing else would come."""
+    asked: list[tuple[str, bool]] = []
+
+    class Noting(Inbox):
+        def put(self, journal, record, *, urgent):
+            asked.append((type(record).__name__, urgent))
+            return True
+
+    journal = RunJournal(Noting(), "run-1")
+    for record in (*begun("run-1"), *turn_of(1), *ended("run-1")):
+        journal.write(record)
+    assert {name for name, urgent in asked if urgent} == {"Opened", "Received", "Returned", "Stood", "Ended", "Told"}
+    assert [urgent for name, urgent in asked if name == "Told"] == [False, False, True]
+
+
+async def test_an_event_that_nobody_waits_for_is_kept_with_the_next_record(writer, store_url):
+    """And numbered in the order in which it was told."""
+    journal = writer.journal("run-1")
+    await write(journal, *begun("run-1"), Told(event=event()))
+    for record in (Told(event=event()), Told(event=event())):
+        journal.write(record)
+    await write(journal, received(1))
+    assert ask(store_url, "select number from events order by number") == [(1,), (2,), (3,)]
+
+
+async def test_who_has_nothing_to_wait_for_goes_on(make_writer, tmp_path):
+    """A run whose records are all kept does not wake the thread."""
+    journal = make_writer(f"sqlite:///{tmp_path}/runs.db").journal("run-1")
+    await write(journal, *begun("run-1"))
+    waiting = asyncio.ensure_future(journal.committed())
+    await asyncio.sleep(0)
+    assert waiting.done()
+
+
+async def test_a_thousand_children_share_the_thread(writer, store_url):
+    """Every row of every run is there, and each run has its own numbers."""
+
+    async def child(run_id: str) -> None:
+        journal = writer.journal(run_id)
+        assert await write(journal, *begun(run_id)) is None
+        for turn in (1, 2):
+            assert await write(journal, *turn_of(turn)) is None
+        assert await write(journal, *ended(run_id)) is None
+
+    await asyncio.gather(*(child(f"run-{number}") for number in range(1_000)))
+    assert counts(store_url) == {
+        "runs": 1_000,
+        "turns": 2_000,
+        "messages": 5_000,
+        "calls": 2_000,
+        "outputs": 2_000,
+        "events": 5_000,
+    }
+    assert ask(store_url, "select max(number), count(distinct run_id) from events") == [(5, 1_000)]
+
+
+def test_loops_in_several_threads_share_the_thread(writer, store_url):
+    """Each loop is woken by itself, also when another one was closed meanwhile."""
+
+    async def child(run_id: str) -> str | None:
+        return await write(writer.journal(run_id), *begun(run_id), *turn_of(1), *ended(run_id))
+
+    with ThreadPoolExecutor(4) as pool:
+        told = list(pool.map(lambda number: asyncio.run(child(f"run-{number}")), range(12)))
+    assert told == [None] * 12
+    assert counts(store_url)["turns"] == 12
+
+
+CHILDREN = """
+import asyncio, os, sys
+import run_specialist.store.ledger
+from run_specialist.store.place import Place
+from run_specialist.store.writer import Writer
+from tests.unit.store.records import begun, ended, turn_of
+
+async def child(writer, run_id):
+    journal = writer.journal(run_id)
+    for record in (*begun(run_id), *turn_of(1), *turn_of(2), *ended(run_id)):
+        journal.write(record)
+        if why := await journal.committed():
+            sys.exit(why)
+
+async def main(process):
+    writer = Writer(Place(sys.argv[1], named=True))
+    await asyncio.gather(*(child(writer, f"run-{process}-{number}") for number in range(5)))
+    writer.close()
+
+# Forked before there are threads: what takes long is to import a database library eight times.
+process = next((process for process in range(8) if os.fork() == 0), None)
+if process is not None:
+    asyncio.run(main(process))
+else:
+    sys.exit(any([os.wait()[1] for _ in range(8)]))
+"""
+
+
+def test_eight_processes_share_a_store(store_url):
+    """All of them make it at once and write into it, and every row is there."""
+    done = subprocess.run([sys.executable, "-c", CHILDREN, store_url], capture_output=True, text=True, check=False)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert counts(store_url) == {
+        "runs": 40,
+        "turns": 80,
+        "messages": 200,
+        "calls": 80,
+        "outputs": 80,
+        "events": 200,
+    }
+
+
+def test_blocks_come_back_from_the_database_as_the_same_bytes(writer, store_url):
+    """Whatever a model or a tool said, the request that is made of it again is the same."""
+    messages: list[Message] = []
+
+    @given(blocks=BLOCKS)
+    @settings(max_examples=100, deadline=None)
+    def collect(blocks):
+        messages.append(Message("assistant", tuple(blocks)))
+
+    collect()
+    assert asyncio.run(write(writer.journal("run-1"), opened("run-1"), stood(0, 0, messages))) is None
+    kept = [unpacked(blocks) for (blocks,) in ask(store_url, "select blocks from messages order by place")]
+    again = [Message("assistant", tuple(json.loads(blocks or ""))) for blocks in kept]
+    assert [message.encoded for message in again] == [message.encoded for message in messages]
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\ud800", "\U0010ffff", "é" * 3_000], ids=["nul", "half", "last", "long"])
+async def test_odd_texts_cost_no_run_its_store(writer, store_url, odd):
+    """NULs and lone surrogates stand wherever a model, a tool or a file may write them."""
+    journal = writer.journal(f"run-{odd}")
+    records = [
+        opened(f"run-{odd}", specialist=odd, model=odd, question=odd, frozen={odd: odd}),
+        received(1, {"type": "text", "text": odd}),
+        returned(1, odd, note=odd),
+        Told(event=Finished(replace(ended(odd)[0].outcome, answer=odd, output={odd: odd}))),
+        stood(1, 0, [Message.user(odd).ending(odd)]),
+        Ended(outcome=replace(ended(odd)[0].outcome, status=odd)),
+    ]
+    assert await write(journal, *records) is None
+    assert counts(store_url) == dict.fromkeys(TABLES, 1)
+    assert unpacked(ask(store_url, "select body from outputs")[0][0]) == odd
+
+
+async def test_a_row_that_cannot_be_written_costs_only_its_own_run(writer, store_url):
+    """A number beyond all bounds in one run; the others of the same transaction are kept."""
+    journals = {run_id: writer.journal(run_id) for run_id in ("run-1", "run-2", "run-3")}
+    await asyncio.gather(*(write(journal, *begun(run_id)) for run_id, journal in journals.items()))
+    batches = {run_id: turn_of(1) for run_id in journals}
+    batches["run-2"].insert(0, received(2**70))
+    told: dict[str, str | None] = {}
+
+    async def one(run_id: str) -> None:
+        told[run_id] = await write(journals[run_id], *batches[run_id])
+
+    await asyncio.gather(*map(one, journals))
+    assert (told["run-1"], told["run-3"]) == (None, None)
+    assert (told["run-2"] or "").startswith("this run is not stored from turn 1 on: ")
+    assert "\n" not in (told["run-2"] or "")
+    assert [counts(store_url, run_id)["turns"] for run_id in journals] == [1, 0, 1]
+    assert await write(journals["run-2"], *turn_of(2)) is None
+    assert counts(store_url, "run-2")["turns"] == 0
