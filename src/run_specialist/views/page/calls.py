@@ -1,0 +1,120 @@
+"""The turns of a run with all their tool calls, in order, and each result as the model was shown it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from run_specialist import prompts
+from run_specialist.messages import Block
+from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.views.page.axis import Axis
+from run_specialist.views.page.quotes import parted
+from run_specialist.views.page.said import Shown, results
+from run_specialist.views.page.words import MOST_CHARACTERS, brief, pretty
+
+BRIEF = 160
+"""So much of a call's arguments stands in its heading [characters]."""
+
+_UNFINISHED = prompts.STOPPED.partition(":")[0]
+
+
+def turns(
+    run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]], holders: Sequence[StoredCall | None]
+) -> list[dict[str, Any]]:
+    """Return the turns in order, each with what happened before it, what the model wrote, and its calls.
+
+    holders: for each piece of evidence the call that holds it.
+    """
+    shown = results(run)
+    quotes: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    for number, (holder, one) in enumerate(zip(holders, (run.outcome or {}).get("evidence", ()), strict=False), 1):
+        if holder is not None:
+            quotes[holder.number].append((number, str(one["quote"])))
+    executed: defaultdict[int, list[StoredCall]] = defaultdict(list)
+    for call in run.calls:
+        executed[call.turn].append(call)
+    return [
+        {
+            "number": turn.number,
+            "begin": axis(turn.at - turn.seconds),
+            "seconds": turn.seconds,
+            "choice": turn.choice,
+            "landing": turn.landing,
+            "stop": turn.stop,
+            "reason": turn.reason,
+            "text": turn.reply.text,
+            "before": [mark for mark in marks if mark["before"] == turn.number],
+            "calls": list(_calls(turn, executed[turn.number], shown, quotes)),
+        }
+        for turn in run.turns
+    ]
+
+
+def _calls(
+    turn: StoredTurn,
+    executed: Iterable[StoredCall],
+    shown: Mapping[tuple[int, int], Shown],
+    quotes: Mapping[int, Sequence[tuple[int, str]]],
+) -> Iterator[dict[str, Any]]:
+    """Yield the calls of a turn: those that were run, and the others with what they were answered."""
+    waiting = list(executed)
+    blocks = [block for block in turn.blocks if block.get("type") == "tool_use"]
+    for place, (block, call) in enumerate(zip(blocks, turn.calls, strict=True)):
+        # Calls that returned follow each other in call order; one that was cut off left no trace among them.
+        done = next((one for one in waiting if one.call == call), None)
+        result = shown.get((turn.number, place))
+        given = {"name": call.name, "call_id": call.id, **_arguments(block)}
+        if done is None:
+            yield {"anchor": f"{turn.number}-{place + 1}", **given, **_not_run(call.name, result)}
+        else:
+            waiting.remove(done)
+            yield {"anchor": str(done.number), **given, **_run(done, result, quotes.get(done.number, ()))}
+
+
+def _arguments(block: Block) -> dict[str, str]:
+    given = block.get("input")
+    return {"arguments": pretty(given), "brief": brief(given, BRIEF)}
+
+
+def _run(call: StoredCall, shown: Shown | None, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    notes = [prompts.TRUNCATED, prompts.SAME_CALL, *call.note.split("\n")]
+    content, added = (shown or Shown(call.text)).parted(call.text, notes)
+    ending = next((line for line in reversed(added) if shown is None or line != shown.words), "")
+    return {
+        "number": call.number,
+        "state": "failed" if call.is_error else "finished",
+        "repeated": call.repeated,
+        "seconds": call.seconds,
+        "characters": len(call.text),
+        "whole": len(call.whole),
+        "note": call.note,
+        "ending": ending,
+        "added": added,
+        **_result(content, quotes),
+    }
+
+
+def _not_run(name: str, shown: Shown | None) -> dict[str, Any]:
+    if shown is None:
+        state = "answer" if name == RESPOND else "unfinished"
+    elif name == RESPOND:
+        state = "not taken" if shown.is_error else "answer"
+    else:
+        state = "unfinished" if shown.content.startswith(_UNFINISHED) else "skipped"
+    return {
+        "number": None,
+        "state": state,
+        "repeated": False,
+        "seconds": None,
+        "characters": None,
+        "whole": None,
+        "note": "",
+        "ending": "",
+        "added": [shown.words] if shown and shown.words else [],
+        **_result(shown.content if shown else "", ()),
+    }
+
+
+def _result(content: str, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    return {"result": parted(content[:MOST_CHARACTERS], quotes), "left_out": max(len(content) - MOST_CHARACTERS, 0)}

@@ -1,0 +1,51 @@
+"""What happened between the turns: landings, summaries, resumptions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from run_specialist.budget import Kind
+from run_specialist.landing import Rung
+from run_specialist.store.stored import StoredEvent, StoredRun
+from run_specialist.views.page.axis import Axis
+from run_specialist.views.page.budget import HOW
+from run_specialist.views.page.words import counted, lasted
+
+
+def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
+    """Return them in order, each with the turn that came after it; that is one more than the last at the end."""
+    found = [*_resumptions(axis), *_told(run)]
+    last = run.turns[-1].number if run.turns else 0
+    return [
+        {
+            "at": axis(at),
+            "before": next((turn.number for turn in run.turns if turn.at > at), last + 1),
+            "kind": kind,
+            "words": words,
+            "text": text,
+        }
+        for at, kind, words, text in sorted(found, key=lambda one: one[0])
+    ]
+
+
+_Mark = tuple[float, str, str, str]
+
+
+def _resumptions(axis: Axis) -> Iterator[_Mark]:
+    for stretch in axis.resumptions:
+        yield stretch.begin, "resumed", f"Resumed after {lasted(stretch.pause)}", str(stretch.resumed.get("note") or "")
+
+
+def _told(run: StoredRun) -> Iterator[_Mark]:
+    for event in run.events:
+        match event.body.get("event"):
+            case "landing":
+                kind, how = Kind(event.body["reason"]), Rung(event.body["how"])
+                yield event.at, "landing", f"Limit of {kind.words} reached: {HOW[how]}", ""
+            case "summarized":
+                yield event.at, "summarized", _summarized(event), str(event.body["summary"])
+
+
+def _summarized(event: StoredEvent) -> str:
+    body = event.body
+    outputs = counted(body["archived"], "output")
+    return f"Summarised: {outputs} archived, about {body['tokens_before']:,} tokens became {body['tokens_after']:,}"

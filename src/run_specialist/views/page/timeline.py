@@ -1,0 +1,88 @@
+"""When what was done: each turn with its request and its tool calls, side by side where they ran at once."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.views.page.axis import Axis
+from run_specialist.views.page.words import lasted
+
+GROUP = 25
+"""Turns that share one scale."""
+
+
+def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the turns in groups, each with its own scale, and what happened between them; in working time [s]."""
+    calls: defaultdict[int, list[StoredCall]] = defaultdict(list)
+    for call in run.calls:
+        calls[call.turn].append(call)
+    rows = [_row(turn, calls[turn.number], axis) for turn in run.turns]
+    return {
+        "seconds": axis.seconds,
+        "turns": len(rows),
+        "calls": len(run.calls),
+        "marks": marks,
+        "groups": list(_groups(rows, marks)),
+        "asking": sum(row["seconds"] for row in rows),
+        "calling": _covered((one["begin"], one["begin"] + one["seconds"]) for row in rows for one in row["calls"]),
+    }
+
+
+def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str, Any]:
+    begin = axis(turn.at - turn.seconds)
+    shown = list(_in_lanes(calls, axis))
+    told = ", ".join(f"{call.call.name} {'again' if call.repeated else lasted(call.seconds)}" for call in calls)
+    return {
+        "turn": turn.number,
+        "begin": begin,
+        "seconds": axis(turn.at) - begin,
+        "end": max([axis(turn.at), *(one["begin"] + one["seconds"] for one in shown)]),
+        "landing": turn.landing,
+        "calls": shown,
+        "lanes": 1 + max((one["lane"] for one in shown), default=-1),
+        "words": f"request {lasted(turn.seconds)}" + (f"; {told}" if told else ""),
+    }
+
+
+def _in_lanes(calls: Sequence[StoredCall], axis: Axis) -> Iterator[dict[str, Any]]:
+    """Yield calls in the order in which they began, each in the first lane that is free by then."""
+    free: list[float] = []
+    for call in sorted(calls, key=lambda one: (one.at - one.seconds, one.number)):
+        begin, end = axis(call.at - call.seconds), axis(call.at)
+        lane = next((number for number, until in enumerate(free) if until <= begin), len(free))
+        free[lane : lane + 1] = [end]
+        yield {
+            "number": call.number,
+            "name": call.call.name,
+            "begin": begin,
+            "seconds": end - begin,
+            "lane": lane,
+            "state": "failed" if call.is_error else "repeated" if call.repeated else "finished",
+        }
+
+
+def _groups(rows: Sequence[dict[str, Any]], marks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for start in range(0, len(rows), GROUP):
+        chosen = rows[start : start + GROUP]
+        first, last = chosen[0]["turn"], chosen[-1]["turn"]
+        begin, end = chosen[0]["begin"], max(row["end"] for row in chosen)
+        upto = float("inf") if start + GROUP >= len(rows) else last
+        between = [mark for mark in marks if (first <= mark["before"] or not start) and mark["before"] <= upto]
+        yield {
+            "first": first,
+            "last": last,
+            "begin": min([begin, *(mark["at"] for mark in between)]),
+            "end": max([end, *(mark["at"] for mark in between)]),
+            "rows": chosen,
+            "marks": between,
+        }
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Return how long at least one of some spans lasted."""
+    covered, until = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        covered += max(end - max(begin, until), 0)
+        until = max(until, end)
+    return covered

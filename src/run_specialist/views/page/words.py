@@ -1,0 +1,100 @@
+"""How the page writes things: figures, lengths of time, and text from outside without signs that deceive the eye."""
+
+import json
+import re
+from datetime import UTC, datetime
+
+MOST_CHARACTERS = 200_000
+"""A longer text is cut in the page."""
+SECOND, MINUTE, HOUR, DAY = 1, 60, 3_600, 86_400
+FEW = 10
+"""Below so many seconds a decimal is written."""
+
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1_800, HOUR, 2 * HOUR, 6 * HOUR, DAY)
+"""From one tick to the next [s]."""
+
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_PICTURES = 0x2400
+"""The signs from here on stand for the control characters, in their order."""
+_SPACE, _DELETE = 0x20, 0x7F
+
+
+def legible(text: str) -> str:
+    """Return a text in which everything can be seen: nothing is left that moves, hides or turns what stands around."""
+    return _ODD.sub(lambda found: _sign(ord(found[0])), text.replace("\r\n", "\n"))
+
+
+def _sign(code: int) -> str:
+    if code < _SPACE:
+        return chr(_PICTURES + code)
+    return (
+        "\u2421"
+        if code == _DELETE
+        else f"\N{MATHEMATICAL LEFT ANGLE BRACKET}U+{code:04X}\N{MATHEMATICAL RIGHT ANGLE BRACKET}"
+    )
+
+
+def pretty(value: object) -> str:
+    """Return a value as JSON on many lines."""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def brief(value: object, room: int) -> str:
+    """Return a value as JSON on one line, cut to so many characters."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def lasted(seconds: float) -> str:
+    """Return `4 ms`, `1.2 s`, `42 s`, `3 min 5 s`, `2 h 10 min`, `3 days 4 h`."""
+    if seconds < SECOND:
+        return f"{seconds * 1_000:.0f} ms"
+    if seconds < FEW:
+        return f"{seconds:.1f} s"
+    for unit, name, part, parts in ((DAY, "day", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", SECOND, "s")):
+        # Rounded first, so that nothing lasts 1 min 60 s.
+        whole, rest = divmod(round(seconds / part), unit // part)
+        if whole:
+            plural = "s" if name == "day" and whole > 1 else ""
+            return f"{whole} {name}{plural}" + (f" {rest} {parts}" if rest else "")
+    return f"{seconds:.0f} s"
+
+
+def clock(seconds: float) -> str:
+    """Return a moment on the time axis as `4.2 s`, `1:02` or `1:02:03`."""
+    if seconds < MINUTE:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    minutes, rest = divmod(int(seconds), MINUTE)
+    hours, minutes = divmod(minutes, MINUTE)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def moment(at: float) -> str:
+    """Return a moment as a person reads it, in UTC.
+
+    at: [seconds since 1970].
+    """
+    return f"{_when(at):%Y-%m-%d %H:%M} UTC"
+
+
+def stamp(at: float) -> str:
+    """Return a moment as a machine reads it."""
+    return f"{_when(at):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _when(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 turn`, `2 turns`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ticks(seconds: float, most: int = 6) -> list[float]:
+    """Return round moments between 0 and so many seconds, at most a few.
+
+    most: of the ticks, 0 included.
+    """
+    step = next((one for one in _STEPS if seconds / one < most), seconds / (most - 1) or 1)
+    return [round(number * step, 3) for number in range(int(seconds / step) + 1)]

@@ -1,0 +1,139 @@
+"""A real browser to look at pages with: headless Chromium, spoken to over a pipe in its own protocol."""
+
+import base64
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+SECONDS = 60
+"""How long the browser may take to answer."""
+
+
+class Page:
+    """One tab. What it tells by itself is kept in `events`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], to: int, answers: int) -> None:
+        self._process, self._to, self._answers = process, to, answers
+        self._rest, self._last, self._session = b"", 0, ""
+        self.events: list[dict[str, Any]] = []
+        """Each with `method` and `params`."""
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.send(f"{domain}.enable")
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a command and return its result."""
+        self._last += 1
+        message = {"id": self._last, "method": method, "params": params}
+        message |= {"sessionId": self._session} if self._session else {}
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while (answer := self._next()).get("id") != self._last:
+            self.events.append(answer)
+        assert "error" not in answer, f"{method}: {answer}"
+        return answer["result"]
+
+    def _next(self) -> dict[str, Any]:
+        until = time.monotonic() + SECONDS
+        while b"\0" not in self._rest:
+            assert time.monotonic() < until, "the browser does not answer"
+            if not select.select([self._answers], [], [], 1)[0]:
+                continue
+            read = os.read(self._answers, 1 << 20)
+            assert read, f"the browser has gone: {self._process.poll()}"
+            self._rest += read
+        message, self._rest = self._rest.split(b"\0", 1)
+        return json.loads(message)
+
+    def wait_for(self, method: str) -> None:
+        """Return once this was told since `events` were cleared."""
+        while not any(event.get("method") == method for event in self.events):
+            self.events.append(self._next())
+
+    def open(self, path: Path, fragment: str = "", *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Load a file at a size, in light or dark, and wait until it stands."""
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        self.events.clear()
+        self.send("Page.navigate", url="about:blank")
+        self.wait_for("Page.loadEventFired")
+        self.events.clear()
+        self.send("Page.navigate", url=path.as_uri() + fragment)
+        self.wait_for("Page.loadEventFired")
+
+    def run(self, script: str) -> Any:
+        """Return the value of an expression, which may be a promise."""
+        done = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in done, done
+        return done["result"].get("value")
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Press a key and let it go."""
+        given = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **given, **({"text": text} if text else {}))
+        self.send("Input.dispatchKeyEvent", type="keyUp", **given)
+
+    def picture(self, path: Path, *, whole: bool = True) -> None:
+        """Take a picture; of the whole page, or of what is in sight."""
+        taken = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(taken["data"]))
+
+    @property
+    def complaints(self) -> list[dict[str, Any]]:
+        """What the page wrote to its console, what the browser logged, and errors that nobody caught."""
+        told = {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"}
+        return [event for event in self.events if event.get("method") in told]
+
+    @property
+    def requests(self) -> list[str]:
+        """The addresses that were asked for, the page's own first."""
+        sent = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
+        return [event["params"]["request"]["url"] for event in sent]
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Page]:
+    """Start a browser with one tab, and end it; skips the test where there is none.
+
+    folder: for its profile.
+    """
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.skip(f"no Chromium: none of {', '.join(NAMES)} is on PATH")
+    (its_input, to), (answers, its_output) = os.pipe(), os.pipe()
+    # It reads from 3 and writes to 4. As long as our ends are open, no other pipe of ours can have these numbers.
+    high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (its_input, its_output)]
+
+    def connect() -> None:
+        os.dup2(high[0], 3)
+        os.dup2(high[1], 4)
+
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    flags += ["--remote-debugging-pipe", f"--user-data-dir={folder}", "--disable-background-networking"]
+    process = subprocess.Popen(
+        [program, *flags, "about:blank"],
+        close_fds=False,
+        preexec_fn=connect,  # noqa: PLW1509 - nothing but two system calls, and no thread of ours runs
+        stderr=subprocess.DEVNULL,
+    )
+    for end in (its_input, its_output, *high):
+        os.close(end)
+    try:
+        yield Page(process, to, answers)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(to)
+        os.close(answers)

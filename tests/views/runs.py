@@ -1,0 +1,363 @@
+"""Stored runs to look at: one in which nearly everything happens, and as many turns as one likes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from run_specialist import prompts
+from run_specialist.budget import Budget, Kind, Limit
+from run_specialist.events import (
+    BudgetSpent,
+    Called,
+    Event,
+    Finished,
+    Landed,
+    Replied,
+    Requested,
+    Resumed,
+    Started,
+    Summarized,
+    Warned,
+)
+from run_specialist.journal import Standing
+from run_specialist.landing import Rung
+from run_specialist.messages import Block, Message, ToolResult, Usage
+from run_specialist.outcome import Evidence, LandingReport, Outcome, Spent, Status, ToolCalls
+from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
+from run_specialist.turns import summarized, summary_pair
+
+BEGIN = 1_795_320_000.0
+"""When the runs begin: 2026-11-22 04:00:00 UTC [seconds since 1970]."""
+SYSTEM = 5_200
+"""Of system prompt and tools [tokens]."""
+MODEL = "claude-sonnet-4-5"
+QUESTION = "What happens when a sub-agent reaches its tool call limit, and is anything that it gathered ever lost?"
+
+
+@dataclass(frozen=True)
+class Did:
+    """A tool call and what came of it."""
+
+    name: str
+    arguments: Mapping[str, Any] | None
+    result: str
+    seconds: float = 0.2
+    is_error: bool = False
+    repeated: bool = False
+    whole: str = ""
+    """All that it returned, where the result was cut."""
+    call_id: str = ""
+
+
+@dataclass
+class Tape:
+    """A run on its way into a store, with a clock that goes on by what is done."""
+
+    limits: Mapping[Kind, float | None]
+    question: str = QUESTION
+    model: str = MODEL
+    now: float = BEGIN
+    turns: list[StoredTurn] = field(default_factory=list)
+    calls: list[StoredCall] = field(default_factory=list)
+    messages: list[StoredMessage] = field(default_factory=list)
+    events: list[StoredEvent] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    skipped: int = 0
+    landing: Landed | None = None
+    part: int = 0
+    begun: float = BEGIN
+
+    def __post_init__(self) -> None:
+        self.budget = Budget.of(self.limits)
+        self.cached = 0
+        self.say(Message.user(self.question))
+        names = ("search", "grep", "glob", "read", "ls", "get_tool_response", "respond")
+        self.tell(Started("", "codebase-analyst", self.model, self.question, names, self._limits()))
+
+    def _limits(self) -> dict[str, float | None]:
+        return {limit.kind.value: limit.limit for limit in self.budget.limits}
+
+    def tell(self, event: Event | Mapping[str, Any]) -> None:
+        """Put an event on record."""
+        body = event.as_json() if isinstance(event, Event) else dict(event)
+        self.events.append(StoredEvent(len(self.events), self.now, body))
+        if isinstance(event, Warned):
+            self.warnings.append(event.text)
+
+    def say(self, message: Message, *, copied: bool = False) -> None:
+        """Put a message on record."""
+        place = sum(one.part == self.part for one in self.messages)
+        self.messages.append(StoredMessage(self.part, place, copied, message))
+
+    def ask(
+        self,
+        text: str,
+        calls: Sequence[Did] = (),
+        *,
+        seconds: float = 2.4,
+        choice: str = "auto",
+        stop: str = "wants_tools",
+        grown: int = 1_400,
+        lost: int | None = None,
+        blocks: Sequence[Block] = (),
+        entered: bool = True,
+    ) -> StoredTurn:
+        """Let the model reply.
+
+        grown: what is new in this request [tokens].
+        lost: what of it is read from the cache, where that is not all that was there [tokens].
+        """
+        number = len(self.turns) + 1
+        self.tell(Requested(number, choice))
+        self.now += seconds
+        said = [
+            *blocks,
+            *([{"type": "text", "text": text}] if text else []),
+            *(
+                {
+                    "type": "tool_use",
+                    "id": one.call_id or f"toolu_{number:02}{place}",
+                    "name": one.name,
+                    "input": one.arguments,
+                }
+                for place, one in enumerate(calls, 1)
+            ),
+        ]
+        read, whole = (self.cached if lost is None else lost), max(self.cached, SYSTEM) + grown
+        forced = choice != "auto"
+        usage = Usage(whole - read if forced else 4, read, 0 if forced else whole - read - 4, 90 + len(text) // 4)
+        cost = round(
+            usage.input_tokens * 3e-6
+            + read * 3e-7
+            + usage.cache_creation_input_tokens * 3.75e-6
+            + usage.output_tokens * 15e-6,
+            8,
+        )
+        self.cached = whole
+        self.spend(usage, cost)
+        reason = {"wants_tools": "tool_use", "answered": "end_turn", "truncated": "max_tokens"}.get(stop, stop)
+        self.turns.append(
+            StoredTurn(
+                number=number,
+                at=self.now,
+                seconds=seconds,
+                choice=choice,
+                words=None,
+                landing=self.landing is not None,
+                stop=stop,
+                reason=reason,
+                blocks=tuple(said),
+                usage=usage,
+                cost_usd=cost,
+            )
+        )
+        self.tell(Replied(number, stop, reason, text, usage, cost))
+        if entered:
+            self.say(Message("assistant", tuple(said)))
+        return self.turns[-1]
+
+    def spend(self, usage: Usage, cost: float, turns: int = 1) -> None:
+        """Book a request."""
+        self.budget = self.budget.spend(turns, Kind.TURNS).spend(usage.total_tokens, Kind.TOKENS).spend(cost, Kind.COST)
+
+    def run(self, done: Sequence[Did], skipped: Sequence[Did] = (), words: str | None = None) -> None:
+        """Run the first calls of the newest turn at once, skip the others, and answer all of them.
+
+        words: our last ones in the results.
+        """
+        turn = self.turns[-1]
+        begin, results = self.now, []
+        first = len(self.calls) + 1
+        for number, (one, call) in enumerate(zip(done, turn.calls, strict=False), first):
+            self.now = begin + one.seconds
+            note = prompts.read_on(call.id, len(one.result), len(one.whole)) if one.whole else ""
+            whole = one.whole or one.result
+            self.calls.append(
+                StoredCall(
+                    number,
+                    turn.number,
+                    self.now,
+                    one.seconds,
+                    call,
+                    whole,
+                    len(one.result),
+                    one.is_error,
+                    note,
+                    one.repeated,
+                )
+            )
+            self.tell(
+                Called(
+                    "failed" if one.is_error else "finished",
+                    call.id,
+                    call.name,
+                    call.arguments,
+                    len(one.result),
+                    one.seconds,
+                )
+            )
+            self.budget = self.budget.spend().spend(len(one.result), Kind.CHARACTERS)
+            self.tell(BudgetSpent.of(self.budget.tightest))
+            lines = [one.result or prompts.EMPTY_RESULT]
+            lines += [prompts.TRUNCATED, note] if one.whole else []
+            lines += [prompts.SAME_CALL] if one.repeated else []
+            lines += filter(None, [prompts.countdown(self.budget.tightest, "remaining")])
+            results.append(ToolResult(call.id, "\n".join(lines), one.is_error))
+        self.now = begin + max((one.seconds for one in done), default=0)
+        for one, call in zip(skipped, turn.calls[len(done) :], strict=True):
+            why = prompts.skipped(one.name, self.budget[Kind.TOOL_CALLS])
+            self.skipped += 1
+            self.tell(Called("skipped", call.id, call.name, call.arguments, text=why))
+            results.append(ToolResult(call.id, why, is_error=True))
+        self.say(Message.results(results).ending(words))
+
+    def turn(self, text: str, *done: Did, **settings: Any) -> None:
+        """Let the model reply, and run what it calls."""
+        self.ask(text, done, **settings)
+        self.run(done)
+
+    def land(self, reason: Kind, how: Rung) -> None:
+        """Begin the landing."""
+        self.landing = Landed(reason, how)
+        self.tell(self.landing)
+
+    def summarise(self, summary: str, keep: int = 2, usage: Usage = Usage(21_000, 0, 0, 900)) -> None:  # noqa: B008 - a frozen value
+        """Put a summary in place of all but the newest messages.
+
+        keep: how many stay whole.
+        """
+        old = [one.message for one in self.messages if one.part == self.part]
+        ids = {call.id for turn in self.turns for call in turn.calls}
+        self.now += 6.5
+        self.part += 1
+        cost = round(usage.input_tokens * 3e-6 + usage.output_tokens * 15e-6, 8)
+        self.spend(usage, cost, turns=0)
+        question, *middle = old[:-keep]
+        short = [
+            replace(
+                one,
+                blocks=tuple(
+                    {**block, "content": summarized(block["tool_use_id"])} if block.get("tool_use_id") in ids else block
+                    for block in one.blocks
+                ),
+            )
+            for one in middle
+        ]
+        archived = sum(block["type"] == "tool_result" for one in middle for block in one.blocks)
+        for message in (question, *short, *summary_pair(summary, archived, old), *old[-keep:]):
+            self.say(message, copied=True)
+        before, self.cached = self.cached, SYSTEM + 3_000
+        self.tell(Summarized(summary, archived, before, self.cached, usage, cost))
+
+    def resume(self, after: float, note: str, **limits: float) -> None:
+        """Go on later, with other limits."""
+        self.stop()
+        self.now += after
+        used = {limit.kind.value: limit.used for limit in self.budget.limits}
+        self.begun = self.now
+        self.budget = Budget(
+            tuple(Limit(one.kind, limits.get(one.kind.value, one.limit), one.used) for one in self.budget.limits)
+        )
+        self.landing = None
+        self.tell(Started("", "codebase-analyst", self.model, self.question, (), self._limits()))
+        self.tell(Resumed("", used, note))
+        self.say(Message.user(note))
+
+    def stop(self) -> None:
+        """Book the time that has passed since the run began or was resumed."""
+        self.budget = self.budget.spend(self.now - self.begun, Kind.TIME)
+        self.begun = self.now
+
+    def outcome(self, status: Status, answer: str, evidence: Sequence[Evidence] = (), **others: Any) -> Outcome:
+        """Make the outcome."""
+        self.stop()
+        used = {limit.kind: limit.used for limit in self.budget.limits}
+        usage = sum((Usage(**one.body["usage"]) for one in self.events if "usage" in one.body), Usage())
+        landing = None
+        if self.landing:
+            billed = [turn for turn in self.turns if turn.landing]
+            landing = LandingReport(
+                self.landing.reason.value,
+                self.landing.how.value,
+                len(billed),
+                sum((turn.usage for turn in billed), Usage()),
+                sum(turn.cost_usd or 0 for turn in billed),
+            )
+        limit = self.budget[Kind.TOOL_CALLS].limit
+        given: dict[str, Any] = {
+            "gaps": (),
+            "output": None,
+            "tool_calls": ToolCalls(
+                int(used[Kind.TOOL_CALLS]),
+                None if limit is None else int(limit),
+                sum(call.is_error for call in self.calls),
+                self.skipped,
+            ),
+            "limits": {one.kind.value: Spent(round(one.used, 4), one.limit) for one in self.budget.limits},
+            "landing": landing,
+            "usage": usage,
+            "cost_usd": round(used[Kind.COST], 8),
+            "duration_s": round(used[Kind.TIME], 3),
+            "warnings": tuple(self.warnings),
+        }
+        return Outcome(
+            "20261122-040000-5f3a9c",
+            "codebase-analyst",
+            self.model,
+            status,
+            answer,
+            tuple(evidence),
+            **(given | others),
+        )
+
+    def end(self, outcome: Outcome) -> StoredRun:
+        """Return the run with its outcome."""
+        self.tell(Finished(outcome))
+        return self.stored(outcome.status, outcome=outcome.as_json(), ended_at=self.now)
+
+    def stored(self, status: str, **others: Any) -> StoredRun:
+        """Return the run as it stands."""
+        self.stop()
+        used = {limit.kind.value: limit.used for limit in self.budget.limits}
+        last = next((turn.reply.text for turn in reversed(self.turns) if turn.reply.text), "")
+        given: dict[str, Any] = {
+            "run_id": "20261122-040000-5f3a9c",
+            "parent_id": None,
+            "specialist": "codebase-analyst",
+            "model": self.model,
+            "question": self.question,
+            "status": status,
+            "started_at": BEGIN,
+            "ended_at": None,
+            "tool_calls": len(self.calls),
+            "cost_usd": used["cost"],
+            "frozen": FROZEN,
+            "standing": Standing(used, skipped=self.skipped, last_text=last, warnings=tuple(self.warnings)),
+            "outcome": None,
+            "turns": tuple(self.turns),
+            "calls": tuple(self.calls),
+            "messages": tuple(self.messages),
+            "events": tuple(self.events),
+        }
+        return StoredRun(**(given | others))
+
+
+FROZEN = {
+    "system": "You explain how existing code behaves. The person who asked will open the lines that you name.\n\n"
+    + prompts.RESPOND_RULES
+    + "\n\n"
+    + prompts.DATA_NOT_INSTRUCTIONS,
+    "tools": [
+        {"name": "search", "description": "Return the passages that fit a question best.", "input_schema": {}},
+        {"name": "grep", "description": "Return the lines that match a pattern.", "input_schema": {}},
+        {"name": "read", "description": "Return numbered lines of a file.", "input_schema": {}},
+        {"name": "respond", "description": "Deliver your answer.", "input_schema": {}},
+    ],
+    "effort": None,
+    "model": MODEL,
+    "settings": {"name": "codebase-analyst", "tool_calls_limit": 20, "countdown": {"from": 0.5}, "landing": "force"},
+    "file": "specialists/codebase-analyst.md",
+    "digest": "sha256:4f1c0a7e",
+    "root": "/home/ada/agents",
+    "version": "0.1.0",
+}

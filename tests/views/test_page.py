@@ -1,0 +1,213 @@
+"""The page of a run in a real browser: it stands alone, can be read by everybody, and leads where it says."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from run_specialist.views.report import report
+from tests.browser import browser
+from tests.views import odd
+from tests.views.full import full_run
+from tests.views.odd import many_turns, odd_run
+
+MOST_BYTES = 2_500_000
+"""Of the page of 300 turns and 600 results of 1,500 characters."""
+
+CONTRASTS = Path(__file__).with_name("contrasts.js").read_text(encoding="utf-8")
+"""What tells of all texts and shapes how much they stand out: `{which: ratio}`; of shapes as if they were text."""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Give a tab of a browser that all tests here share."""
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory) -> Path:
+    """Give the page of the run in which nearly everything happens."""
+    path = tmp_path_factory.mktemp("pages") / "full.html"
+    path.write_text(report(full_run()), encoding="utf-8")
+    return path
+
+
+def written(folder, run):
+    """Return the file with the page of a run."""
+    path = folder / "page.html"
+    path.write_text(report(run), encoding="utf-8")
+    return path
+
+
+def test_the_page_asks_for_nothing_and_complains_of_nothing(page, full):
+    """One file is all that is loaded; no error, no warning, no breach of its own policy."""
+    page.open(full)
+    page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
+    assert page.requests == [full.as_uri()]
+    assert page.complaints == []
+    assert page.run("getComputedStyle(document.querySelector('dl.facts')).display") == "grid"
+    assert page.run("document.querySelector('#calls button').textContent") == "Open all"
+
+
+def test_the_policy_stops_what_would_reach_out(page, full):
+    """A connection, a picture, a foreign script: none gets out, and the console tells that it was the policy."""
+    page.open(full)
+    page.run("fetch('http://127.0.0.1:9/').catch(() => 1)")
+    page.run("const s = document.createElement('script'); s.textContent = 'window.harmed = 1'; document.body.append(s)")
+    assert page.run("window.harmed") is None
+    assert page.requests == [full.as_uri()]
+    assert any("Content Security Policy" in str(complaint) for complaint in page.complaints)
+
+
+def test_hostile_text_does_nothing(page, tmp_path):
+    """Tags, handlers and templates in a result, a question or a name are shown and not run."""
+    path = written(tmp_path, odd_run())
+    page.open(path)
+    assert page.run("window.harmed") is None
+    assert page.requests == [path.as_uri()]
+    assert page.complaints == []
+    assert "onerror='window.harmed=1'" in page.run("document.querySelector('h1').textContent")
+    assert page.run("document.querySelectorAll('img, script').length") == 1
+
+
+@pytest.mark.parametrize("run", [full_run, odd_run, odd.huge_run, odd.interrupted_run, odd.failed_run])
+def test_nothing_sticks_out_at_the_width_of_a_phone(page, tmp_path, run):
+    """At 360 pixels the page scrolls down only, with everything open; what is wide scrolls within itself."""
+    page.open(written(tmp_path, run()), width=360, height=740)
+    page.run("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert page.run("document.documentElement.scrollWidth") <= 360
+    assert page.run("document.documentElement.clientWidth") > 300
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_contrast_is_sufficient(page, full, dark):
+    """WCAG AA: 4.5 for text, 3 for bars and lines, on whatever lies behind them, in light and in dark."""
+    page.open(full, dark=dark)
+    page.run("for (const one of document.querySelectorAll('details')) one.open = true")
+    found = page.run(CONTRASTS)
+    assert len(found) > 40
+    assert {key: ratio for key, ratio in found.items() if ratio < 4.5} == {}
+    background = page.run("getComputedStyle(document.documentElement).backgroundColor")
+    assert background == ("rgb(21, 23, 26)" if dark else "rgb(255, 255, 255)")
+
+
+def test_everything_that_folds_can_be_reached_and_opened_by_keys(page, full):
+    """Tab comes to each summary in its order, Enter opens, Space closes, and the focus can be seen."""
+    page.open(full)
+    summaries = page.run("document.querySelectorAll('summary').length")
+    seen = []
+    for _ in range(200):
+        page.press("Tab", 9)
+        if page.run("document.activeElement === document.body"):
+            break
+        if page.run("document.activeElement.tagName") == "SUMMARY":
+            seen.append(page.run("[...document.querySelectorAll('summary')].indexOf(document.activeElement)"))
+            assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert seen == list(range(summaries))
+    page.run("document.querySelector('#call-4 summary').focus()")
+    page.press("Enter", 13, "\r")
+    assert page.run("document.querySelector('#call-4').open")
+    page.press(" ", 32, " ")
+    assert not page.run("document.querySelector('#call-4').open")
+
+
+def test_the_first_stop_leads_past_the_head(page, full):
+    """A skip link is the first thing that Tab comes to; headings go down one level at a time."""
+    page.open(full)
+    page.press("Tab", 9)
+    assert page.run("document.activeElement.textContent") == "Skip to the answer"
+    assert page.run("document.activeElement.getBoundingClientRect().left") >= 0
+    page.press("Enter", 13, "\r")
+    assert page.run("location.hash") == "#answer"
+    levels = page.run("[...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(two - one <= 1 for one, two in pairwise(levels))
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(page, full, scripts):
+    """Also where scripts are switched off, because the target stands inside of what is folded."""
+    page.send("Emulation.setScriptExecutionDisabled", value=not scripts)
+    try:
+        page.open(full)
+        place = page.run(
+            "(() => { const link = document.querySelector('.evidence a[href=\"#quote-3\"]');"
+            "link.scrollIntoView({ block: 'center' }); const box = link.getBoundingClientRect();"
+            "return [box.x + box.width / 2, box.y + box.height / 2] })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            page.send("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+        # A picture is taken of what stands there once the click has been acted upon.
+        page.send("Page.captureScreenshot")
+        assert page.run("document.querySelector('#call-12').open")
+        assert page.run("document.querySelectorAll('.call[open]').length") == 1
+        assert page.run("document.querySelector('#quote-3').textContent") == "only finished runs are written"
+        box = "document.querySelector('#quote-3').getBoundingClientRect()"
+        top, bottom = page.run(f"[{box}.top, {box}.bottom]")
+        assert 0 <= top < bottom <= 900
+    finally:
+        page.send("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_an_address_with_a_fragment_opens_what_it_names(page, full):
+    """A link to a call that somebody was sent shows it open at once."""
+    page.open(full, "#call-8")
+    assert page.run("document.querySelector('#call-8').open")
+    page.open(full, "#nothing-here")
+    assert page.complaints == []
+
+
+def test_one_button_opens_and_closes_all_calls(page, full):
+    """Its name says what it will do."""
+    page.open(full)
+    page.run("document.querySelector('#calls button').click()")
+    assert page.run("[...document.querySelectorAll('.call')].every((one) => one.open)")
+    assert page.run("document.querySelector('#calls button').textContent") == "Close all"
+    page.run("document.querySelector('#calls button').click()")
+    assert page.run("document.querySelectorAll('.call[open]').length") == 0
+
+
+def test_links_and_ids_agree(page, full):
+    """Every link leads to something in the page, and no id stands twice."""
+    page.open(full)
+    assert page.run("[...document.querySelectorAll('a')].filter((a) => !document.querySelector(a.hash)).length") == 0
+    assert (
+        page.run(
+            "(() => { const ids = [...document.querySelectorAll('[id]')].map((one) => one.id);"
+            "return ids.length - new Set(ids).size })()"
+        )
+        == 0
+    )
+    assert page.run(
+        "[...document.querySelectorAll('svg[role=img]')].every((one) => one.getAttribute('aria-label')"
+        "|| one.querySelector('title').textContent)"
+    )
+
+
+def test_a_run_of_300_turns_stays_small_and_can_be_used(page, tmp_path):
+    """Its turns are folded in groups, few things stand open, and all of them can be shown on a phone."""
+    path = written(tmp_path, many_turns(300))
+    assert path.stat().st_size < MOST_BYTES
+    page.open(path, width=360, height=740)
+    assert page.complaints == []
+    assert page.run("document.querySelectorAll('#timeline .group').length") == 13
+    assert page.run("document.documentElement.scrollHeight") < 7_000
+    page.open(path, "#turn-150", width=360, height=740)
+    assert page.run("Math.abs(document.querySelector('#turn-150').getBoundingClientRect().top)") < 100
+    page.run("for (const one of document.querySelectorAll('.group')) one.open = true")
+    assert page.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_paper_shows_the_page_without_what_only_a_screen_needs(page, full):
+    """Navigation and buttons are left out, and what is open is printed in full."""
+    page.open(full)
+    page.send("Emulation.setEmulatedMedia", media="print", features=[])
+    try:
+        assert page.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+        assert page.run("getComputedStyle(document.querySelector('#calls button')).display") == "none"
+        assert page.run("getComputedStyle(document.querySelector('#call-4 pre')).maxHeight") == "none"
+        assert page.send("Page.printToPDF")["data"]
+    finally:
+        page.send("Emulation.setEmulatedMedia", media="", features=[])
