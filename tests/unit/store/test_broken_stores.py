@@ -1,0 +1,285 @@
+"""A store that cannot be written costs a run one line and nothing else, and nobody waits for it for ever."""
+
+import asyncio
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+from run_specialist.errors import StoreUnusable
+from run_specialist.messages import Message
+from run_specialist.store import ledger
+from run_specialist.store import writer as writers
+from run_specialist.store.ledger import Ledger
+from run_specialist.store.owners import is_alive
+from run_specialist.store.schema import APPLICATION_ID
+from tests.unit.store.records import (
+    ask,
+    begun,
+    counts,
+    ended,
+    received,
+    returned,
+    stood,
+    turn_of,
+    write,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Return the path of a store that is not there yet."""
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def lasting(make_writer, path):
+    """Return a writer of a file."""
+    return make_writer(f"sqlite:///{path}")
+
+
+def foreign(path, number=0, version=0):
+    """Make the database of another program."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table runs (run_id)")
+        connection.execute(f"pragma application_id = {number}")
+        connection.execute(f"pragma user_version = {version}")
+    connection.close()
+
+
+BROKEN = {
+    "below a file": lambda path: (path.parent / "file").write_text("") or path.parent / "file" / "runs.db",
+    "a folder": lambda path: path.mkdir() or path,
+    "no database": lambda path: path.write_text("Notes, and no database at all. " * 9) and path,
+    "not ours": lambda path: foreign(path) or path,
+    "newer": lambda path: foreign(path, APPLICATION_ID, 99) or path,
+    "a device": lambda path: "/dev/full",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_a_store_that_cannot_be_opened_costs_one_line(path, make_writer, broken):
+    """Each run is told once, in words that name the place; it is left as it was."""
+    broken_path = BROKEN[broken](path)
+    before = path.read_bytes() if path.is_file() else None
+    writer = make_writer(f"sqlite:///{broken_path}")
+    for run_id in ("run-1", "run-2"):
+        journal = writer.journal(run_id)
+        told = await write(journal, *begun(run_id))
+        assert told
+        assert told.startswith("this run is not stored: ")
+        assert str(broken_path) in told
+        assert "\n" not in told
+        assert await write(journal, *turn_of(1), *ended(run_id)) is None
+    with pytest.raises(StoreUnusable) as refused:
+        writer.check()
+    assert told == f"this run is not stored: {refused.value}"
+    assert (path.read_bytes() if path.is_file() else None) == before
+    assert not list(path.parent.glob("*.owners"))
+
+
+async def test_a_server_that_is_not_there_costs_one_line(make_writer):
+    """The password is in none of it."""
+    writer = make_writer("postgresql://me:secret@127.0.0.1:1/runs")
+    told = await write(writer.journal("run-1"), *begun("run-1"))
+    assert told
+    assert told.startswith("this run is not stored: postgresql://me:***@127.0.0.1:1/runs")
+    assert "secret" not in told
+
+
+async def test_a_store_that_is_sound_passes_the_check(writer, store_url):
+    """It is there afterwards, with all its tables."""
+    writer.check()
+    assert set(counts(store_url).values()) == {0}
+
+
+def with_pragma(monkeypatch, pragma):
+    """Have each connection of a writer begin with a pragma."""
+    whole = ledger.open_engine
+
+    def opened_so(url):
+        engine = whole(url)
+        engine.dispose()
+        event.listen(engine, "connect", lambda connection, _: connection.execute(pragma))
+        return engine
+
+    monkeypatch.setattr(ledger, "open_engine", opened_so)
+
+
+async def test_a_full_disk_costs_one_line_and_what_was_kept_stays(monkeypatch, lasting, path):
+    """The run is told from which turn on it is not stored; all runs are told, and none tries again."""
+    with_pragma(monkeypatch, "pragma max_page_count = 60")
+    journal, other = lasting.journal("run-1"), lasting.journal("run-2")
+    for records in (begun("run-1"), turn_of(1), turn_of(2)):
+        assert await write(journal, *records) is None
+    noise = "".join(map(chr, range(0x4E00, 0x9E00)))
+    told = await write(journal, received(3), returned(3, noise * 9), stood(3, 4, [Message.user(noise)]))
+    assert told == f"this run is not stored from turn 3 on: {path}: database or disk is full"
+    assert await write(journal, *turn_of(4)) is None
+    assert counts(f"sqlite:///{path}")["turns"] == 2
+    assert ask(f"sqlite:///{path}", "pragma integrity_check") == [("ok",)]
+    assert await write(other, *begun("run-2")) == f"this run is not stored: {path}: database or disk is full"
+    with pytest.raises(StoreUnusable, match="database or disk is full"):
+        lasting.check()
+
+
+async def test_a_store_that_somebody_has_locked_costs_one_line(monkeypatch, lasting, path):
+    """After the wait for the lock, and a second one."""
+    with_pragma(monkeypatch, "pragma busy_timeout = 1")
+    journal = lasting.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1)) is None
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("begin immediate")
+        told = await write(journal, *ended("run-1"))
+        other.execute("rollback")
+    other.close()
+    assert told == f"the end of this run is not stored: {path}: database is locked"
+    assert ask(f"sqlite:///{path}", "select status from runs") == [("running",)]
+
+
+async def test_a_lock_that_is_let_go_in_time_costs_nothing(monkeypatch, lasting, path):
+    """The second try finds the store free."""
+    broken = []
+    whole = Ledger._write
+
+    def locked_once(self, batch):
+        if not broken:
+            broken.append(OperationalError("begin immediate", {}, Exception("database is locked")))
+            raise broken[0]
+        return whole(self, batch)
+
+    monkeypatch.setattr(Ledger, "_write", locked_once)
+    assert await write(lasting.journal("run-1"), *begun("run-1")) is None
+    assert len(broken) == 1
+    assert counts(f"sqlite:///{path}")["runs"] == 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "another in its place"])
+async def test_a_store_that_was_deleted_is_missed(lasting, path, again):
+    """The database itself would take all commits without a word."""
+    journal = lasting.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1)) is None
+    for file in path.parent.glob("runs.db*"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    if again:
+        path.write_bytes(b"")
+    told = await write(journal, *ended("run-1"))
+    assert told == f"the end of this run is not stored: {path} was deleted while it was written to"
+
+
+async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, lasting):
+    """Whatever is raised on the thread, those who wait for it go on, and it is told in one line."""
+
+    def fail(self, batch):
+        raise SystemExit("a\nb")
+
+    monkeypatch.setattr(Ledger, "keep", fail)
+    journals = [lasting.journal(f"run-{number}") for number in range(3)]
+    told = await asyncio.gather(*(write(journal, *begun(journal.run_id)) for journal in journals))
+    assert {reason.partition(": ")[0] for reason in told} == {"this run is not stored"}
+    assert not any("\n" in reason for reason in told)
+    assert await write(journals[0], *turn_of(1)) is None
+
+
+async def test_a_thread_that_cannot_begin_costs_one_line(monkeypatch, lasting, path):
+    """A process may have as many threads as it is allowed to have."""
+
+    def fail(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    for run_id in ("run-1", "run-2"):
+        told = await write(lasting.journal(run_id), *begun(run_id))
+        assert told == f"this run is not stored: {path}: can't start new thread"
+
+
+async def test_closing_writes_what_is_queued_and_lets_the_lock_go(make_writer, store_url):
+    """Also of a run that has not ended, and of events that nobody waits for; a second time it does nothing."""
+    writer = make_writer(store_url)
+    journal = writer.journal("run-1")
+    for record in (*begun("run-1"), *turn_of(1), turn_of(2)[0]):
+        journal.write(record)
+    writer.close()
+    writer.close()
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 3}
+    ((status, owner),) = ask(store_url, "select status, owner from runs")
+    assert status == "running"
+    assert not is_alive(store_url, owner)
+    assert await write(journal, *turn_of(2)) == "this run is not stored from turn 2 on: the store was closed"
+    assert await write(journal, *turn_of(3)) is None
+    assert await write(writer.journal("run-2"), *begun("run-2")) == "this run is not stored: the store was closed"
+
+
+def test_a_writer_that_was_never_used_closes(make_writer, tmp_path):
+    """Nothing was opened, so nothing is made."""
+    make_writer(f"sqlite:///{tmp_path}/runs.db").close()
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, lasting):
+    """Closing gives up after a while, and a run that waits can be cancelled."""
+    monkeypatch.setattr(writers, "PATIENCE_AT_THE_END", 0.01)
+    hangs, goes_on = threading.Event(), threading.Event()
+    whole = Ledger.keep
+
+    def hang(self, batch):
+        hangs.set()
+        goes_on.wait()
+        return whole(self, batch)
+
+    monkeypatch.setattr(Ledger, "keep", hang)
+    waiting = asyncio.ensure_future(write(lasting.journal("run-1"), *begun("run-1")))
+    await asyncio.to_thread(hangs.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    lasting.close()
+    assert lasting._thread.is_alive()
+    goes_on.set()
+    lasting._thread.join()
+
+
+async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lasting, path):
+    """Of two that wait for one transaction, one is cancelled meanwhile."""
+    begun_to_write, goes_on = threading.Event(), threading.Event()
+    whole = Ledger.keep
+
+    def slow(self, batch):
+        begun_to_write.set()
+        goes_on.wait()
+        return whole(self, batch)
+
+    monkeypatch.setattr(Ledger, "keep", slow)
+    one, other = (asyncio.ensure_future(write(lasting.journal(run), *begun(run))) for run in ("run-1", "run-2"))
+    await asyncio.to_thread(begun_to_write.wait)
+    one.cancel()
+    goes_on.set()
+    assert await other is None
+    assert one.cancelled()
+    assert counts(f"sqlite:///{path}", "run-2")["runs"] == 1
+
+
+FORGETFUL = """
+import sys
+from run_specialist.store.place import Place
+from run_specialist.store.writer import Writer
+assert "sqlalchemy" not in sys.modules
+from tests.unit.store.records import begun, turn_of
+journal = Writer(Place(sys.argv[1], named=True)).journal("run-1")
+for record in (*begun("run-1"), *turn_of(1)):
+    journal.write(record)
+"""
+
+
+def test_what_is_queued_is_written_when_the_program_ends(store_url):
+    """Also by a program that closes nothing; importing the writer imports no database library."""
+    done = subprocess.run([sys.executable, "-c", FORGETFUL, store_url], capture_output=True, text=True, check=False)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 2}
