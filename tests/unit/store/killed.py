@@ -1,0 +1,76 @@
+"""Writers that are killed at random; prints what each of their runs was told to be kept, as lines of RUN TURN.
+
+Run as a program: the URL of a store, how many pairs of processes, a seed. What takes long is imported once, and the
+processes are forked before there is any thread.
+"""
+
+import asyncio
+import os
+import random
+import select
+import signal
+import sys
+import time
+
+import run_specialist.store.ledger  # noqa: F401 - imported once for all processes
+from run_specialist.store.place import Place
+from run_specialist.store.writer import Writer
+from tests.unit.store.records import begun, turn_of, write
+
+LONGEST = 0.3
+"""The latest moment of a killing after the first turn [s]."""
+CHILDREN = 4
+
+
+def output(turn: int) -> str:
+    """Return what the tool returns in a turn; long enough to be packed."""
+    return f"output {turn} " * 200
+
+
+async def work(url: str, process: str, pipe: int) -> None:
+    """Write turns until the end, and say which are kept."""
+    writer = Writer(Place(url, named=True))
+
+    async def child(run_id: str) -> None:
+        journal, turn = writer.journal(run_id), 0
+        assert await write(journal, *begun(run_id)) is None
+        while True:
+            turn += 1
+            assert await write(journal, *turn_of(turn, output(turn))) is None
+            os.write(pipe, f"{run_id} {turn}\n".encode())
+
+    await asyncio.gather(*(child(f"{process}-{number}") for number in range(CHILDREN)))
+
+
+def forked(url: str, process: str, pipe: int) -> int:
+    """Start a process that writes; return its id."""
+    process_id = os.fork()
+    if not process_id:
+        asyncio.run(work(url, process, pipe))
+    return process_id
+
+
+def kill_pair(url: str, pair: int, seconds: float) -> bytes:
+    """Let two processes write and kill them some time after their first turn; return what they said."""
+    ours, theirs = os.pipe()
+    processes = [forked(url, f"run-{pair}-{number}", theirs) for number in range(2)]
+    os.close(theirs)
+    said = os.read(ours, 65_536)
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if select.select([ours], [], [], left)[0]:
+            said += os.read(ours, 65_536)
+    for process_id in processes:
+        os.kill(process_id, signal.SIGKILL)
+        os.waitpid(process_id, 0)
+    while more := os.read(ours, 65_536):
+        said += more
+    os.close(ours)
+    return said
+
+
+if __name__ == "__main__":
+    store, pairs, seed = sys.argv[1:]
+    chance = random.Random(int(seed))  # noqa: S311 - no secret
+    for number in range(int(pairs)):
+        sys.stdout.write(kill_pair(store, number, chance.uniform(0, LONGEST)).decode())

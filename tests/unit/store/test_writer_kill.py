@@ -1,0 +1,66 @@
+"""Nothing that was said to be kept is lost, whenever the process is killed; KILLS=200 kills so many."""
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+
+from tests.unit.store.killed import CHILDREN, output
+from tests.unit.store.records import ask, stored, turn_of, unpacked, write
+
+KILLS = int(os.environ.get("KILLS", "20"))
+
+
+def killed(url: str) -> dict[str, int]:
+    """Kill pairs of writers; return the newest turn that each run was told to be kept."""
+    seed = random.randrange(10**6)  # noqa: S311 - no secret
+    command = [sys.executable, "-m", "tests.unit.store.killed", url, str(KILLS // 2), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stderr, done.returncode) == ("", 0), f"seed {seed}"
+    told: dict[str, int] = {}
+    for line in done.stdout.splitlines():
+        run_id, turn = line.split()
+        told[run_id] = max(int(turn), told.get(run_id, 0))
+    return told
+
+
+def numbers(url: str, query: str) -> dict[str, list[int]]:
+    """Return the numbers that a query finds for each run, in order."""
+    found: dict[str, list[int]] = {}
+    for run_id, number in ask(url, query):
+        found.setdefault(run_id, []).append(number)
+    return {run_id: sorted(those) for run_id, those in found.items()}
+
+
+def test_s4_4_what_was_acknowledged_survives_a_kill(store_url, make_writer):
+    """Each turn is there with its reply, its call, the whole output and its messages; and the run can go on at once."""
+    told = killed(store_url)
+    assert len(told) >= KILLS // 2
+    queries = {table: f"select run_id, number from {table}" for table in ("turns", "calls", "outputs")}  # noqa: S608 - ours
+    queries["messages"] = "select run_id, place from messages"
+    kept = {table: numbers(store_url, query) for table, query in queries.items()}
+    runs = {run_id: unpacked(standing) for run_id, standing in ask(store_url, "select run_id, standing from runs")}
+    assert set(told) <= set(runs)
+    done = {run_id: json.loads(standing)["used"]["turns"] if standing else 0 for run_id, standing in runs.items()}
+    for run_id, turns in done.items():
+        assert turns >= told.get(run_id, 0)
+        assert kept["messages"].get(run_id, []) == (list(range(2 * turns + 1)) if runs[run_id] else [])
+        # One reply more may have come, and then its call; neither was acted upon.
+        newest = [len(kept[table].get(run_id, [])) for table in ("turns", "calls")]
+        assert newest in ([turns, turns], [turns + 1, turns], [turns + 1, turns + 1])
+        for table, number in zip(("turns", "calls", "outputs"), (*newest, newest[1]), strict=True):
+            assert kept[table].get(run_id, []) == list(range(1, number + 1))
+    bodies = ask(store_url, "select number, body from outputs")
+    assert all(unpacked(body) == output(number) for number, body in bodies)
+    if store_url.startswith("sqlite"):
+        assert ask(store_url, "pragma integrity_check") == [("ok",)]
+    unheard = sum(done.values()) - sum(told.values())
+    figures = f"{KILLS} killed, {len(runs)} runs, {sum(told.values())} turns told, {unheard} kept and not told"
+    print(figures)  # noqa: T201 - for who kills more by hand and wants to know
+    for run_id in list(told)[:CHILDREN]:
+        calls = len(kept["calls"][run_id])
+        run = replace(stored(run_id, calls), turns=(None,) * len(kept["turns"][run_id]))
+        assert asyncio.run(write(make_writer(store_url).claim(run), *turn_of(calls + 1))) is None
