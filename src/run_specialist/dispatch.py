@@ -76,7 +76,9 @@ class Dispatcher:
         self._executed = dict(earlier.executed)
         self._first: dict[str, asyncio.Task[Executed] | Executed] = {}
         for executed in earlier.executed.values():
-            if (tool := tools.get(executed.call.name)) and tool.repeatable:
+            tool = tools.get(executed.call.name)
+            # A call that never returned left nothing to answer from: whoever makes it again wants it run.
+            if tool and tool.repeatable and not _is_unfinished(executed):
                 self._first.setdefault(executed.call.key, executed)
         self.started = earlier.started
         """Calls that were started; the next one has the next number."""
@@ -242,6 +244,11 @@ class Dispatcher:
         self.skipped += 1
         self._audience.tell(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
+
+
+def _is_unfinished(executed: Executed) -> bool:
+    whys = (prompts.STOPPED, prompts.PROCESS_ENDED)
+    return executed.is_error and executed.text in {why.format(tool=executed.call.name) for why in whys}
 
 
 def _words(error: BaseException) -> str:
