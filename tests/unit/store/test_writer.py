@@ -190,7 +190,7 @@ def test_loops_in_several_threads_share_the_thread(writer, store_url):
 
 CHILDREN = """
 import asyncio, os, sys
-import run_specialist.store.ledger
+import psycopg, sqlalchemy.dialects.postgresql.psycopg, run_specialist.store.ledger
 from run_specialist.store.place import Place
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, turn_of
