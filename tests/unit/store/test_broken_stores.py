@@ -266,6 +266,29 @@ async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lastin
     assert counts(f"sqlite:///{path}", "run-2")["runs"] == 1
 
 
+def test_a_loop_that_is_closed_does_not_trouble_the_others(monkeypatch, lasting, path):
+    """A program may end its loop while it still waits for the store."""
+    begun_to_write, goes_on = threading.Event(), threading.Event()
+    whole = Ledger.keep
+
+    def slow(self, batch):
+        begun_to_write.set()
+        goes_on.wait()
+        return whole(self, batch)
+
+    monkeypatch.setattr(Ledger, "keep", slow)
+
+    async def given_up():
+        waiting = asyncio.ensure_future(write(lasting.journal("run-1"), *begun("run-1")))
+        await asyncio.to_thread(begun_to_write.wait)
+        waiting.cancel()
+
+    asyncio.run(given_up())
+    goes_on.set()
+    assert asyncio.run(write(lasting.journal("run-2"), *begun("run-2"))) is None
+    assert counts(f"sqlite:///{path}")["runs"] == 2
+
+
 FORGETFUL = """
 import sys
 from run_specialist.store.place import Place

@@ -7,8 +7,21 @@ import pytest
 
 from run_specialist.errors import NotResumable, StoreUnusable
 from run_specialist.store import ledger
+from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
-from tests.unit.store.records import ask, begun, change, counts, ended, stored, turn_of, write
+from tests.unit.store.records import (
+    ask,
+    begun,
+    change,
+    connection,
+    counts,
+    ended,
+    received,
+    returned,
+    stored,
+    turn_of,
+    write,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -107,6 +120,39 @@ async def test_a_run_that_went_on_since_it_was_read_is_not_taken_over(cut_off, m
     with pytest.raises(NotResumable, match="another process was faster and went on with run-1"):
         make_writer(cut_off).claim(stored("run-1", turns=1))
     assert ask(cut_off, "select owner, status from runs") == before
+
+
+async def test_a_call_that_returned_since_it_was_read_is_not_run_twice(cut_off, make_writer):
+    """Somebody went on with the run and died in the middle of a turn."""
+    between = make_writer(cut_off)
+    assert await write(between.claim(stored("run-1", turns=1)), returned(2)) is None
+    between.close()
+    with pytest.raises(NotResumable, match="went on with run-1"):
+        make_writer(cut_off).claim(stored("run-1", turns=1))
+
+
+async def test_nobody_takes_a_run_over_in_the_middle_of_a_transaction(writer, store_url, monkeypatch):
+    """Between asking whose it is and writing its rows it stays ours."""
+    found = []
+    whole = Ledger._replace
+
+    def reach_for_it(self, batch):
+        take = "update runs set owner = 'another'"
+        wait = "pragma busy_timeout = 1" if store_url.startswith("sqlite") else "set lock_timeout = 1"
+        with connection(store_url) as other:
+            other.execute(wait)
+            try:
+                other.execute(take)
+            except Exception as error:  # noqa: BLE001 - each driver has one of its own
+                found.append(type(error).__name__)
+        return whole(self, batch)
+
+    journal = writer.journal("run-1")
+    await write(journal, *begun("run-1"))
+    monkeypatch.setattr(Ledger, "_replace", reach_for_it)
+    assert await write(journal, received(1)) is None
+    assert set(found) & {"OperationalError", "LockNotAvailable"}
+    assert await write(journal, *turn_of(1)[2:]) is None
 
 
 async def test_a_run_that_is_gone_cannot_go_on(cut_off, writer):
