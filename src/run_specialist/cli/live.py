@@ -1,6 +1,7 @@
 """The live view: calls as they are made, the budget, the landing, and the answer as it grows."""
 
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +23,7 @@ from run_specialist.events import (
     Landed,
     Replied,
     Requested,
+    Resumed,
     Started,
     Summarized,
     Warned,
@@ -79,6 +81,8 @@ class LiveView:
                 self._title = f"{event.specialist} · {event.model}"
                 self._budget = _unspent(event)
                 self._print(Text(self._title, "bold"))
+            case Resumed():
+                self._go_on(event)
             case Requested():
                 self._turn, self._doing, self._draft = event.turn, "thinking", Draft()
             case Replied():
@@ -88,14 +92,8 @@ class LiveView:
             case BudgetSpent():
                 self._budget = event
                 self._print_call(_remaining(event))
-            case Landed():
-                reached = f"limit of {event.reason.words} reached"
-                self._print(Text(f"  {reached}: {LANDINGS[event.how]}", "bold red"))
-            case Warned():
-                self._print(Text(f"  {_one_line(event.text)}", "yellow"))
-            case Summarized():
-                size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
-                self._print(Text(f"  summarised {event.archived} earlier results, from {size}", "cyan"))
+            case Landed() | Warned() | Summarized():
+                self._print(_remark(event))
             case Finished():
                 self._print("")
             case _:
@@ -106,6 +104,14 @@ class LiveView:
         self._draft.add(delta)
         if self._draft.is_answering:
             self._doing = "answering"
+
+    def _go_on(self, event: Resumed) -> None:
+        self._calls = int(event.used.get(Kind.TOOL_CALLS, 0))
+        if self._budget is not None and self._budget.limit is not None:
+            used = event.used.get(self._budget.kind, 0)
+            left = max(self._budget.limit - used, 0)
+            self._budget = replace(self._budget, used=used, remaining=left)
+        self._print(Text(f"  goes on after {units.amount(Kind.TOOL_CALLS, self._calls)}", "cyan"))
 
     def _called(self, event: Called) -> None:
         words = f"{event.name:7} {_short(event.arguments)}"
@@ -153,6 +159,17 @@ class LiveView:
         gauge = Text("━" * filled, colour).append("━" * (BAR_WIDTH - filled), "bright_black")
         told = f" {units.number(kind, budget.used)} of {units.of(kind, budget.limit)}"
         return gauge.append(told, colour).append(rest, "dim")
+
+
+def _remark(event: Landed | Warned | Summarized) -> Text:
+    match event:
+        case Landed():
+            return Text(f"  limit of {event.reason.words} reached: {LANDINGS[event.how]}", "bold red")
+        case Warned():
+            return Text(f"  {_one_line(event.text)}", "yellow")
+        case Summarized():
+            size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
+            return Text(f"  summarised {event.archived} earlier results, from {size}", "cyan")
 
 
 def _remaining(budget: BudgetSpent) -> Text:
