@@ -3,11 +3,10 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
@@ -42,16 +41,16 @@ def open_file(path: Path, *, write: bool) -> Engine:
             raise StoreMissing(f"there is no store at {path} yet; a run makes it")
         if write or found is _Found.OLDER:
             _require_writable(path)
-        if found is _Found.NOTHING:
-            _make(path)
-        elif found is _Found.OLDER:
-            _bring_up_to_date(path)
+        if found is not _Found.CURRENT:
+            _settle(path)
         engine = _engine(path, "rw", "BEGIN IMMEDIATE") if write else _engine(path, _reading(path), "BEGIN")
         try:
             with engine.begin() as connection:
-                _require_ours(path, *_numbers(connection))
+                _version(path, connection)
             if write:
-                _outside_transaction(engine, "pragma journal_mode = wal")
+                # Refused at once while another process uses a file that is not in this mode yet; the next one does it.
+                with suppress(sqlite3.OperationalError):
+                    _outside_transaction(engine, "pragma journal_mode = wal")
         except BaseException:
             engine.dispose()
             raise
@@ -77,9 +76,12 @@ def _look(path: Path) -> _Found:
         return _Found.NOTHING
     if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):  # noqa: PLR2004 - SQLite's file format
         raise StoreUnusable(f"{path} {_REASONS['SQLITE_NOTADB']}; {ELSEWHERE}")
-    application_id, version = int.from_bytes(header[68:72]), int.from_bytes(header[60:64])
+    version, application_id = int.from_bytes(header[60:64]), int.from_bytes(header[68:72])
+    if not version and not application_id and not int.from_bytes(header[40:44]):
+        # No table was ever made in it: whoever began has not finished, or died.
+        return _Found.NOTHING
     _require_ours(path, application_id, version)
-    # Only the first transaction has such a file: whoever made the store has not finished, or died.
+    # Only before the first WAL there is such a file; then what the header says may not be true yet.
     if path.with_name(f"{path.name}-journal").exists():
         return _Found.NOTHING
     return _Found.CURRENT if version == VERSION else _Found.OLDER
@@ -99,38 +101,37 @@ def _require_writable(path: Path) -> None:
             raise StoreUnusable(f"{path} cannot be written, {one} forbids it; {ELSEWHERE}")
 
 
-def _make(path: Path) -> None:
-    """Make an empty store that only its owner can read; where another process was faster, leave its store alone."""
+def _settle(path: Path) -> None:
+    """Make the tables, for their owner alone, or bring them up to date; another process may have been faster."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    with _engine_for_once(path, "BEGIN") as engine, engine.begin() as connection:
-        # Has to come before the first table. It takes the lock, and outside a transaction it would write by itself.
-        connection.exec_driver_sql("pragma auto_vacuum = incremental")
-        if not connection.exec_driver_sql("select count(*) from sqlite_schema").scalar():
-            make_tables(connection)
-            # In the same transaction, and before the first WAL: after that, the header would stay behind.
-            connection.exec_driver_sql(f"pragma application_id = {APPLICATION_ID}")
-            connection.exec_driver_sql(f"pragma user_version = {VERSION}")
-
-
-def _bring_up_to_date(path: Path) -> None:
-    with _engine_for_once(path, "BEGIN IMMEDIATE") as engine:
+    engine = _engine(path, "rw", "BEGIN IMMEDIATE")
+    try:
+        # Has to come before the first table; in a transaction it would be too late.
+        _outside_transaction(engine, "pragma auto_vacuum = incremental")
         with engine.begin() as connection:
-            application_id, version = _numbers(connection)
-            _require_ours(path, application_id, version)
-            # Another process may have been faster, and the header only behind.
-            if version < VERSION:
+            if not connection.exec_driver_sql("select count(*) from sqlite_schema").scalar():
+                make_tables(connection)
+                connection.exec_driver_sql(f"pragma application_id = {APPLICATION_ID}")
+            elif _version(path, connection) < VERSION:
                 upgrade(connection)
-                connection.exec_driver_sql(f"pragma user_version = {VERSION}")
+            connection.exec_driver_sql(f"pragma user_version = {VERSION}")
+        # Until then the header, which is looked at first, may be behind.
         _outside_transaction(engine, "pragma wal_checkpoint(truncate)")
+    finally:
+        engine.dispose()
 
 
-def _numbers(connection: Connection) -> tuple[int, int]:
-    """Return whose the file is and how new, with what its WAL holds."""
-    numbers: list[Any] = [
-        connection.exec_driver_sql(f"pragma {one}").scalar() for one in ("application_id", "user_version")
-    ]
-    return numbers[0], numbers[1]
+def _version(path: Path, connection: Connection) -> int:
+    """Return the version with what the WAL holds; the header may be behind.
+
+    Raises StoreUnusable for what is not ours or is newer.
+    """
+    application_id, version = (
+        int(connection.exec_driver_sql(f"pragma {name}").scalar_one()) for name in ("application_id", "user_version")
+    )
+    _require_ours(path, application_id, version)
+    return version
 
 
 def _reading(path: Path) -> str:
@@ -150,15 +151,6 @@ def _engine(path: Path, mode: str, begin: str) -> Engine:
     engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
-
-
-@contextmanager
-def _engine_for_once(path: Path, begin: str) -> Iterator[Engine]:
-    engine = _engine(path, "rw", begin)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 def _outside_transaction(engine: Engine, statement: str) -> None:
