@@ -115,12 +115,13 @@ class RunJournal:
         self._turns = turns
         self._written = self._settled = 0
         self._ended = False
-        self._lost = False
+        self.lost = False
+        """Whether nothing is written any more, what is on its way included."""
         self._reason: str | None = None
 
     def write(self, record: Record) -> None:
         """Take a record; never waits and never raises."""
-        if self._lost:
+        if self.lost:
             return
         # Behind what is told after the end nothing urgent comes any more.
         urgent = self._ended or not isinstance(record, Told)
@@ -131,7 +132,7 @@ class RunJournal:
 
     async def committed(self) -> str | None:
         """Wait until all that was written is kept; where that fails, return why in one line, once."""
-        if self._settled < self._written and not self._lost:
+        if self._settled < self._written and not self.lost:
             loop = asyncio.get_running_loop()
             future = loop.create_future()
             if self._inbox.wait(loop, future):
@@ -153,7 +154,7 @@ class RunJournal:
 
         records: the first that are lost.
         """
-        if self._lost:
+        if self.lost:
             return
         kinds = {type(record) for record in records}
         if self._turns is None:
@@ -162,7 +163,7 @@ class RunJournal:
             lost = "the end of this run is not stored"
         else:
             lost = f"this run is not stored from turn {self._turns + 1} on"
-        self._reason, self._lost = f"{lost}: {why}", True
+        self._reason, self.lost = f"{lost}: {why}", True
 
 
 Records = Mapping[RunJournal, Sequence[Record]]

@@ -117,8 +117,9 @@ class Writer:
             return None
 
     def _take(self, ledger: "Ledger | None", batch: Batch) -> None:
-        if batch.records:
-            self._keep(ledger, batch.records)
+        # What was on its way when a run lost its store would leave a gap before it.
+        if records := {one: those for one, those in batch.records.items() if not one.lost}:
+            self._keep(ledger, records)
         for run, claimed in batch.claims:
             try:
                 claimed.set_result(self._claim(ledger, run))

@@ -15,6 +15,7 @@ from run_specialist.errors import StoreUnusable
 from run_specialist.messages import Message
 from run_specialist.store import ledger
 from run_specialist.store import writer as writers
+from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
 from run_specialist.store.schema import APPLICATION_ID
@@ -186,6 +187,47 @@ async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, l
     assert {reason.partition(": ")[0] for reason in told} == {"this run is not stored"}
     assert not any("\n" in reason for reason in told)
     assert await write(journals[0], *turn_of(1)) is None
+
+
+@pytest.mark.parametrize(
+    ("turns", "lost", "words"),
+    [
+        (None, begun("run-1"), "this run is not stored: disk full"),
+        (0, turn_of(1), "this run is not stored from turn 1 on: disk full"),
+        (3, [*turn_of(4), *ended("run-1")], "this run is not stored from turn 4 on: disk full"),
+        (3, ended("run-1"), "the end of this run is not stored: disk full"),
+    ],
+)
+async def test_it_is_told_once_from_where_on_a_run_is_not_stored(turns, lost, words):
+    """Counted are turns that are kept whole; a second reason is none."""
+    journal = RunJournal(Inbox(), "run-1", turns=turns)
+    journal.lose("disk full", lost)
+    journal.lose("another reason", lost)
+    assert [await journal.committed(), await journal.committed()] == [words, None]
+
+
+async def test_nothing_is_kept_behind_a_gap(monkeypatch, writer, store_url):
+    """A run whose row cannot be written loses what was on its way as well, and tells only one reason."""
+    begun_to_write, goes_on = threading.Event(), threading.Event()
+    whole = Ledger.keep
+
+    def slow(self, batch):
+        begun_to_write.set()
+        goes_on.wait()
+        return whole(self, batch)
+
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1")) is None
+    monkeypatch.setattr(Ledger, "keep", slow)
+    journal.write(received(2**70))
+    await asyncio.to_thread(begun_to_write.wait)
+    waiting = asyncio.ensure_future(write(journal, *turn_of(1)))
+    await asyncio.sleep(0)
+    goes_on.set()
+    assert (await waiting or "").startswith("this run is not stored from turn 1 on: ")
+    assert await write(journal, *turn_of(2)) is None
+    writer.close()
+    assert counts(store_url) == {"runs": 1, "turns": 0, "messages": 1, "calls": 0, "outputs": 0, "events": 0}
 
 
 async def test_a_thread_that_cannot_begin_costs_one_line(monkeypatch, lasting, path):
