@@ -24,6 +24,7 @@ from tests.unit.store.records import (
     begun,
     counts,
     ended,
+    opened,
     received,
     returned,
     stood,
@@ -204,6 +205,14 @@ async def test_it_is_told_once_from_where_on_a_run_is_not_stored(turns, lost, wo
     journal.lose("disk full", lost)
     journal.lose("another reason", lost)
     assert [await journal.committed(), await journal.committed()] == [words, None]
+
+
+async def test_a_run_of_which_something_is_kept_is_stored():
+    """Though it is nothing but its first record."""
+    journal = RunJournal(Inbox(), "run-1")
+    journal.kept([opened("run-1")], turns=None, events=0)
+    journal.lose("disk full", turn_of(1))
+    assert await journal.committed() == "this run is not stored from turn 1 on: disk full"
 
 
 async def test_nothing_is_kept_behind_a_gap(monkeypatch, writer, store_url):

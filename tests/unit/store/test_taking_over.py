@@ -46,6 +46,13 @@ async def test_s4_5_a_run_that_was_cut_off_goes_on(cut_off, writer):
     assert ask(cut_off, "select number from events order by number") == [(1,), (2,), (3,), (4,), (5,)]
 
 
+async def test_a_run_that_goes_on_knows_how_much_of_it_is_kept(cut_off, writer):
+    """Its earlier turns stay stored, whatever becomes of the new ones."""
+    journal = writer.claim(stored("run-1", turns=1))
+    change(cut_off, "update runs set owner = 'another'")
+    assert (await write(journal, *turn_of(2)) or "").startswith("this run is not stored from turn 2 on: ")
+
+
 async def test_a_run_that_ended_goes_on_as_one_without_an_outcome(writer, store_url):
     """Also in the process that ended it: the earlier outcome stays in its last event alone."""
     assert await write(writer.journal("run-1"), *begun("run-1"), *turn_of(1), *ended("run-1")) is None
