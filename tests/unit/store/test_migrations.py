@@ -1,0 +1,136 @@
+from pathlib import Path
+
+import pytest
+from alembic import op
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine, inspect, select
+
+from run_specialist.store import schema, versions
+from run_specialist.store.opening import open_engine
+from run_specialist.store.place import file_of
+from run_specialist.store.postgresql import parsed
+from tests.stores import make_first_version
+from tests.unit.store.opened import open_at_once
+
+REVISIONS = Path(versions.__file__).parent / "migrations" / "versions"
+
+
+def looking(url):
+    """Return an engine that knows nothing of our ways, and finds the tables without naming their schema."""
+    if file_of(url):
+        return create_engine(url)
+    return create_engine(parsed(url).update_query_dict({"options": f"-csearch_path={schema.NAMESPACE}"}))
+
+
+def differences(url):
+    """Return how the tables of a store differ from those of the schema, as Alembic sees it."""
+    engine = looking(url)
+    with engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), schema.metadata)
+    engine.dispose()
+    return found
+
+
+def columns(url):
+    """Return the columns of `runs`."""
+    engine = looking(url)
+    names = {column["name"] for column in inspect(engine).get_columns("runs")}
+    engine.dispose()
+    return names
+
+
+def run_ids(url):
+    """Return the runs of a store with their parents and questions."""
+    engine = open_engine(url, write=False)
+    table = schema.runs.c
+    with engine.connect() as connection:
+        rows = connection.execute(select(table.run_id, table.parent_id, table.question)).all()
+    engine.dispose()
+    return sorted(tuple(row) for row in rows)
+
+
+def test_each_revision_is_a_version():
+    """The version of the schema is the number of revisions, and their names count it."""
+    assert [file.name[:4] for file in sorted(REVISIONS.glob("0*.py"))] == [
+        f"{number:04}" for number in range(1, schema.VERSION + 1)
+    ]
+
+
+def test_a_new_store_and_one_brought_up_to_date_are_the_same(store_url):
+    """What is made at once has the tables, columns and indexes that the revisions make."""
+    open_engine(store_url).dispose()
+    assert differences(store_url) == []
+
+
+def test_an_older_store_gets_what_is_missing(store_url):
+    """After its migration nothing differs, and before it something did."""
+    make_first_version(store_url)
+    assert differences(store_url)
+    open_engine(store_url).dispose()
+    assert differences(store_url) == []
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_an_older_store_keeps_its_rows(store_url, write):
+    """Runs of the first version are there, have no parent, and say what they said; who only reads migrates too."""
+    make_first_version(store_url, "one", "two")
+    open_engine(store_url, write=write).dispose()
+    assert run_ids(store_url) == [("one", None, "Why?"), ("two", None, "Why?")]
+
+
+def test_the_header_tells_the_new_version_at_once(tmp_path):
+    """After a migration the look at the first bytes suffices again."""
+    make_first_version(f"sqlite:///{tmp_path}/runs.db")
+    open_engine(f"sqlite:///{tmp_path}/runs.db").dispose()
+    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == schema.VERSION
+
+
+def test_a_migration_that_breaks_off_changes_nothing(store_url, monkeypatch):
+    """Its first statement is undone when the second fails; the next opening does the whole."""
+
+    def fail(*args):
+        raise KeyboardInterrupt
+
+    make_first_version(store_url, "one")
+    before = columns(store_url)
+    with monkeypatch.context() as patch:
+        patch.setattr(op, "create_index", fail)
+        with pytest.raises(KeyboardInterrupt):
+            open_engine(store_url)
+    assert columns(store_url) == before
+    assert "parent_id" not in before
+    assert run_ids(store_url) == [("one", None, "Why?")]
+
+
+def test_eight_processes_migrate_one_store(store_url):
+    """One does it, the others wait, all can use it."""
+    make_first_version(store_url, "one")
+    assert open_at_once(store_url, 8, first=["alembic.command"]) == ["ok"] * 8
+    assert run_ids(store_url) == [("one", None, "Why?")]
+    assert differences(store_url) == []
+
+
+def test_a_store_whose_header_is_behind_is_not_migrated_twice(tmp_path, monkeypatch):
+    """A process that died between the migration and the checkpoint leaves an old header and a new WAL."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    make_first_version(url, "one")
+    reader = create_engine(url)
+    with reader.connect() as held:
+        # A reader of the old state keeps the checkpoint from moving anything.
+        held.exec_driver_sql("begin")
+        held.exec_driver_sql("select * from runs").all()
+        monkeypatch.setattr("run_specialist.store.sqlite_file.WAIT", 0.05)
+        open_engine(url).dispose()
+        assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == 1
+        assert run_ids(url) == [("one", None, "Why?")]
+    reader.dispose()
+    open_engine(url).dispose()
+    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == schema.VERSION
+
+
+def test_a_current_store_is_opened_without_alembic(store_url):
+    """Its import takes longer than the opening of a thousand stores."""
+    open_engine(store_url).dispose()
+    loaded = open_at_once(store_url, 1, "'alembic' in sys.modules")
+    assert loaded == ["False"]

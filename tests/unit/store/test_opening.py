@@ -1,0 +1,120 @@
+import sqlite3
+import stat
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from run_specialist.store import sqlite_file
+from run_specialist.store.opening import open_engine
+from run_specialist.store.place import file_of, place
+from tests.unit.store.opened import add_run, count, open_at_once, refusal, snapshot
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Give a current store in an SQLite file, closed."""
+    path = tmp_path / "store" / "runs.db"
+    open_engine(f"sqlite:///{path}").dispose()
+    return path
+
+
+def test_a_store_is_made_and_found_again(store_url):
+    """What one engine wrote the next one reads, on either database."""
+    first = open_engine(store_url)
+    add_run(first, "one")
+    first.dispose()
+    second = open_engine(store_url)
+    add_run(second, "two")
+    with second.begin() as connection:
+        assert count(connection) == 2
+    second.dispose()
+
+
+def test_who_only_reads_makes_nothing(store_url):
+    """Without a store the way to one is told, and nothing is there afterwards."""
+    assert "there is no store at" in refusal(store_url, write=False)
+    assert refusal(store_url, write=False).endswith("yet; a run makes it")
+    path = file_of(store_url)
+    assert path is None or not path.exists()
+
+
+def test_who_only_reads_cannot_write(store_url):
+    """The database itself refuses it."""
+    open_engine(store_url).dispose()
+    reader = open_engine(store_url, write=False)
+    with pytest.raises(DBAPIError, match="read"):
+        add_run(reader, "one")
+    reader.dispose()
+
+
+def test_a_reader_sees_one_state(store_url):
+    """What is committed while a transaction reads is not half seen by it."""
+    writer, reader = open_engine(store_url), open_engine(store_url, write=False)
+    with reader.connect() as connection:
+        assert count(connection) == 0
+        add_run(writer, "one")
+        assert count(connection) == 0
+        connection.rollback()
+        assert count(connection) == 1
+    writer.dispose()
+    reader.dispose()
+
+
+def test_eight_processes_make_one_store(store_url):
+    """All succeed, whoever was first."""
+    assert open_at_once(store_url, 8) == ["ok"] * 8
+    engine = open_engine(store_url, write=False)
+    with engine.connect() as connection:
+        assert count(connection) == 0
+    engine.dispose()
+
+
+def test_an_sqlite_store_is_for_its_owner_alone(store):
+    """Everything that was read stands in it."""
+    engine = open_engine(f"sqlite:///{store}")
+    add_run(engine, "one")
+    assert stat.S_IMODE(store.parent.stat().st_mode) == 0o700
+    assert {file.name for file in store.parent.iterdir()} == {"runs.db", "runs.db-wal", "runs.db-shm"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in store.parent.iterdir()} == {0o600}
+    engine.dispose()
+
+
+def test_an_sqlite_store_loses_nothing_and_shrinks(store):
+    """Its settings are those that were measured."""
+    engine = open_engine(f"sqlite:///{store}")
+    with engine.connect() as connection:
+        names = ("journal_mode", "synchronous", "busy_timeout", "auto_vacuum")
+        assert [connection.exec_driver_sql(f"pragma {name}").scalar() for name in names] == ["wal", 2, 10_000, 2]
+    engine.dispose()
+
+
+def test_writers_queue_up(store, monkeypatch):
+    """A transaction takes the lock as it begins: one that reads first would be refused at its first write."""
+    monkeypatch.setattr(sqlite_file, "WAIT", 0.05)
+    one, other = open_engine(f"sqlite:///{store}"), open_engine(f"sqlite:///{store}")
+    with one.begin(), other.connect() as second, pytest.raises(DBAPIError, match="locked"):
+        second.begin()
+    one.dispose()
+    other.dispose()
+
+
+@pytest.mark.parametrize("name", ["a b.db", "50%.db", "what?.db", "#1.db", "ünï.db", "a&mode=memory"])
+def test_any_file_name_will_do(tmp_path, name):
+    """Nothing in a name is taken for an option."""
+    engine = open_engine(place(str(tmp_path / name)).url)
+    add_run(engine, "one")
+    engine.dispose()
+    assert name in snapshot(tmp_path)
+
+
+def test_an_empty_file_is_a_new_store(tmp_path):
+    """As is a database in which nothing was ever made: whoever began it died."""
+    (tmp_path / "empty.db").touch()
+    with sqlite3.connect(tmp_path / "begun.db", isolation_level=None) as begun:
+        begun.execute("pragma auto_vacuum = incremental")
+    begun.close()
+    assert (tmp_path / "begun.db").stat().st_size
+    for name in ("empty.db", "begun.db"):
+        engine = open_engine(f"sqlite:///{tmp_path / name}")
+        add_run(engine, "one")
+        engine.dispose()

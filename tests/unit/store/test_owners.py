@@ -1,0 +1,196 @@
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from run_specialist.errors import StoreUnusable
+from run_specialist.store.opening import open_engine
+from run_specialist.store.owners import UNKNOWN, Owner, describe, is_alive
+from run_specialist.store.place import file_of
+from run_specialist.store.postgresql import parsed
+from tests.stores import nobody, postgresql_url
+
+HOLD = """
+import sys
+from run_specialist.store.owners import Owner
+owner = Owner.take(sys.argv[1])
+print(owner.token, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_process(url):
+    """Run a process that holds a lock, and give it with its token."""
+    command = [sys.executable, "-c", HOLD, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def url(store_url):
+    """Give a store that is there."""
+    open_engine(store_url).dispose()
+    return store_url
+
+
+def locks(url):
+    """Return the names of the files that are locked or were."""
+    path = file_of(url)
+    return {file.name for file in path.with_name(f"{path.name}.owners").iterdir()}
+
+
+def died(url, token):
+    """Wait until the server has noticed that a process is gone; the system knows it at once."""
+    if file_of(url) is None:
+        engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            # Granted as soon as the session that holds it is gone.
+            asked = "select pg_advisory_lock((classid::bigint << 32) | objid::bigint) from pg_locks "
+            connection.execute(text(asked + "where locktype = 'advisory' and granted")).all()
+        engine.dispose()
+    return not is_alive(url, token)
+
+
+def test_an_owner_lives_until_it_lets_go(url):
+    """Asking does not take the lock from it, and letting go twice is no harm."""
+    owner = Owner.take(url)
+    assert is_alive(url, owner.token)
+    assert is_alive(url, owner.token)
+    owner.close()
+    owner.close()
+    assert not is_alive(url, owner.token)
+
+
+def test_each_owner_is_one_of_its_own(url):
+    """Two in one process do not let go for each other."""
+    one, other = Owner.take(url), Owner.take(url)
+    one.close()
+    assert not is_alive(url, one.token)
+    assert is_alive(url, other.token)
+    other.close()
+
+
+def test_a_process_that_is_killed_is_dead(url):
+    """The system lets go for it."""
+    with another_process(url) as (process, token):
+        assert is_alive(url, token)
+        process.kill()
+        process.wait()
+        assert died(url, token)
+
+
+def test_an_owner_says_who_it_is(url):
+    """Process id and host, for who wants to resume a run that is at work."""
+    with another_process(url) as (process, token):
+        assert describe(url, token).startswith(f"process {process.pid} on ")
+    assert describe(url, "never was") == UNKNOWN
+
+
+@pytest.mark.parametrize("token", ["", "never was", "../../runs", "a\0b", "\udcff"])
+def test_a_token_that_never_was_is_dead(url, token):
+    """Whatever a store that was written by hand says."""
+    assert not is_alive(url, token)
+
+
+def test_a_forked_child_cannot_let_go_for_its_parent(url):
+    """It has a copy of everything, and closes it when it ends."""
+    owner = Owner.take(url)
+    child = os.fork()
+    if not child:
+        owner.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert is_alive(url, owner.token)
+    owner.close()
+
+
+def test_a_connection_that_broke_is_taken_anew():
+    """With it went the lock; the token is the same."""
+    with postgresql_url() as url:
+        owner = Owner.take(url)
+        owner.renew()
+        engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            others = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
+            assert (True,) in connection.execute(text(f"{others} and datname = current_database()")).all()
+        engine.dispose()
+        assert died(url, owner.token)
+        owner.renew()
+        assert is_alive(url, owner.token)
+        owner.close()
+
+
+# --- files
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Give the URL of a store in a file, which need not be there."""
+    return f"sqlite:///{tmp_path}/runs.db"
+
+
+def test_files_of_the_dead_are_removed(store):
+    """By who asks for one of them, by the next owner, and by an owner that ends as it should."""
+    for _ in range(2):
+        with another_process(store) as (process, token):
+            process.kill()
+            process.wait()
+    assert len(locks(store)) == 1
+    assert not is_alive(store, token)
+    assert not locks(store)
+    with another_process(store):
+        pass
+    owner = Owner.take(store)
+    assert len(locks(store)) == 1
+    owner.close()
+    assert not locks(store)
+
+
+def test_a_file_that_is_just_being_made_is_left(store, tmp_path):
+    """Between its making and its lock it is free and empty."""
+    folder = tmp_path / "runs.db.owners"
+    folder.mkdir()
+    (folder / "abc.lock").touch()
+    Owner.take(store).close()
+    assert locks(store) == {"abc.lock"}
+
+
+def test_locks_are_for_their_owner_alone(store, tmp_path):
+    """They name a host and a process."""
+    owner = Owner.take(store)
+    folder = tmp_path / "runs.db.owners"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+    owner.close()
+
+
+def test_a_store_has_one_folder_by_whatever_name(store, tmp_path):
+    """Else a run could be resumed while it is at work."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "runs.db")
+    owner = Owner.take(store)
+    assert is_alive(f"sqlite:///{tmp_path}/link.db", owner.token)
+    owner.close()
+
+
+def test_who_may_not_ask_does_not_take_it_for_dead():
+    """What cannot be told is not safe."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        owner = Owner.take(f"sqlite:///{name}/runs.db")
+        for path in (Path(name) / "runs.db.owners").iterdir():
+            path.chmod(0)
+        with nobody():
+            assert is_alive(f"sqlite:///{name}/runs.db", owner.token)
+            with pytest.raises(StoreUnusable, match="no file can be locked there: Permission denied"):
+                Owner.take(f"sqlite:///{name}/runs.db")
+        owner.close()

@@ -1,0 +1,104 @@
+import secrets
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from run_specialist.store import schema
+from run_specialist.store.opening import open_engine
+from run_specialist.store.postgresql import parsed
+from tests.stores import postgresql_url
+from tests.unit.store.opened import add_run, refusal
+
+WORD = "geheim"
+"""Right for some, wrong for others."""
+
+
+@pytest.fixture
+def database():
+    """Give the URL of an empty database."""
+    with postgresql_url() as url:
+        yield url
+
+
+def execute(url, *statements):
+    """Run statements in a database."""
+    engine = create_engine(parsed(url))
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+def test_the_server_s_reasons_are_told(database):
+    """A wrong password and a missing database, in one line each."""
+    url = parsed(database)
+    wrong = url.set(password=WORD).render_as_string(hide_password=False)
+    assert "password authentication failed" in refusal(wrong)
+    assert WORD not in refusal(wrong)
+    missing = url.set(database="nowhere").render_as_string(hide_password=False)
+    assert 'database "nowhere" does not exist' in refusal(missing)
+
+
+def test_tables_of_another_program_are_left_alone(database):
+    """In the schema that is ours by name, a table that is not ours."""
+    execute(database, "create schema run_specialist", "create table run_specialist.runs (distance real)")
+    assert "has tables of another program in its schema run_specialist" in refusal(database)
+    execute(database, "insert into run_specialist.runs values (42.195)")
+
+
+def test_tables_of_the_same_name_elsewhere_do_not_matter(database):
+    """`runs` is a name that others use, too."""
+    execute(database, "create table runs (distance real)", "create table alembic_version (version_num text)")
+    engine = open_engine(database)
+    add_run(engine, "one")
+    engine.dispose()
+    execute(database, "insert into runs values (42.195)", "insert into alembic_version values ('a1')")
+    open_engine(database).dispose()
+
+
+def test_a_newer_database_is_refused(database):
+    """Its tables stay as they are."""
+    open_engine(database).dispose()
+    execute(database, "update run_specialist.alembic_version set version_num = '0099'")
+    assert "newer run-specialist (its tables are of version 99" in refusal(database)
+    assert "newer" in refusal(database, write=False)
+
+
+def test_a_version_that_is_not_ours_is_refused(database):
+    """Another program used Alembic in a schema of our name."""
+    open_engine(database).dispose()
+    execute(database, "update run_specialist.alembic_version set version_num = 'a1b2c3'")
+    assert "tables of another program" in refusal(database)
+
+
+def test_somebody_who_may_not_make_a_schema_can_use_one(database):
+    """An administrator makes the store, others only write into it."""
+    open_engine(database).dispose()
+    role = f"limited_{secrets.token_hex(4)}"
+    execute(
+        database,
+        f"create role {role} login password '{WORD}'",
+        f"grant usage on schema run_specialist to {role}",
+        f"grant select, insert on all tables in schema run_specialist to {role}",
+    )
+    try:
+        limited = parsed(database).set(username=role, password=WORD).render_as_string(hide_password=False)
+        engine = open_engine(limited)
+        add_run(engine, "one")
+        engine.dispose()
+        execute(database, f"revoke usage on schema run_specialist from {role}")
+        assert "permission denied for schema run_specialist" in refusal(limited)
+        execute(database, "drop schema run_specialist cascade")
+        assert "permission denied for database" in refusal(limited)
+    finally:
+        execute(database, f"drop owned by {role}", f"drop role {role}")
+
+
+def test_a_store_that_another_process_is_making_is_waited_for(database, monkeypatch):
+    """Not for ever."""
+    monkeypatch.setattr("run_specialist.store.postgresql.WAIT", 1)
+    engine = create_engine(parsed(database))
+    with engine.begin() as held:
+        held.execute(text(f"select pg_advisory_xact_lock({schema.APPLICATION_ID})"))
+        assert "lock timeout" in refusal(database)
+    engine.dispose()

@@ -1,0 +1,201 @@
+import os
+import sqlite3
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from run_specialist.store import schema, sqlite_file
+from run_specialist.store.opening import open_engine
+from run_specialist.store.place import NONE
+from tests.stores import nobody
+from tests.unit.store.opened import add_run, count, refusal, snapshot
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Give a current store in an SQLite file, closed."""
+    path = tmp_path / "store" / "runs.db"
+    open_engine(f"sqlite:///{path}").dispose()
+    return path
+
+
+def foreign(path):
+    """Make a database of somebody else, with a table named as ours."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table runs (distance real)")
+    connection.close()
+
+
+def from_the_future(path):
+    """Make a store of version 99."""
+    open_engine(f"sqlite:///{path}").dispose()
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma user_version = 99")
+    connection.close()
+
+
+def a_text(path):
+    """Make a file that is no database."""
+    path.write_text("dear diary, " * 100)
+
+
+def a_short_text(path):
+    """Make a file that is shorter than a header."""
+    path.write_text("SQLite format 3")
+
+
+def cut_in_half(path):
+    """Make a store of which the disk has lost a part."""
+    open_engine(f"sqlite:///{path}").dispose()
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("write", [True, False])
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (foreign, "is the database of another program"),
+        (from_the_future, "was written by a newer run-specialist (its tables are of version 99, this one knows"),
+        (a_text, "is not an SQLite database"),
+        (a_short_text, "is not an SQLite database"),
+    ],
+)
+def test_what_is_not_for_us_is_not_touched(tmp_path, make, said, write):
+    """Not a byte changes, and nothing appears beside it."""
+    path = tmp_path / "runs.db"
+    make(path)
+    before = snapshot(tmp_path)
+    assert refusal(f"sqlite:///{path}", write=write).startswith(f"{path} {said}")
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_a_damaged_store_is_refused(tmp_path, write):
+    """What is left of it stays as it is."""
+    path = tmp_path / "runs.db"
+    cut_in_half(path)
+    before = path.read_bytes()
+    assert refusal(f"sqlite:///{path}", write=write).startswith(f"{path} is damaged")
+    assert path.read_bytes() == before
+
+
+def test_a_newer_store_is_refused_though_its_header_does_not_say_so_yet(store):
+    """Whoever changed it has not moved it out of the WAL."""
+    writer = sqlite3.connect(store)
+    writer.execute("pragma user_version = 99")
+    assert int.from_bytes(store.read_bytes()[60:64]) == schema.VERSION
+    before = store.read_bytes()
+    assert "newer" in refusal(f"sqlite:///{store}")
+    assert store.read_bytes() == before
+    writer.close()
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    """A folder, a pipe, a place below a file: each in a line of its own."""
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    assert refusal(f"sqlite:///{tmp_path}") == f"{tmp_path} is a folder; name a file in it, e.g. {tmp_path}/runs.db"
+    assert "is no ordinary file" in refusal(f"sqlite:///{tmp_path}/pipe")
+    assert refusal(f"sqlite:///{tmp_path}/file/runs.db") == (
+        f"{tmp_path}/file/runs.db cannot be opened: Not a directory; name another store with --store"
+    )
+    assert "cannot be opened: embedded null byte" in refusal(f"sqlite:///{tmp_path}/a\0b")
+
+
+def test_a_store_that_is_locked_is_waited_for_and_refused(store, monkeypatch):
+    """Before anything is asked of a model."""
+    monkeypatch.setattr(sqlite_file, "WAIT", 0.05)
+    other = sqlite3.connect(store, isolation_level=None)
+    other.execute("begin immediate")
+    assert "locked by another program" in refusal(f"sqlite:///{store}")
+    other.close()
+
+
+@pytest.fixture
+def open_to_all():
+    """Give a folder that others can look into."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+
+
+def test_a_store_that_may_only_be_read_is_read(open_to_all):
+    """In a folder that takes no file, too; writing is refused, and says what forbids it."""
+    path = open_to_all / "runs.db"
+    engine = open_engine(f"sqlite:///{path}")
+    add_run(engine, "one")
+    engine.dispose()
+    path.chmod(0o444)
+    open_to_all.chmod(0o555)
+    before = snapshot(open_to_all)
+    with nobody():
+        assert f"cannot be written, {path} forbids it" in refusal(f"sqlite:///{path}")
+        reader = open_engine(f"sqlite:///{path}", write=False)
+        with reader.connect() as connection:
+            assert count(connection) == 1
+        reader.dispose()
+    assert snapshot(open_to_all) == before
+
+
+def test_a_store_that_may_not_be_read_is_refused(open_to_all):
+    """The line names the reason."""
+    path = open_to_all / "runs.db"
+    open_engine(f"sqlite:///{path}").dispose()
+    path.chmod(0)
+    with nobody():
+        assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{path}", write=False)
+
+
+def test_a_store_that_cannot_be_made_is_refused(open_to_all):
+    """Nothing is left of the attempt."""
+    open_to_all.chmod(0o555)
+    with nobody():
+        assert f"cannot be written, {open_to_all} forbids it" in refusal(f"sqlite:///{open_to_all}/runs.db")
+        assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{open_to_all}/new/runs.db")
+    assert not list(open_to_all.iterdir())
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "sqlite://runs.db", "mysql://me:secret@host/runs", "postgresql:/runs"]
+)
+def test_a_url_that_names_no_store_is_refused(url):
+    """With the three ways to name one, and without the password."""
+    said = refusal(url)
+    assert "names no store; write a path, sqlite:///FILE, or postgresql://" in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://me:secret@127.0.0.1:1/runs", "Connection refused"),
+        ("postgres://me:secret@127.0.0.1:1/runs", "Connection refused"),
+        ("postgresql+asyncpg://me:secret@127.0.0.1:1/runs", "Connection refused"),
+        ("postgresql://me:p@secret@127.0.0.1/runs", "write an @ in the password as %40"),
+        ("postgresql://me:secret@127.0.0.1:port/runs", "cannot be understood"),
+        ("postgresql://me:secret@127.0.0.1/runs?colour=secretly", 'invalid connection option "colour"'),
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_refused(url, said):
+    """With the reason, and without the password."""
+    pytest.importorskip("psycopg", reason="the PostgreSQL driver is not installed")
+    refused = refusal(url)
+    assert said in refused
+    assert "secret" not in refused.replace("colour=secretly", "")
+
+
+def test_without_its_driver_postgresql_says_how_to_get_it(monkeypatch):
+    """The extra is named."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert refusal("postgresql://me:secret@host/runs") == (
+        "PostgreSQL needs its driver: pip install 'run-specialist[postgres]'"
+    )
+
+
+def test_none_is_no_store_to_look_into():
+    """Who turned storing off is told so."""
+    assert refusal(NONE) == "runs are not stored (the store is `none`); name a store with --store"
