@@ -90,6 +90,12 @@ class Page:
         taken = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(taken["data"]))
 
+    def close(self) -> None:
+        """Ask the browser to end, so that it leaves no process and no open file behind."""
+        self._session = ""
+        self.send("Browser.close")
+        self._process.wait(SECONDS)
+
     @property
     def complaints(self) -> list[dict[str, Any]]:
         """What the page wrote to its console, what the browser logged, and errors that nobody caught."""
@@ -131,7 +137,9 @@ def browser(folder: Path) -> Iterator[Page]:
     for end in (its_input, its_output, *high):
         os.close(end)
     try:
-        yield Page(process, to, answers)
+        page = Page(process, to, answers)
+        yield page
+        page.close()
     finally:
         process.kill()
         process.wait()

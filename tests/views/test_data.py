@@ -8,6 +8,7 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.landing import Rung
+from run_specialist.messages import Usage
 from run_specialist.views.page import words
 from run_specialist.views.page.drawing import path
 from run_specialist.views.page.quotes import parted
@@ -92,9 +93,28 @@ def test_a_quote_is_linked_to_the_call_that_its_source_names():
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:3: the words\nz.py:1: other"), odd.grep("y", "b.py:9: the words"))
     tape.turn("", odd.grep("y", "b.py:9: the words", repeated=True), odd.read("c.py", "     9\tthe words"))
-    evidence = [odd.Evidence(source, "the words", verified=True) for source in ("b.py:9", "c.py:9", "nowhere")]
+    tape.turn("", odd.grep("z", "d.py-4- the words"))
+    sources = ("b.py:9", "c.py:9", "d.py:4", "nowhere")
+    evidence = [odd.Evidence(source, "the words", verified=True) for source in sources]
     run = tape.end(tape.outcome("answered", "It says so.", evidence))
-    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2, 4, 1]
+    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2, 4, 5, 1]
+
+
+def test_a_failed_call_bears_nothing_out():
+    """Its words are ours or the tool's own, and may repeat the model's."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "grep failed: the words", is_error=True), odd.grep("y", "a.py:1: the words"))
+    run = tape.end(tape.outcome("answered", "So.", [odd.Evidence("", "the words", verified=True)]))
+    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2]
+
+
+def test_a_quote_that_cannot_be_marked_leads_to_its_result():
+    """Of two that overlap one is marked, and the other leads to the beginning."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "a.py:1: one two three"))
+    evidence = [odd.Evidence("", quote, verified=True) for quote in ("one two", "two three")]
+    run = tape.end(tape.outcome("answered", "So.", evidence))
+    assert [one["target"] for one in data(run)["answer"]["evidence"]] == ["quote-1", "result-1"]
 
 
 def test_evidence_of_a_missing_answer_leads_to_its_calls():
@@ -117,6 +137,7 @@ def test_calls_stand_in_order_with_what_became_of_each(full):
     assert text_of(calls[-2]) == "Not run: the limit of 20 tool calls is reached, so read was skipped."
     assert [call["ending"] for call in calls[18:20]] == ["1 tool call remaining", "0 tool calls remaining"]
     assert not calls[0]["ending"]
+    assert calls[7]["added"] == ["8 tool calls remaining"]
     assert text_of(calls[14]) == prompts.EMPTY_RESULT
     assert calls[14]["ending"] == "5 tool calls remaining"
 
@@ -128,13 +149,23 @@ def test_an_archived_result_is_shown_as_it_was_before_the_summary(full):
 
 def test_our_last_words_in_a_result_are_told_from_the_result():
     """The order of a landing stands below the result, and is not taken for the countdown."""
-    tape = odd.Tape({odd.Kind.TOOL_CALLS: 1})
-    done = [odd.grep("x", "a.py:1: x")]
+    tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
+    done = [odd.grep("x", "a.py:1: x"), odd.grep("y", "a.py:2: y")]
     tape.ask("", done)
     tape.run(done, words="Answer now.")
+    first, last = calls_of(data(tape.stored("running")))
+    assert first["added"] == ["1 tool call remaining"]
+    assert (text_of(last), last["ending"]) == ("a.py:2: y", "0 tool calls remaining")
+    assert last["added"] == ["0 tool calls remaining", "Answer now."]
+
+
+def test_a_note_of_several_lines_belongs_to_the_output():
+    """It is shown once, and none of its lines is taken for what the run has to say."""
+    tape = odd.Tape({odd.Kind.TOOL_CALLS: 1})
+    tape.turn("", odd.grep("x", "a.py:1: x\n[one]\n[two]"))
+    tape.calls[0] = odd.replace(tape.calls[0], whole="a.py:1: x", characters=9, note="[one]\n[two]")
     (call,) = calls_of(data(tape.stored("running")))
-    assert (text_of(call), call["ending"]) == ("a.py:1: x", "0 tool calls remaining")
-    assert call["added"] == ["0 tool calls remaining", "Answer now."]
+    assert (text_of(call), call["note"], call["added"]) == ("a.py:1: x", "[one]\n[two]", ["0 tool calls remaining"])
 
 
 def test_words_that_joined_a_result_after_a_summary_are_shown():
@@ -166,6 +197,33 @@ def test_ids_that_come_twice_do_not_mix_up_results():
     calls = calls_of(data(odd.odd_run()))
     assert [text_of(call).split()[0] for call in calls] == ["one", "two", "three", "four"]
     assert [call["number"] for call in calls] == [1, 2, 3, 4]
+
+
+def test_turns_and_calls_that_repeat_each_other_keep_their_own_results():
+    """What was said word for word twice, in one turn or in several, also when a summary came in between."""
+    tape = odd.Tape({})
+    same = [
+        odd.Did("grep", {"pattern": "x"}, word, call_id="same")
+        for word in ("one", "two", "three", "four", "five", "six")
+    ]
+    tape.turn("", *same[:2])
+    tape.turn("", *same[2:4])
+    tape.summarise("- notes")
+    tape.turn("", *same[4:])
+    calls = calls_of(data(tape.stored("running")))
+    assert [text_of(call) for call in calls] == ["one", "two", "three", "four", "five", "six"]
+    assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_answer_that_was_not_taken_is_told_from_one_that_was():
+    """The result of `respond` says why it has to be called again."""
+    tape = odd.Tape({})
+    for why in (prompts.answer_does_not_fit("it is no list"), ""):
+        tape.ask("", [odd.Did("respond", {"answer": "So."}, "")])
+        call = tape.turns[-1].calls[0]
+        tape.say(odd.Message.results([odd.ToolResult(call.id, why or prompts.DELIVERED, is_error=bool(why))]))
+    calls = calls_of(data(tape.stored("running")))
+    assert [call["state"] for call in calls] == ["not taken", "answer"]
 
 
 def test_calls_that_the_process_did_not_finish_are_told_from_skipped_ones():
@@ -215,10 +273,52 @@ def test_the_chart_follows_each_limit_and_begins_anew_where_a_limit_is_raised(fu
     assert first[0] == [0.0, 0.0]
     assert (first[-1][1], second[0][1], second[-1][1]) == (0.6875, 0.55, 1.0)
     assert kinds["tool_calls"]["share"] == 1.0
+    for kind in ("tokens", "time"):
+        before, after = kinds[kind]["lines"]
+        assert before[-1][1] == pytest.approx(after[0][1], abs=0.001)
     for kind in kinds.values():
         for line in kind["lines"]:
             assert line == sorted(line)
     assert kinds["tokens"]["lines"][1][-1][1] == pytest.approx(kinds["tokens"]["share"], abs=0.001)
+
+
+def test_what_was_booked_counts_where_it_is_more_than_what_is_seen():
+    """Children spend for their parent, and a run that died has done more than it had booked."""
+    tape = odd.Tape({odd.Kind.TOOL_CALLS: 10})
+    tape.turn("", odd.grep("x", "x"))
+    tape.budget = tape.budget.spend(4)
+    tape.resume(10, "Go on.")
+    shown = {kind["kind"]: kind for kind in data(tape.stored("running"))["budget"]["kinds"]}
+    assert [line[0][1] for line in shown["tool_calls"]["lines"]] == [0, 0.5]
+    assert shown["tool_calls"]["used"] == 5
+    died = odd.replace(odd.interrupted_run(), standing=None)
+    assert data(died)["budget"]["kinds"][0]["used"] == 2
+
+
+def test_a_limit_of_nothing_is_spent_from_the_start():
+    """Its line stands at the top."""
+    (line,) = data(odd.odd_run())["budget"]["kinds"][0]["lines"]
+    assert {share for _, share in line} == {1.0}
+
+
+def test_a_summary_is_paid_for_too():
+    """Its tokens and its price stand in the lines."""
+    tape = odd.Tape({odd.Kind.TOKENS: 100_000, odd.Kind.COST: 1.0})
+    tape.turn("", odd.grep("x", "x"))
+    tape.turn("", odd.grep("y", "y"))
+    tape.summarise("- notes")
+    lines = {kind["kind"]: kind["lines"] for kind in data(tape.stored("running"))["budget"]["kinds"] if kind["lines"]}
+    shares = {limit.kind.value: limit.share for limit in tape.budget.limits if limit.limit}
+    assert {kind: found[-1][-1][1] for kind, found in lines.items()} == pytest.approx(shares, abs=0.0001)
+
+
+def test_a_phase_that_lasts_no_time_is_left_out():
+    """A run that is resumed in the moment in which it stopped was never seen to be spent."""
+    tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
+    tape.turn("", odd.grep("x", "x"), odd.grep("y", "y"))
+    tape.resume(100, "Go on.", tool_calls=20)
+    tape.ask("Done.", stop="answered")
+    assert [band["phase"] for band in data(tape.stored("running"))["budget"]["bands"]] == ["silent"]
 
 
 def test_phases_and_the_landing_stand_where_they_were_told(full):
@@ -253,11 +353,32 @@ def test_calls_that_ran_at_once_have_lanes_of_their_own(full):
     """Neighbours in one lane never overlap, and a call that fits takes a lane that is free."""
     rows = [row for group in full["timeline"]["groups"] for row in group["rows"]]
     assert [row["lanes"] for row in rows] == [3, 1, 3, 1, 1, 2, 4, 2, 1, 1, 1, 0]
+    assert full["timeline"]["calling"] == pytest.approx(3.86)
     for row in rows:
         for one in row["calls"]:
             for two in row["calls"]:
                 apart = two["begin"] >= one["begin"] + one["seconds"] or one["begin"] >= two["begin"] + two["seconds"]
                 assert one is two or one["lane"] != two["lane"] or apart
+
+
+def test_a_lane_is_taken_again_once_it_is_free():
+    """Four calls, of which two run at once, take two lanes."""
+    tape = odd.Tape({})
+    tape.turn("", *[odd.grep(sign, sign, 1) for sign in "abcd"])
+    for place in (2, 3):
+        tape.calls[place] = odd.replace(tape.calls[place], at=tape.calls[place].at + 1)
+    tape.now += 1
+    tape.ask("Done.", stop="answered")
+    (group,) = data(tape.stored("running"))["timeline"]["groups"]
+    assert [call["lane"] for call in group["rows"][0]["calls"]] == [0, 1, 0, 1]
+    assert group["rows"][0]["lanes"] == 2
+
+
+def test_each_mark_stands_in_one_group_of_turns():
+    """In a long run as in a short one."""
+    shown = data(odd.many_turns(190, 10))["timeline"]
+    assert [mark["before"] for group in shown["groups"] for mark in group["marks"]] == [62, 162]
+    assert [len(group["rows"]) for group in shown["groups"]] == [25] * 7 + [16]
 
 
 def test_where_the_cache_was_lost_is_said_with_the_reason(full):
@@ -271,6 +392,27 @@ def test_where_the_cache_was_lost_is_said_with_the_reason(full):
         "10 of 12 requests read from the cache: 102,900 of 157,000 input tokens, 66%.",
         "3 requests lost what the one before had left there.",
     ]
+
+
+def test_a_server_that_does_not_tell_what_it_writes_is_taken_to_keep_all():
+    """But of little it may keep nothing, and that is no loss."""
+    tape = odd.Tape({})
+    for _ in range(4):
+        tape.ask("Hm.", stop="paused")
+    usages = [Usage(900, 0, 0, 9), Usage(5_000, 0, 0, 9), Usage(5_200, 0, 0, 9), Usage(200, 5_100, 0, 9)]
+    tape.turns[:] = [odd.replace(turn, usage=usage) for turn, usage in zip(tape.turns, usages, strict=True)]
+    losses = data(tape.stored("running"))["requests"]["losses"]
+    assert [loss["turn"] for loss in losses] == [3]
+    assert losses[0]["words"].startswith("read 0 of the 5,000 tokens")
+
+
+def test_a_summary_that_no_request_followed_is_in_the_table():
+    """It was paid for."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "x"))
+    tape.turn("", odd.grep("y", "y"))
+    tape.summarise("- notes")
+    assert [row["name"] for row in data(tape.stored("running"))["requests"]["rows"]] == ["turn 1", "turn 2", "summary"]
 
 
 def test_a_loss_that_nothing_explains_is_not_explained_away():
@@ -315,6 +457,54 @@ def test_structured_output_is_shown_as_json():
     page = report(odd.structured_run())
     assert "&#34;sure&#34;: true" in page
     assert "&#34;note&#34;: &#34;&lt;/pre&gt;&#34;" in page
+
+
+def test_the_status_is_told_in_words(full):
+    """With the limit that was reached and how the answer was had."""
+    assert full["status_words"] == "the limit of 20 tool calls was reached, and the answer was forced in 1 request"
+    tape = odd.Tape({})
+    tape.land(odd.Kind.TOKENS, Rung.SALVAGE)
+    words_of = data(tape.end(tape.outcome("partial", "So far.")))["status_words"]
+    assert words_of.endswith("; the context was full, and the answer was salvaged from what was gathered")
+
+
+def test_the_page_shows_all_that_its_data_holds():
+    """Each of these stands somewhere in the page; what is missing would be missed by nobody else."""
+    page = html.unescape(report(full_run()))
+    for words_of in (
+        "codebase-analyst",
+        "2026-11-22 04:00 UTC",
+        "20 of 20, 2 failed, 2 skipped",
+        '<li dir="auto">Whether the thread pool waits',
+        "was longer than summary_limit and was cut",
+        "At 26.4 s the run was resumed, 2 h 10 min after it had stopped.",
+        "I look for the loop and for what ends it.",
+        "7 tool calls remaining</p>",
+        '<b class="state">repeated</b>',
+        '<b class="state">skipped</b>',
+        "[cut at 20000 of",
+        "The tool returned 40,",
+        'class="written" x="',
+        "You explain how existing code behaves.",
+        "Deliver your answer.",
+        '"landing": "force"',
+        "sha256:4f1c0a7e",
+        RESUMED,
+        SUMMARY,
+    ):
+        assert words_of in page, words_of
+
+
+def test_tools_in_the_shape_of_either_api_are_named():
+    """Chat completions wraps a definition once more."""
+    definition = {"name": "read", "description": "Read."}
+    frozen = {"tools": [definition, {"type": "function", "function": definition}]}
+    assert data(odd.replace(odd.empty_run(), frozen=frozen))["setup"]["tools"] == [definition] * 2
+
+
+def test_line_ends_of_other_systems_are_line_ends():
+    """A lone carriage return is none, and is shown."""
+    assert words.legible("a\r\nb\rc") == "a\nb␍c"
 
 
 @pytest.mark.parametrize(

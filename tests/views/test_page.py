@@ -151,6 +151,29 @@ def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(page, full, scri
         page.send("Emulation.setScriptExecutionDisabled", value=False)
 
 
+def test_white_space_is_kept(page, tmp_path):
+    """Also an empty line at the beginning of a result, which HTML would swallow."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "\n\n  two\tthree \n"))
+    page.open(written(tmp_path, tape.stored("running")))
+    assert page.run("document.querySelectorAll('#result-1 pre')[1].textContent") == "\n\n  two\tthree \n"
+
+
+def test_a_second_click_on_the_same_link_opens_again(page, full):
+    """Although the address does not change by it."""
+    page.open(full, "#quote-1")
+    page.run("document.querySelector('#call-4').open = false")
+    page.run("document.querySelector('.evidence a').click()")
+    assert page.run("document.querySelector('#call-4').open")
+
+
+def test_a_long_question_is_folded(page, tmp_path):
+    """Its beginning is the heading, and all of it can be opened."""
+    page.open(written(tmp_path, odd.huge_run()))
+    assert page.run("document.querySelector('h1').textContent.length") < 600
+    assert page.run("document.querySelector('header details pre').textContent.length") == 10_000
+
+
 def test_an_address_with_a_fragment_opens_what_it_names(page, full):
     """A link to a call that somebody was sent shows it open at once."""
     page.open(full, "#call-8")

@@ -10,11 +10,6 @@ const reveal = () => {
 };
 addEventListener("hashchange", reveal);
 addEventListener("DOMContentLoaded", reveal);
-// A second click on the same link changes no hash.
-addEventListener("click", (event) => {
-  const link = event.target.closest("a[href^='#']");
-  if (link && link.hash === location.hash) reveal();
-});
 
 const calls = [...document.querySelectorAll("#calls details")];
 if (calls.length > 1) {

@@ -24,7 +24,7 @@ def _holder(one: Mapping[str, Any], useful: Sequence[tuple[StoredCall, tuple[str
     source, quote = str(one["source"]), str(one["quote"])
     # The beginning of a result, as it stands for a missing answer, may end within a notice and is not found as a quote.
     holding = [call for call, texts in useful if is_in(texts, quote) or (quote and call.text.startswith(quote))]
-    return min(holding, key=lambda call: (not _names(call, source), call.repeated, call.number), default=None)
+    return min(holding, key=lambda call: (not _names(call, source), call.number), default=None)
 
 
 def _names(call: StoredCall, source: str) -> bool:

@@ -58,7 +58,7 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     before: StoredTurn | None = None
     for turn in run.turns:
         since = before.at if before else run.started_at
-        made = [event for event in summaries if since <= event.at <= turn.at - turn.seconds + 0.001]
+        made = [event for event in summaries if since < event.at <= turn.at]
         rows += [_summary_row(event.body, axis(event.at)) for event in made]
         lost = _lost(_Request(turn, before, bool(made))) if uses_cache else None
         rows.append(_row(turn, axis, lost))

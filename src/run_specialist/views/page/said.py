@@ -25,7 +25,7 @@ class Shown:
         notes: lines that belong to the output; they are left out.
         """
         for output in (text, prompts.EMPTY_RESULT):
-            if output and f"{self.content}\n".startswith(f"{output}\n"):
+            if output and self.content.startswith(output):
                 lines = [*self.content[len(output) :].split("\n"), self.words]
                 return output, [line for line in lines if line and line not in notes]
         return self.content, [self.words] if self.words else []
