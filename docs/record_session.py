@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyte
 
@@ -22,20 +23,23 @@ BEGIN, END = "<!-- session: recorded by docs/record_session.py -->", "<!-- /sess
 
 
 def record() -> str:
-    """Run the command on a pseudo-terminal and return what stays on the screen."""
+    """Run the command on a pseudo-terminal, with a store of its own, and return what stays on the screen."""
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     program = Path(sys.executable).with_name("run-specialist")
     command = [program, *shlex.split(COMMAND)[1:], "--model", "offline"]
     screen = pyte.Screen(WIDTH, HEIGHT)
     stream = pyte.ByteStream(screen)
-    with subprocess.Popen(command, cwd=ROOT, stdin=terminal, stdout=terminal, stderr=terminal):
-        os.close(terminal)
-        try:
-            while piece := os.read(main, 65536):
-                stream.feed(piece)
-        except OSError:
-            pass  # the end of a pseudo-terminal
+    with TemporaryDirectory() as folder:
+        # Named by the environment, it is not named in the line that says how to go on.
+        environment = {**os.environ, "SPECIALIST_STORE": f"{folder}/runs.db"}
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=terminal, stdout=terminal, stderr=terminal):
+            os.close(terminal)
+            try:
+                while piece := os.read(main, 65536):
+                    stream.feed(piece)
+            except OSError:
+                pass  # the end of a pseudo-terminal
     os.close(main)
     return "\n".join(line.rstrip() for line in screen.display).strip()
 

@@ -24,24 +24,10 @@ from run_specialist.specialist.loader import load, load_text
 from run_specialist.specialist.presets import PRESETS
 from run_specialist.specialist.schema import json_schema
 from run_specialist.summariser import SHARE_OF_TARGET, SUMMARY_LIMIT
+from tests.docs.reading import COMMAND_LINE, FILES, README, ROOT, blocks, named, table
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
-FILES = (ROOT / "docs/specialist-files.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
-
-
-def blocks(text, language):
-    """Return the fenced blocks of one language."""
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
-def table(text, heading):
-    """Return the rows of the first table after a heading, without its head."""
-    rows = [line for line in text.split(heading, 1)[1].split("\n#", 1)[0].splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
 
 def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
@@ -54,11 +40,18 @@ def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
     assert first[1] in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.parametrize(("app", "name", "number"), [(run.app, "run-specialist", 0), (manage.app, "specialists", 1)])
-def test_help_texts_stand_in_the_docs_as_they_are_printed(app, name, number):
-    """docs/command-line.md holds the very output of `--help`."""
-    printed = CliRunner().invoke(app, ["--help"], prog_name=name, env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
-    assert blocks(COMMAND_LINE, "text")[number].strip() == printed.strip()
+COMMANDS = [f"specialists {one.name or one.callback.__name__}" for one in manage.app.registered_commands]
+
+
+@pytest.mark.parametrize("command", ["run-specialist", "specialists", *COMMANDS])
+def test_help_texts_stand_in_the_docs_as_they_are_printed(command):
+    """docs/command-line.md holds the very output of `--help`, that of each command below its name."""
+    name, *words = command.split()
+    app = run.app if name == "run-specialist" else manage.app
+    wide = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
+    printed = CliRunner().invoke(app, [*words, "--help"], prog_name=name, env=wide).stdout
+    below = re.split(rf"^##+ {command}$", COMMAND_LINE, flags=re.MULTILINE)[1]
+    assert blocks(below, "text")[0].strip() == printed.strip()
 
 
 def test_every_key_of_the_front_matter_is_documented_with_what_this_version_does():
@@ -112,8 +105,8 @@ def test_every_event_is_documented_with_its_fields():
 
 def test_every_field_of_the_outcome_is_documented():
     """The table of the outcome holds just what `--json` prints."""
-    named = [name for row in table(COMMAND_LINE, "### The outcome") for name in re.findall(r"`(\w+)`", row[0])]
-    assert named == [field.name for field in fields(Outcome) if field.name not in ("error", "exit_code")]
+    told = [name for row in table(COMMAND_LINE, "### The outcome") for name in named(row[0])]
+    assert told == [field.name for field in fields(Outcome) if field.name not in ("error", "exit_code")]
 
 
 def test_exit_codes_are_documented():
@@ -185,7 +178,7 @@ def test_the_commands_of_the_readme_are_understood():
 def test_the_python_example_of_the_readme_runs(monkeypatch, capsys):
     """The example answers from this repository, offline."""
     monkeypatch.chdir(ROOT)
-    (example,) = blocks(README, "python")
+    example = blocks(README, "python")[0]
     exec(example, {})  # noqa: S102 - the example is ours
     assert re.match(r"(answered|landed) \d+ ", capsys.readouterr().out)
 

@@ -1,0 +1,188 @@
+"""What the documents tell of runs that are kept: their commands are called, their tables compared, their Python run."""
+
+import json
+import re
+import shlex
+import shutil
+import sqlite3
+import stat
+from dataclasses import fields
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist import prompts
+from run_specialist.budget import Budget, Kind
+from run_specialist.checkpoint import PATIENCE
+from run_specialist.cli import manage, run
+from run_specialist.doors.api import Runner
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.store.place import VARIABLE, file_of, place
+from run_specialist.store.reading import Store
+from run_specialist.store.schema import Words, metadata
+from run_specialist.store.stored import Listed
+from run_specialist.views.report import data
+from run_specialist.views.tune import tune
+from tests.docs.reading import COMMAND_LINE, README, ROOT, STORED, blocks, named, table
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Enter a copy of this project's notes and specialists, with a home of its own and the default store."""
+    monkeypatch.delenv(VARIABLE)
+    for variable, folder in (("HOME", "home"), ("XDG_DATA_HOME", "home/.local/share")):
+        monkeypatch.setenv(variable, str(tmp_path / folder))
+    root = tmp_path / "project"
+    (root / ".git").mkdir(parents=True)
+    for folder in ("thoughts", "specialists"):
+        shutil.copytree(ROOT / folder, root / folder)
+    monkeypatch.chdir(root)
+    return root
+
+
+def call(line, code=0):
+    """Call a command as it stands in a document, and return what it printed."""
+    name, *words = shlex.split(line, comments=True)
+    app = run.app if name == "run-specialist" else manage.app
+    told = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert told.exit_code == code, (line, told.stderr)
+    return told
+
+
+def story(text):
+    """Return the commands of the block that tells of a run from its beginning to its report."""
+    (told,) = [block for block in blocks(text, "console") if "specialists report" in block]
+    return told.splitlines()
+
+
+def newest():
+    """Return the newest run of the default store, whole."""
+    with Store(place(None).url) as store:
+        return store.load("last")
+
+
+def test_the_story_of_a_run_goes_as_it_is_told(project):
+    """Run, runs, transcript, resume, ask more, report, tune, delete: each line works behind the one before."""
+    begin, runs, transcript, further, more, report, tuned, delete = story(STORED)
+    (goes_on,) = re.findall(r"to go on: (.*)", call(begin).stderr)
+    run_id = newest().run_id
+    assert goes_on == further.replace("last", run_id)
+    assert run_id in call(runs).stdout
+    assert "call 4  " in call(transcript).stdout
+    call(further)
+    assert (newest().run_id, newest().tool_calls) == (run_id, 8)
+    call(more)
+    assert prompts.ASKS + shlex.split(more)[3] in call(transcript).stdout
+    assert call(report).stdout == "run.html\n"
+    assert "</html>" in (project / "run.html").read_text(encoding="utf-8")
+    assert "1 run" in call(tuned).stdout
+    call(delete)
+    assert newest().run_id == run_id, "it is not older than 30 days"
+
+
+def test_the_commands_of_the_readme_go_on_from_its_session(project):
+    """Each line works behind the command that was recorded."""
+    session = README.split("<!-- session", 1)[1].split("$ ", 1)[1].splitlines()[0]
+    (goes_on,) = re.findall(r"to go on: (.*)", call(session).stderr)
+    told = story(README)
+    assert goes_on.replace(newest().run_id, "last") in [line.split("  ")[0] for line in told]
+    for line in told:
+        call(line)
+    assert [*project.glob("report-*.html")] != []
+
+
+def test_what_the_docs_delete_is_gone(project):
+    """Each choice is understood, and the last one deletes all that there is."""
+    (deleting,) = [block.splitlines() for block in blocks(STORED, "console") if "--all" in block]
+    call(f"{story(STORED)[0]} -q")
+    for line in deleting[1:]:
+        call(line)
+    assert json.loads(call("specialists runs --json").stdout)["runs"] == []
+    call(f"{story(STORED)[0]} -q")
+    assert "--yes is needed" in call(deleting[0], code=2).stderr
+
+
+def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
+    """The default file is that of the table, and its rights are those of the text."""
+    told = {row[0]: row[1] for row in table(STORED, "## Where")}
+    call(f"{story(STORED)[0]} -q")
+    path = file_of(place(None).url)
+    assert f"`~/{path.relative_to(project.parent / 'home')}`" in told["Linux"]
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
+    assert "(0600)" in STORED
+    assert "(0700)" in STORED
+    assert f"does not answer for {PATIENCE:.0f} seconds" in STORED
+
+
+def test_what_runs_prints_as_json_is_documented(project):
+    """The table holds all fields of a run, and the text those beside the runs."""
+    call(f"{story(STORED)[0]} -q")
+    printed = json.loads(call("specialists runs --json").stdout)
+    told = [name for row in table(COMMAND_LINE, "### specialists runs") for name in named(row[0])]
+    assert sorted(told) == sorted(field.name for field in fields(Listed)) == sorted(printed["runs"][0])
+    text = COMMAND_LINE.split("### specialists runs")[1].split("\n| ")[0]
+    assert [f"`{name}`" for name in printed if f"`{name}`" not in text] == []
+
+
+@pytest.mark.anyio
+async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
+    """Role and fields of each kind are those that a run leaves; a summary is one more kind, with a text."""
+    replies = [calls(("ls", {})), says("Nothing.")]
+    (tmp_path / "looker.md").write_text("---\nname: looker\ndescription: Looks\ntools: ls\n---\nLook.\n")
+    store = str(tmp_path / "runs.db")
+    async with Runner(root=tmp_path, dir=tmp_path, provider=ScriptedProvider(replies), store=store) as runner:
+        await runner.run("looker", "What is here?")
+    printed = json.loads(call(f"specialists transcript last --json --store {store}").stdout)
+    left = {
+        row["kind"]: [row["role"], *(key for key in row if key not in {"role", "kind"})] for row in printed["messages"]
+    }
+    told = {
+        row[0].strip("`"): [row[1], *row[2].split(", ")] for row in table(COMMAND_LINE, "### specialists transcript")
+    }
+    assert told == {**left, "summary": ["assistant", "text"]}
+    assert [key for key in printed if f"`{key}`" not in COMMAND_LINE.split("### specialists transcript")[1]] == []
+
+
+def test_what_a_report_and_a_tuning_hold_is_documented(project):
+    """Both tables name just the keys of what `--json` prints."""
+    call(f"{story(STORED)[0]} -q")
+    for heading, keys in (
+        ("### specialists report", data(newest())),
+        ("### specialists tune", tune("any", []).as_json()),
+    ):
+        told = [name for row in table(COMMAND_LINE, heading) for name in named(row[0])]
+        assert sorted(told) == sorted(keys)
+    assert json.loads(call("specialists report last --json").stdout).keys() == data(newest()).keys()
+
+
+def test_what_a_model_is_told_when_it_goes_on_is_quoted_as_it_is_said():
+    """The words in the docs are those for 60 tool calls of which 30 are used."""
+    budget = Budget.of({Kind.TOOL_CALLS: 60}).spend(30)
+    assert prompts.resumed(budget, [Kind.TOOL_CALLS], None, []) in [text.strip() for text in blocks(STORED, "text")]
+
+
+def test_the_tables_of_the_store_are_documented_and_can_be_queried(project):
+    """Every table with its columns; a star marks texts that are kept as bytes, in the way that is told."""
+    told = {row[0].strip("`"): row[2].split(", ") for row in table(STORED, "## The tables")}
+    assert told == {
+        name: [f"{column.name}{'*' if isinstance(column.type, Words) else ''}" for column in each.columns]
+        for name, each in metadata.tables.items()
+    }
+    call(f"{story(STORED)[0]} -q")
+    (query,) = blocks(STORED, "sql")
+    connection = sqlite3.connect(file_of(place(None).url))
+    try:
+        assert connection.execute(query).fetchall() == [("thoughts-analyzer", "landed", 1, 4, 0.0)]
+        (question,) = connection.execute("select question from runs").fetchone()
+    finally:
+        connection.close()
+    assert question == b"\0" + newest().question.encode()
+
+
+def test_the_python_examples_of_resuming_run(project, capsys):
+    """A run lands at 2 calls, and goes on with more."""
+    examples = [text for text in blocks(STORED, "python") + blocks(README, "python") if ".resume(" in text]
+    assert examples != []
+    for example in examples:
+        exec(example, {})  # noqa: S102 - the example is ours
+        assert re.match(r"landed 2 (answered|landed) ([3-9]|1[0-2])\n", capsys.readouterr().out)
