@@ -239,6 +239,17 @@ async def test_nothing_is_kept_behind_a_gap(monkeypatch, writer, store_url):
     assert counts(store_url) == {"runs": 1, "turns": 0, "messages": 1, "calls": 0, "outputs": 0, "events": 0}
 
 
+async def test_a_mistake_of_ours_in_opening_costs_no_run_more_than_its_store(monkeypatch, lasting, path):
+    """It is told in one line, and nobody waits for a thread that has ended."""
+
+    def fail(url):
+        raise SystemExit("a\nb")
+
+    monkeypatch.setattr(ledger, "open_engine", fail)
+    told = await write(lasting.journal("run-1"), *begun("run-1"))
+    assert told == rf"this run is not stored: {path}: SystemExit('a\nb')"
+
+
 async def test_a_thread_that_cannot_begin_costs_one_line(monkeypatch, lasting, path):
     """A process may have as many threads as it is allowed to have."""
 

@@ -129,10 +129,11 @@ async def test_a_run_that_went_on_since_it_was_read_is_not_taken_over(cut_off, m
     assert ask(cut_off, "select owner, status from runs") == before
 
 
-async def test_a_call_that_returned_since_it_was_read_is_not_run_twice(cut_off, make_writer):
+@pytest.mark.parametrize("record", [received(2), returned(2)], ids=["reply", "call"])
+async def test_what_came_since_it_was_read_is_not_asked_or_run_twice(cut_off, make_writer, record):
     """Somebody went on with the run and died in the middle of a turn."""
     between = make_writer(cut_off)
-    assert await write(between.claim(stored("run-1", turns=1)), returned(2)) is None
+    assert await write(between.claim(stored("run-1", turns=1)), record) is None
     between.close()
     with pytest.raises(NotResumable, match="went on with run-1"):
         make_writer(cut_off).claim(stored("run-1", turns=1))
