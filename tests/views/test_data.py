@@ -59,7 +59,7 @@ def test_nothing_from_outside_becomes_markup():
     assert page.count("<script>") == page.count("</script>") == 1
     assert "<img" not in page
     assert "&lt;/script&gt;" in page
-    assert "␛[31mred" in page
+    assert "⟨ESC⟩[31mred⟨ESC⟩[0m ⟨NUL⟩ ⟨BEL⟩ ⟨DEL⟩ ⟨U+009B⟩" in page
     assert "⟨U+202E⟩desrever⟨U+202C⟩" in page
     assert "⟨U+D83D⟩ half ⟨U+FEFF⟩ שלום" in page
     assert "{{ 7*7 }}" in page
@@ -291,6 +291,15 @@ def test_what_was_booked_counts_where_it_is_more_than_what_is_seen():
     shown = {kind["kind"]: kind for kind in data(tape.stored("running"))["budget"]["kinds"]}
     assert [line[0][1] for line in shown["tool_calls"]["lines"]] == [0, 0.5]
     assert shown["tool_calls"]["used"] == 5
+    assert data(odd.interrupted_run())["facts"] | {"cost_usd": 0} == {
+        "calls": 4,
+        "limit": 10,
+        "failed": 0,
+        "skipped": 0,
+        "turns": 2,
+        "tokens": 14_787,
+        "cost_usd": 0,
+    }
     died = odd.replace(odd.interrupted_run(), standing=None)
     assert data(died)["budget"]["kinds"][0]["used"] == 2
 
@@ -430,7 +439,7 @@ def test_the_table_of_requests_has_those_for_summaries_and_adds_up(full):
     rows = full["requests"]["rows"]
     assert [row["name"] for row in rows][4:7] == ["turn 5", "summary", "turn 6"]
     total, usage = full["requests"]["total"], run.outcome["usage"]
-    assert total["total"] == sum(usage.values()) == full["answer"]["facts"]["tokens"]
+    assert total["total"] == sum(usage.values()) == full["facts"]["tokens"]
     assert total["cost"] == pytest.approx(run.outcome["cost_usd"])
 
 
@@ -504,7 +513,7 @@ def test_tools_in_the_shape_of_either_api_are_named():
 
 def test_line_ends_of_other_systems_are_line_ends():
     """A lone carriage return is none, and is shown."""
-    assert words.legible("a\r\nb\rc") == "a\nb␍c"
+    assert words.legible("a\r\nb\rc") == "a\nb⟨CR⟩c"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 from run_specialist import units
 from run_specialist.store.stored import StoredRun
 from run_specialist.views.page import drawing, words
-from run_specialist.views.page.answer import answer, status
+from run_specialist.views.page.answer import answer, facts, status
 from run_specialist.views.page.axis import axis
 from run_specialist.views.page.budget import budget
 from run_specialist.views.page.calls import turns
@@ -32,6 +32,7 @@ def data(run: StoredRun) -> Mapping[str, Any]:
     between = marks(run, working)
     holding = holders(run)
     said = turns(run, working, between, holding)
+    spent = budget(run, working)
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
@@ -43,8 +44,9 @@ def data(run: StoredRun) -> Mapping[str, Any]:
         "started_at": run.started_at,
         "ended_at": run.ended_at,
         "seconds": working.seconds,
+        "facts": facts(run, spent["kinds"]),
         "answer": answer(run, said, holding),
-        "budget": budget(run, working),
+        "budget": spent,
         "timeline": timeline(run, working, between),
         "requests": requests(run, working),
         "turns": said,

@@ -36,7 +36,11 @@ def status(run: StoredRun) -> str:
     return ("" if run.status == "landed" else f"{said}; ") + f"{what}, and {how}{took}"
 
 
-def answer(run: StoredRun, said: Sequence[Mapping[str, Any]], holders: Sequence[StoredCall | None]) -> dict[str, Any]:
+def answer(
+    run: StoredRun,
+    said: Sequence[Mapping[str, Any]],
+    holders: Sequence[StoredCall | None],
+) -> dict[str, Any]:
     """Return the answer with its evidence, each quote with the place in the page where it stands.
 
     said: the turns as the page shows them.
@@ -63,7 +67,6 @@ def answer(run: StoredRun, said: Sequence[Mapping[str, Any]], holders: Sequence[
         "gaps": list(outcome.get("gaps", ())),
         "warnings": list(outcome.get("warnings", _warnings(run))),
         "error": outcome.get("error"),
-        "facts": _facts(run),
     }
 
 
@@ -71,15 +74,20 @@ def _warnings(run: StoredRun) -> Sequence[str]:
     return run.standing.warnings if run.standing else ()
 
 
-def _facts(run: StoredRun) -> dict[str, Any]:
-    """Return what the run took, by its outcome or else as far as it is booked."""
+def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the run took.
+
+    kinds: what was used of each kind, as the page shows it.
+    """
+    used = {kind["kind"]: kind["used"] for kind in kinds}
     outcome = run.outcome or {}
-    calls = outcome.get("tool_calls") or {
-        "used": len(run.calls),
-        "limit": None,
+    booked = run.standing.skipped if run.standing else 0
+    return {
+        "calls": int(used[Kind.TOOL_CALLS]),
+        "limit": next(kind["limit"] for kind in kinds if kind["kind"] == Kind.TOOL_CALLS),
         "failed": sum(call.is_error for call in run.calls),
-        "skipped": run.standing.skipped if run.standing else 0,
+        "skipped": outcome["tool_calls"]["skipped"] if outcome else booked,
+        "turns": len(run.turns),
+        "tokens": int(used[Kind.TOKENS]),
+        "cost_usd": outcome.get("cost_usd", run.cost_usd),
     }
-    usage = outcome.get("usage")
-    tokens = sum(usage.values()) if usage else sum(turn.usage.total_tokens for turn in run.turns)
-    return {**calls, "turns": len(run.turns), "tokens": tokens, "cost_usd": outcome.get("cost_usd", run.cost_usd)}

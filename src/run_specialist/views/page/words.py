@@ -14,9 +14,7 @@ _STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900
 """From one tick to the next [s]."""
 
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-_PICTURES = 0x2400
-"""The signs from here on stand for the control characters, in their order."""
-_SPACE, _DELETE = 0x20, 0x7F
+_NAMES = {0x00: "NUL", 0x07: "BEL", 0x08: "BS", 0x0D: "CR", 0x1B: "ESC", 0x7F: "DEL"}
 
 
 def legible(text: str) -> str:
@@ -25,13 +23,7 @@ def legible(text: str) -> str:
 
 
 def _sign(code: int) -> str:
-    if code < _SPACE:
-        return chr(_PICTURES + code)
-    return (
-        "\u2421"
-        if code == _DELETE
-        else f"\N{MATHEMATICAL LEFT ANGLE BRACKET}U+{code:04X}\N{MATHEMATICAL RIGHT ANGLE BRACKET}"
-    )
+    return f"\u27e8{_NAMES.get(code, f'U+{code:04X}')}\u27e9"
 
 
 def pretty(value: object) -> str:
