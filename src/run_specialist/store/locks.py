@@ -36,6 +36,7 @@ def make_locked(file: Path, words: str) -> int:
         os.write(descriptor, words.encode())
     except OSError:
         os.close(descriptor)
+        file.unlink(missing_ok=True)
         raise
     return descriptor
 

@@ -77,8 +77,10 @@ class _ByFile(Owner):
         except OSError as error:
             raise StoreUnusable(f"{folder}: no file can be locked there: {error.strerror}; {ELSEWHERE}") from error
         for file in folder.glob("*.lock"):
-            if is_free(file):
-                _forget(file)
+            # In this order: one that is free and still empty is just being made.
+            with suppress(OSError):
+                if file.stat().st_size and is_free(file):
+                    file.unlink()
 
     def renew(self) -> None:
         """Nothing breaks here."""
@@ -87,7 +89,8 @@ class _ByFile(Owner):
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-            _forget(self._file)
+            with suppress(OSError):
+                self._file.unlink()
 
 
 class _BySession(Owner):
@@ -111,7 +114,8 @@ class _BySession(Owner):
 
     def _lock(self) -> None:
         with told(self._url):
-            self._connection.execute(text("select pg_advisory_lock(:key)"), {"key": _key(self.token)})
+            # Shared, so that a broken session that the server has not missed yet is not waited for.
+            self._connection.execute(text("select pg_advisory_lock_shared(:key)"), {"key": _key(self.token)})
 
     def _let_go(self) -> None:
         self._connection.close()
@@ -128,7 +132,9 @@ def is_alive(url: str, token: str) -> bool:
     file = _file(store, token)
     if not is_free(file):
         return True
-    _forget(file)
+    # It may belong to somebody else, or the folder; whoever writes next removes it as well.
+    with suppress(OSError):
+        file.unlink(missing_ok=True)
     return False
 
 
@@ -161,13 +167,6 @@ def _folder(store: Path) -> Path:
 def _file(store: Path, token: str) -> Path:
     # A token that was never ours, in a store that somebody wrote by hand, must not name a file elsewhere.
     return _folder(store) / f"{hashlib.sha256(token.encode(errors='replace')).hexdigest()[:32]}.lock"
-
-
-def _forget(file: Path) -> None:
-    """Remove the file of a process that is dead; one that is empty is just being made."""
-    with suppress(OSError):
-        if file.stat().st_size:
-            file.unlink()
 
 
 def _key(token: str) -> int:

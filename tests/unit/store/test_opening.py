@@ -107,6 +107,22 @@ def test_any_file_name_will_do(tmp_path, name):
     assert name in snapshot(tmp_path)
 
 
+def test_a_store_that_was_not_finished_is_made_anew(store):
+    """Its maker died in its only commit: the header says that all is there, the journal says that nothing is."""
+    made = bytearray(store.read_bytes())
+    made[18:20] = b"\1\1"  # not in WAL mode yet
+    store.write_bytes(made)
+    magic = bytes.fromhex("d9d505f920a163d7")
+    numbers = (0, 1, 0, 512, 4096)  # records, checksum, pages before the commit, bytes in a sector and in a page
+    journal = magic + b"".join(number.to_bytes(4) for number in numbers)
+    store.with_name("runs.db-journal").write_bytes(journal.ljust(512, b"\0"))
+    assert "there is no store" in refusal(f"sqlite:///{store}", write=False)
+    engine = open_engine(f"sqlite:///{store}")
+    add_run(engine, "one")
+    engine.dispose()
+    assert {"runs.db"} == set(snapshot(store.parent))
+
+
 def test_an_empty_file_is_a_new_store(tmp_path):
     """As is a database in which nothing was ever made: whoever began it died."""
     (tmp_path / "empty.db").touch()

@@ -130,6 +130,19 @@ def test_a_connection_that_broke_is_taken_anew():
         owner.close()
 
 
+def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for():
+    """A network that went away leaves its session behind for a while, with the lock."""
+    with postgresql_url() as url:
+        owner = Owner.take(url)
+        left_behind = owner._connection
+        owner._connection = create_engine(parsed(url)).connect()
+        owner._connection.connection.driver_connection.close()
+        owner.renew()
+        left_behind.close()
+        assert is_alive(url, owner.token)
+        owner.close()
+
+
 # --- files
 
 
