@@ -10,6 +10,7 @@ from run_specialist.budget import Kind
 from run_specialist.dispatch import Dispatcher
 from run_specialist.events import Warned
 from run_specialist.exchange import Exchange
+from run_specialist.journal import Stood
 
 PATIENCE = 10.0
 """After this a run goes on without knowing that it is kept: a disk that hangs must not cost an answer [s]."""
@@ -27,8 +28,8 @@ class Checkpoint:
         self.is_lost = False
         """True once something could not be kept."""
 
-    def write(self) -> None:
-        """Put on record how the run stands."""
+    def stood(self) -> Stood:
+        """Return the record of how the run stands."""
         standing = replace(
             self._account.standing(),
             calls=self._dispatcher.started,
@@ -36,11 +37,11 @@ class Checkpoint:
             last_text=self._exchange.last_text,
             warnings=tuple(self._audience.warnings),
         )
-        self._audience.journal.write(self._exchange.transcript.stood(standing))
+        return self._exchange.transcript.stood(standing)
 
     async def reach(self) -> None:
         """Put on record how the run stands, and wait until it is kept; before the first reply nothing can be lost."""
-        self.write()
+        self._audience.journal.write(self.stood())
         if self._account.budget[Kind.TURNS].used:
             await self.kept()
 

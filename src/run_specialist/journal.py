@@ -141,6 +141,8 @@ class Ended(Record):
     """A run has its outcome."""
 
     outcome: Outcome
+    stood: Stood | None = None
+    """How it stands then. Kept apart from the outcome, a run that breaks off between would seem to have more to do."""
 
 
 class Journal(Protocol):

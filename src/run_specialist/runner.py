@@ -129,14 +129,14 @@ class Run:
 
     async def _conclude(self, ending: Ending) -> Outcome:
         """Close what is open, and hand over nothing that is not kept."""
-        self._close()
-        self._checkpoint.write()
+        # Until the outcome is on record, too, the reply that ended the work counts as not acted upon.
         await self._checkpoint.surely_kept()
+        self._close()
         gathered = Gathered(
             self._account, self._descent.landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
         )
         outcome = conclude(self._job, ending, gathered)
-        self._audience.journal.write(Ended(outcome))
+        self._audience.journal.write(Ended(outcome, self._checkpoint.stood()))
         await self._checkpoint.surely_kept()
         self._audience.tell(Finished(outcome))
         return outcome

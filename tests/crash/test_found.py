@@ -7,10 +7,12 @@ import pytest
 from run_specialist.dispatch import Earlier
 from run_specialist.executed import Executed
 from run_specialist.job import Past
-from run_specialist.journal import Standing
+from run_specialist.journal import Ended, Forgetful, Record, Standing, Stood
 from run_specialist.messages import ToolCall
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.runner import Run
+from run_specialist.store.keeping import rows_of
 from tests.jobs import LOOK, job, outcome_of, results
 
 
@@ -31,3 +33,32 @@ async def test_x_13_a_call_that_never_returned_is_run_when_it_is_made_again(earl
     tools = (replace(LOOK, repeatable=True),)
     await outcome_of(job(provider, 9, tools=tools, augmenters=(), past=past))
     assert results(provider.asked[1].messages[-1])[0].startswith(again)
+
+
+class Remembering(Forgetful):
+    """A journal that keeps its records."""
+
+    def __init__(self):
+        self.records: list[Record] = []
+
+    def write(self, record):
+        """Keep it."""
+        self.records.append(record)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("last", [says("Known."), calls(("respond", {"answer": "Known."}), first_id=2)], ids=str)
+async def test_an_answer_is_acted_upon_and_its_outcome_kept_in_one_record(last):
+    """Broken off before that record, a run still has its last reply to act upon, and does not ask for it again."""
+    journal = Remembering()
+    await Run(job(ScriptedProvider([calls(("look", {})), last]), 9), journal=journal).outcome()
+    assert [record.standing.turns for record in journal.records if isinstance(record, Stood)] == [0, 1]
+    (ended,) = (record for record in journal.records if isinstance(record, Ended))
+    assert ended.stood.standing.turns == 2
+    rows = rows_of("run-1", "me", [ended], 1)
+    assert (rows.turns, len(rows.tails[0][1]), bool(rows.standing), bool(rows.ending)) == (
+        2,
+        len(ended.stood.messages),
+        True,
+        True,
+    )

@@ -76,6 +76,8 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
             case Stood():
                 _stand(rows, record)
             case Ended():
+                if record.stood is not None:
+                    _stand(rows, record.stood)
                 rows.ending = {
                     "of_run": run_id,
                     "status": word(record.outcome.status),
