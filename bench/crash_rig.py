@@ -1,0 +1,67 @@
+"""Kill the real command at random and resume it, many times, and check after each kill what is stored.
+
+Run it from the top of the repository, in an environment with the `test` group:
+
+    python -m bench.crash_rig --kills 200 [--store postgresql://USER@HOST/DATABASE] [--seed 1]
+
+Each process is started by itself, as people start it, unless `--forked` is given. The model is the simulated Messages
+API of the tests. What must hold stands in tests/crash/checks.py and tests/crash/lane.py; the first thing that does not
+ends the program with a traceback.
+"""
+
+import argparse
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.crash.lane import Kills, Lane, Tally
+from tests.crash.nursery import Nursery, Single
+
+
+def rig(kills: int, lanes: int, seed: int, store: str | None, *, forked: bool) -> Tally:
+    """Kill processes in some lanes side by side; return what came of it."""
+    left, total = Kills(kills), Tally()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(lanes) as pool:
+        at_work = [Lane(seed + number, Path(folder) / f"lane-{seed + number}", store) for number in range(lanes)]
+        done = [pool.submit(lane.work, left, Nursery() if forked else Single()) for lane in at_work]
+        for each in done:
+            each.result()
+        for lane in at_work:
+            total += lane.tally
+    return total
+
+
+def main() -> None:
+    """Read the flags and print a table."""
+    parser = argparse.ArgumentParser(description="Kill the real command at random and resume it.")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--lanes", type=int, default=2, help="runs side by side")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", help="a database that the runs share; SQLite files of their own without it")
+    parser.add_argument("--forked", action="store_true", help="start faster, by forking")
+    given = parser.parse_args()
+    begun = time.monotonic()
+    total = rig(given.kills, given.lanes, given.seed, given.store, forked=given.forked)
+    struck = ", ".join(f"{count} at {moment}" for moment, count in total.struck.most_common())
+    rows = [
+        ("processes killed", f"{total.kills}: {struck}"),
+        ("runs, each brought to its answer", total.runs),
+        ("requests that were answered", total.requests),
+        ("of these, answered and not stored: asked for once more", total.lost_replies),
+        ("of these, told of by an event", total.told_and_lost),
+        ("tool calls stored", total.calls),
+        ("of these, under way when their process was killed", total.broken_off),
+        ("of these, just returned", total.lost_outputs),
+        ("made once more by the model", total.retried),
+        ("killed before the run was stored: begun anew", total.not_on_record),
+        ("killed after the outcome was stored", total.after_the_end),
+        ("minutes", f"{(time.monotonic() - begun) / 60:.1f}"),
+    ]
+    print("| | |\n|---|---|")
+    for row in rows:
+        print("| {} | {} |".format(*row))
+
+
+if __name__ == "__main__":
+    main()

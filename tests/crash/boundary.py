@@ -1,0 +1,205 @@
+"""A scripted run in a process of its own that kills itself at one exact place of its way into the store.
+
+Three turns with batches of calls, a summary before the third, an answer. All calls differ.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from run_specialist import prompts
+from run_specialist.doors.api import Runner
+from run_specialist.journal import Journal, Record, Told
+from run_specialist.messages import Message, Reply, Stop, Usage
+from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.specialist.fields import Specialist
+from run_specialist.store.writer import Writer
+from run_specialist.tools.base import tool
+
+LONG = 900
+"""Of the outputs of the second turn, so that a summary is due before the third [characters]."""
+SETTINGS: dict[str, Any] = {"name": "looker", "description": "Looks", "prompt": "Look it up.", "tools": []}
+SUMMARIZE_AT = 500
+NOTES = Usage(7, 0, 0, 3)
+"""What each summary takes."""
+
+
+def append(path: Path, value: object) -> None:
+    """Write a line at the end of a file; it is there whatever becomes of the process."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, json.dumps(value).encode() + b"\n")
+    os.close(descriptor)
+
+
+class Looker:
+    """A model that goes by what it is shown, and puts down what it was asked and what it said."""
+
+    model = "scripted"
+    capabilities = Capabilities(forced_choice=False, max_output_tokens=64_000)
+
+    def __init__(self, asked: Path) -> None:
+        self._asked = asked
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> "_Talk":
+        """Start a conversation."""
+        return _Talk(opening, self._asked)
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return one cent a thousand tokens."""
+        return usage.total_tokens / 100_000
+
+    async def aclose(self) -> None:
+        """Hold nothing."""
+
+
+class _Talk:
+    def __init__(self, opening: Opening, asked: Path) -> None:
+        self._opening = opening
+        self._path = asked
+
+    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+        """Reply."""
+        await asyncio.sleep(0)
+        if self._opening.system == prompts.SUMMARY:
+            append(self._path, {"notes": True})
+            return Reply(Stop.ANSWERED, ({"type": "text", "text": "What was noted."},), NOTES)
+        sent = [{"role": message.role, "content": [*message.content]} for message in messages]
+        blocks = _next(sent, ordered="respond" in str(sent[-1]["content"]))
+        usage = Usage(len(json.dumps(sent)) // 4, 0, 0, secrets.randbelow(40) + 1)
+        stop = Stop.WANTS_TOOLS if blocks[0]["type"] == "tool_use" else Stop.ANSWERED
+        tools = [each.definition for each in self._opening.tools]
+        front = json.dumps([self._opening.system, tools])
+        append(self._path, {"messages": sent, "content": blocks, "usage": asdict(usage), "front": front})
+        return Reply(stop, tuple(blocks), usage)
+
+
+def _next(sent: Sequence[dict[str, Any]], *, ordered: bool) -> list[dict[str, Any]]:
+    used = [block for message in sent for block in message["content"] if block["type"] == "tool_use"]
+    made = [block["id"] for block in used if block["name"] in {"look", "get_tool_response"}]
+    match len(made):
+        case _ if ordered:
+            return [_call("respond", answer=f"Owls eat {secrets.token_hex(4)}.")]
+        case 0:
+            return [_call("look", query=secrets.token_hex(4)) for _ in range(3)]
+        case 3:
+            return [_call("look", query=secrets.token_hex(4), length=LONG) for _ in range(2)]
+        case 5:
+            return [_call("look", query=secrets.token_hex(4)), _call("get_tool_response", execution_id=made[0])]
+        case _:
+            return [{"type": "text", "text": f"Owls eat {secrets.token_hex(4)}."}]
+
+
+def _call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"call_{secrets.token_hex(6)}", "name": name, "input": arguments}
+
+
+class Killing:
+    """A journal that kills its process at one of its records."""
+
+    def __init__(self, journal: Journal, at: str, number: int) -> None:
+        """Take the real one.
+
+        at: `kept` kills when all up to the n-th record is committed and the run has gone no further; `queued` when only
+            that is committed what the run has waited for; `asked` and `waited` at the n-th time that it waits, before
+            and after.
+        number: n, from 1; 0 = never. Events are not counted.
+        """
+        self._journal = journal
+        self._at = at
+        self._left = number
+        self._held: list[Record] = []
+
+    def write(self, record: Record) -> None:
+        """Take a record."""
+        if self._at == "queued":
+            self._held.append(record)
+        else:
+            self._journal.write(record)
+        if self._at == "kept":
+            # In a loop of its own, because this one must not go on.
+            thread = threading.Thread(target=asyncio.run, args=(self._journal.committed(),))
+            thread.start()
+            thread.join()
+        if self._at in {"kept", "queued"} and not isinstance(record, Told):
+            self._count()
+
+    async def committed(self) -> str | None:
+        """Wait as the real one does."""
+        for record in self._held:
+            self._journal.write(record)
+        self._held.clear()
+        if self._at == "asked":
+            self._count()
+        lost = await self._journal.committed()
+        if self._at == "waited":
+            self._count()
+        return lost
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            die()
+
+
+def die() -> None:
+    """End as by a power cut: nothing is closed, nothing is flushed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wrap(at: str, number: int) -> None:
+    """Have all journals of this process kill it; `half` does so in the middle of the n-th transaction."""
+    if at == "half":
+        from run_specialist.store.ledger import Ledger
+
+        replace, left = Ledger._replace, [number]
+
+        def replaced(self: Ledger, batch: Any) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                die()
+            replace(self, batch)
+
+        Ledger._replace = replaced  # type: ignore[method-assign] # that is the point
+        return
+
+    def killing(make: Callable[..., Journal]) -> Callable[..., Journal]:
+        return lambda *given: Killing(make(*given), at, number)
+
+    Writer.journal = killing(Writer.journal)  # type: ignore[method-assign] # likewise
+    Writer.claim = killing(Writer.claim)  # type: ignore[method-assign] # likewise
+
+
+def go(store: str, logs: str, question: str, run_id: str, at: str, number: str, limit: str) -> None:
+    """Begin a run, or go on with one, and be killed at a place.
+
+    logs: beginning of the names of the files to write to.
+    run_id: empty for a new run.
+    at, number: see `Killing`.
+    """
+    _wrap(at, int(number))
+    executed = Path(f"{logs}-executed")
+
+    async def look(query: str, length: int = 0) -> str:
+        append(executed, ["begun", query])
+        await asyncio.sleep(0)
+        append(executed, ["returned", query])
+        return f"note on {query} {'.' * length}"
+
+    async def ask() -> None:
+        provider = Looker(Path(f"{logs}-asked"))
+        async with Runner(provider=provider, tools=[tool(look)], store=store) as runner:
+            if run_id:
+                run = runner.resume(run_id)
+            else:
+                specialist = Specialist(**SETTINGS, tool_calls_limit=int(limit), summarize_at=SUMMARIZE_AT)
+                run = runner.prepare(specialist, question)
+            await run.outcome()
+
+    asyncio.run(ask())

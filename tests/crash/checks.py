@@ -1,0 +1,227 @@
+"""What must hold for a stored run after its process was killed, and once it has its answer."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from run_specialist.messages import Usage
+from run_specialist.prompts import PROCESS_ENDED
+from run_specialist.store.stored import StoredCall, StoredRun
+from run_specialist.tools.respond import NAME as RESPOND
+
+Wire = dict[str, Any]
+"""A message as it is sent, without cache markers."""
+BROKEN_OFF = PROCESS_ENDED.partition("{")[0]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request that the model's side took, and what it answered."""
+
+    messages: Sequence[Wire]
+    content: Sequence[Mapping[str, Any]] = ()
+    """The blocks of the reply; empty when none was made."""
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What came of a comparison."""
+
+    lost: int
+    """Replies that were made and are not stored."""
+    open: int
+    """Calls of the newest turn that are not stored."""
+
+
+def unmarked(messages: Sequence[Mapping[str, Any]]) -> list[Wire]:
+    """Return messages as they were sent, without the cache markers, which are no content."""
+    return [
+        {
+            "role": message["role"],
+            "content": [
+                {key: value for key, value in block.items() if key != "cache_control"} for block in message["content"]
+            ],
+        }
+        for message in messages
+    ]
+
+
+def said(run: StoredRun) -> list[list[Wire]]:
+    """Return the messages of each part as they are sent, with the reply that nobody has acted upon yet."""
+    parts: list[list[Wire]] = []
+    if not run.messages:
+        # Then the question stands in the run's own row.
+        return [[{"role": "user", "content": [{"type": "text", "text": run.question}]}]]
+    for part in range(run.messages[-1].part + 1):
+        messages = [one.message for one in run.messages if one.part == part]
+        newest = part == run.messages[-1].part
+        if newest and run.pending:
+            messages[-1] = messages[-1].ending(run.pending.words)
+        wire: list[Wire] = [{"role": each.role, "content": [*each.content]} for each in messages]
+        if newest and run.pending:
+            wire.append({"role": "assistant", "content": [*run.pending.blocks]})
+        parts.append(wire)
+    return parts
+
+
+def check_kept(
+    run: StoredRun, asked: Sequence[Asked], limit: int | None = None, for_notes: Usage | None = None
+) -> Kept:
+    """Compare what is stored of a run with what the model's side saw of it.
+
+    asked: all requests of the run that were taken, in order.
+    limit: of tool calls.
+    for_notes: what was paid for summaries.
+    """
+    lost = _check_replies(run, asked)
+    _check_requests(run, asked)
+    for messages in said(run):
+        _check_results(messages, has_pending=run.pending is not None)
+    still_open = _check_calls(run, limit)
+    _check_counters(run, for_notes or Usage())
+    assert [event.number for event in run.events] == list(range(1, len(run.events) + 1))
+    assert [turn.number for turn in run.turns] == list(range(1, len(run.turns) + 1))
+    return Kept(lost, still_open)
+
+
+def _check_replies(run: StoredRun, asked: Sequence[Asked]) -> int:
+    """Each stored reply is one that was sent, with what it cost, in that order; return how many are not stored."""
+    turns, lost = list(run.turns), 0
+    for one in asked:
+        if turns and list(turns[0].blocks) == list(one.content):
+            assert turns.pop(0).usage == one.usage, "a stored turn has another usage than was billed"
+        elif one.content:
+            lost += 1
+    assert not turns, f"stored turns {[turn.number for turn in turns]} were never sent, or in another order"
+    return lost
+
+
+def _check_requests(run: StoredRun, asked: Sequence[Asked]) -> None:
+    """Each request that was taken stands in the store as the beginning of a part, and so does its reply if stored."""
+    parts = said(run)
+    answers = [one.content for one in asked if one.content and _is_answer(one.content)]
+    replies = [list(turn.blocks) for turn in run.turns]
+    for number, one in enumerate(asked, 1):
+        answered = list(one.content) in replies
+        assert any(_begins(part, one.messages, answered=answered) for part in parts), (
+            f"request {number} is not in the store as it was sent"
+        )
+        again = [message for message in one.messages if message["content"] in answers]
+        assert not again, f"request {number} asks again although this answer is stored: {again}"
+
+
+def _is_answer(content: Sequence[Mapping[str, Any]]) -> bool:
+    return all(block["type"] != "tool_use" or block["name"] == RESPOND for block in content)
+
+
+def _begins(stored: Sequence[Wire], sent: Sequence[Wire], *, answered: bool) -> bool:
+    """Tell whether stored messages begin with those sent.
+
+    answered: the reply is stored as well, so that our last words of the request are, too.
+    """
+    last = len(sent) - 1
+    if len(stored) <= last or list(stored[:last]) != list(sent[:last]):
+        return False
+    return stored[last] == sent[last] or (not answered and _grew(stored[last], sent[last]))
+
+
+def _grew(one: Wire, other: Wire) -> bool:
+    """Tell whether two user messages differ only by words at the end of one of them."""
+    *before, last = one["content"]
+    *before_other, last_other = other["content"]
+    kind = "content" if last["type"] == "tool_result" else "text"
+    texts = sorted((last[kind], last_other.get(kind, "")), key=len)
+    return before == before_other and texts[1].startswith(texts[0]) and _id(last) == _id(last_other)
+
+
+def _id(block: Mapping[str, Any]) -> object:
+    return block.get("tool_use_id")
+
+
+def _check_results(messages: Sequence[Wire], *, has_pending: bool) -> None:
+    """Each call has exactly one result, in the message behind it, in call order; a pending reply has none yet."""
+    done = messages[:-1] if has_pending else messages
+    for number, message in enumerate(done):
+        calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
+        behind = messages[number + 1]["content"] if number + 1 < len(messages) else []
+        results = [block["tool_use_id"] for block in behind if block["type"] == "tool_result"]
+        if message["role"] == "assistant":
+            assert calls == results, f"message {number}: calls {calls}, results {results}"
+
+
+def _check_calls(run: StoredRun, limit: int | None) -> int:
+    """Each call of a turn that was acted upon is stored once, and its output was shown; return how many are not yet."""
+    ids = [row.call.id for row in run.calls]
+    assert len(set(ids)) == len(ids), "a call is stored twice"
+    shown = _shown(run)
+    used = missing = 0
+    for turn in run.turns:
+        rows = [row for row in run.calls if row.turn == turn.number]
+        names = [call.name for call in turn.calls]
+        room = 0 if turn.landing or RESPOND in names else len(names) if limit is None else max(limit - used, 0)
+        wanted = [call.id for call in turn.calls[:room]]
+        found = [row.call.id for row in rows]
+        assert found == [one for one in wanted if one in found], f"turn {turn.number}: {found} of {wanted}"
+        if run.pending is None or turn.number < run.pending.number:
+            assert found == wanted, f"turn {turn.number}: {found} of {wanted} is stored"
+            for row in rows:
+                assert any(text.startswith(row.text) for text in shown[row.call.id]), f"{row.call.id} was not shown"
+        else:
+            missing += len(wanted) - len(found)
+        used += len(wanted)
+    return missing
+
+
+def _shown(run: StoredRun) -> dict[str, list[str]]:
+    shown: dict[str, list[str]] = {row.call.id: [] for row in run.calls}
+    for part in said(run):
+        for message in part:
+            for block in message["content"]:
+                if block["type"] == "tool_result" and block["tool_use_id"] in shown:
+                    shown[block["tool_use_id"]].append(block["content"])
+    return shown
+
+
+def _check_counters(run: StoredRun, for_notes: Usage) -> None:
+    """What is told to be used is what the turns came to that were acted upon."""
+    standing = run.standing
+    if standing is None:
+        assert len(run.turns) <= 1, "more than one turn, and nothing tells where the run stands"
+        return
+    total = sum((turn.usage for turn in run.turns[: standing.turns]), for_notes)
+    calls = sum(row.turn <= standing.turns for row in run.calls)
+    assert standing.total.usage == total, f"{standing.total.usage} are said to be used, billed were {total}"
+    assert standing.used["tool_calls"] == calls == standing.calls == run.tool_calls
+    assert standing.turns in {len(run.turns), len(run.turns) - 1}
+
+
+def check_ended(
+    run: StoredRun, asked: Sequence[Asked], limit: int | None = None, for_notes: Usage | None = None
+) -> Kept:
+    """Check a run that has its answer, whatever became of it on the way."""
+    kept = check_kept(run, asked, limit, for_notes)
+    assert run.status in {"answered", "landed"}, run.status
+    assert run.outcome is not None
+    assert run.pending is None
+    total = sum((turn.usage for turn in run.turns), for_notes or Usage())
+    assert Usage(**run.outcome["usage"]) == total, f"the outcome tells {run.outcome['usage']}, billed were {total}"
+    assert run.outcome["tool_calls"]["used"] == len(run.calls)
+    assert kept.open == 0
+    assert run.events[-1].body["event"] in {"finished", *_LATE}
+    return kept
+
+
+_LATE = {"reply", "budget", "tool_call", "landing", "warning"}
+"""What may be the last event kept, where a process was killed after its outcome had been."""
+
+
+def finished(run: StoredRun) -> Counter[str]:
+    """Count the calls whose output is stored, by what makes two calls identical."""
+    return Counter(row.call.key for row in run.calls if not (row.repeated or broken_off(row)))
+
+
+def broken_off(row: StoredCall) -> bool:
+    """Tell whether a call was under way when its process was killed."""
+    return row.is_error and row.whole.startswith(BROKEN_OFF)

@@ -1,0 +1,98 @@
+"""The commands as a program that tells of each tool call, and takes its time for it.
+
+Called with the name of a command and its arguments. TOLD_BY: the descriptor to tell by, a line of JSON when a call
+begins and one when it has returned. SLOW: the longest that a call waits before it begins its work [ms].
+
+Called with `nursery` alone it imports everything and then makes such programs by forking; see `nursery.py`.
+"""
+
+import asyncio
+import importlib
+import json
+import os
+import random
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from run_specialist.tools.base import Output, Tool
+
+call_within = Tool.call_within
+LATE = (
+    "anthropic",
+    "run_specialist.cli.manage",
+    "run_specialist.doors.api",
+    "run_specialist.store.ledger",
+    "tests.crash.boundary",
+)
+"""What a program imports late; drivers of databases do not like to be forked."""
+
+
+def tell(what: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Write a line; what is in the pipe outlives the program."""
+    key = f"{tool.name} {json.dumps(arguments, sort_keys=True, default=str)}"
+    os.write(int(os.environ["TOLD_BY"]), json.dumps([what, key]).encode() + b"\n")
+
+
+async def told(self: Tool, seconds: float, arguments: Mapping[str, Any]) -> Output | None:
+    """Run a call, and tell when it begins and when it has returned."""
+    tell("begun", self, arguments)
+    await asyncio.sleep(random.uniform(0, float(os.environ["SLOW"]) / 1_000))  # noqa: S311 - no secret
+    output = await call_within(self, seconds, arguments)
+    tell("returned", self, arguments)
+    return output
+
+
+def main(*command: str) -> None:
+    """Run a command."""
+    if command[0] == "boundary":
+        from tests.crash.boundary import go
+
+        go(*command[1:])
+        return
+    Tool.call_within = told  # type: ignore[method-assign] # that is the point
+    sys.argv = [*command]
+    if command[0] == "specialists":
+        from run_specialist.cli.manage import main as run
+    else:
+        from run_specialist.cli.run import main as run
+    run()
+
+
+def nurse(descriptor: int) -> None:
+    """Fork a program for each message: its arguments, with descriptors for its output; tell its id, then its code."""
+    for name in LATE:
+        importlib.import_module(name)
+    with socket.socket(fileno=descriptor) as line:
+        while _fork(line):
+            pass
+
+
+def _fork(line: socket.socket) -> bool:
+    text, (*descriptors,), *_ = socket.recv_fds(line, 65_536, 3)
+    if not text:
+        return False
+    child = os.fork()
+    if child:
+        for each in descriptors:
+            os.close(each)
+        line.send(str(child).encode())
+        line.recv(1)
+        line.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+        return True
+    line.detach()
+    given = json.loads(text)
+    for target, source in enumerate(descriptors[:2], 1):
+        os.dup2(source, target)
+    os.environ.update(given["env"] | {"TOLD_BY": str(descriptors[2])})
+    os.chdir(given["where"])
+    main(*given["command"])
+    return False
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "nursery":
+        nurse(int(sys.argv[2]))
+    else:
+        main(*sys.argv[1:])

@@ -1,0 +1,135 @@
+"""A run is killed at every place of its way into the store, and resumed in another process."""
+
+import itertools
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run_specialist.messages import Usage
+from run_specialist.store.place import file_of
+from run_specialist.store.reading import Store
+from run_specialist.store.stored import StoredRun
+from tests.crash.boundary import NOTES
+from tests.crash.checks import Asked, broken_off, check_ended, check_kept, finished
+from tests.crash.going import Going, Milestones
+from tests.crash.nursery import KILLED, Nursery
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    """Programs that start fast."""
+    with Nursery() as started:
+        yield started
+
+
+@dataclass
+class Case:
+    """One run, killed at one place."""
+
+    nursery: Nursery
+    store: str
+    folder: Path
+    name: str
+    limit: int
+
+    def go(self, run_id: str, at: str, number: int) -> int:
+        """Begin it or go on with it; return the exit code."""
+        logs = str(self.folder / self.name)
+        command = ["boundary", self.store, logs, self.name, run_id, at, str(number), str(self.limit)]
+        going = Going(self.nursery, command, self.folder, {}, Milestones())
+        code = going.end()
+        assert code in {0, KILLED}, going.said
+        return code
+
+    def lines(self, what: str) -> list[Any]:
+        """Return what the run put down."""
+        path = self.folder / f"{self.name}-{what}"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    @property
+    def asked(self) -> list[Asked]:
+        """The requests, but for those for notes."""
+        asked = [line for line in self.lines("asked") if "notes" not in line]
+        return [Asked(one["messages"], one["content"], Usage(**one["usage"])) for one in asked]
+
+    def look(self) -> StoredRun | None:
+        """Return what is stored of it."""
+        with closing(Store(self.store)) as store:
+            found = [one for one in store.runs() if one.question == self.name]
+            return store.load(found[0].run_id) if found else None
+
+    def check(self, run: StoredRun, *, ended: bool = False) -> None:
+        """Check what is stored of it, and what was run."""
+        kept = (check_ended if ended else check_kept)(run, self.asked, self.limit, self._for_notes(run))
+        assert kept.lost <= 2
+        begun = Counter(query for what, query in self.lines("executed") if what == "begun")
+        assert set(begun.values()) <= {1}, f"run twice: {begun}"
+        never = [row for row in run.calls if row.call.name == "look" and not broken_off(row)]
+        assert {(row.call.arguments or {})["query"] for row in never} <= set(begun)
+        fronts = {line["front"] for line in self.lines("asked") if "front" in line}
+        assert len(fronts) <= 1
+
+    def _for_notes(self, run: StoredRun) -> Usage:
+        """Return what is booked for summaries: whole requests, one at least for each that is stored."""
+        booked, turns = (run.standing.total.usage, run.standing.turns) if run.standing else (Usage(), 0)
+        count = (booked.input_tokens - sum(turn.usage.input_tokens for turn in run.turns[:turns])) // NOTES.input_tokens
+        parts = max((one.part for one in run.messages), default=0)
+        assert parts <= count <= sum("notes" in line for line in self.lines("asked"))
+        return sum([NOTES] * count, Usage())
+
+
+def check_resumed(before: StoredRun, lines_before: int, case: Case) -> None:
+    """What is asked first after a kill begins with what was asked last before it, unless a summary came between."""
+    lines = case.lines("asked")
+    earlier = [at for at, line in enumerate(lines[:lines_before]) if "messages" in line]
+    later = [at for at, line in enumerate(lines) if at >= lines_before and "messages" in line]
+    if not earlier or not later or any("notes" in line for line in lines[earlier[-1] : later[0]]):
+        return
+    last, first = lines[earlier[-1]], lines[later[0]]
+    is_stored = any(list(turn.blocks) == last["content"] for turn in before.turns)
+    assert first["messages"][: len(last["messages"])] == last["messages"]
+    assert is_stored is (len(first["messages"]) > len(last["messages"]))
+
+
+@pytest.mark.parametrize("limit", [9, 4], ids=["answers", "lands"])
+@pytest.mark.parametrize("at", ["kept", "queued", "half", "asked", "waited"])
+def test_s4_4_killed_at_each_place_a_run_can_be_gone_on_with(nursery, store_url, tmp_path, at, limit):
+    """Whatever is stored by then is true and whole; resumed, each call has one result and none was run twice."""
+    for number in itertools.count(1):
+        case = Case(nursery, store_url, tmp_path, f"{at}-{number}", limit)
+        code = case.go("", at, number)
+        run = case.look()
+        if code == 0:
+            assert run is not None
+            case.check(run, ended=True)
+            break
+        if run is None:
+            assert len(case.asked) <= 1
+            continue
+        case.check(run)
+        resume(case, run, "kept", number % 5 + 1 if at == "kept" else 0)
+    assert number >= 5
+    if file := file_of(store_url):
+        with closing(sqlite3.connect(file)) as connection:
+            assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+
+
+def resume(case: Case, run: StoredRun, at: str, number: int) -> None:
+    """Go on with a run until it has its answer, killed once more at a place if a number is given."""
+    while run.outcome is None:
+        lines = len(case.lines("asked"))
+        done = finished(run)
+        code = case.go(run.run_id, at, number)
+        check_resumed(run, lines, case)
+        after = case.look()
+        assert after is not None
+        assert not done - finished(after)
+        case.check(after, ended=code == 0)
+        run, number = after, 0

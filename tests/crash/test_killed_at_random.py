@@ -1,0 +1,13 @@
+"""The real command is killed at random moments, and resumed until it answers."""
+
+from tests.crash.lane import Kills, Lane
+from tests.crash.nursery import Nursery
+
+KILLS = 20
+
+
+def test_s4_4_nothing_acknowledged_is_lost_by_kills_at_random(tmp_path):
+    """20 kills at seeded moments: all that was sent is stored, and no reply or finished call is paid for twice."""
+    lane = Lane(1, tmp_path)
+    lane.work(Kills(KILLS), Nursery())
+    assert lane.tally.kills == KILLS
