@@ -78,6 +78,9 @@ class Replies:
             if ending is not None or response.reason:
                 self._exchange.enter(reply, [self._leave(call, response) for call in reply.calls])
             return ending
+        if self._is_of_a_landing_gone_by(reply):
+            self._exchange.enter(reply, self._dispatcher.close(reply.calls))
+            return None
         left = self._account.budget[Kind.TOOL_CALLS].remaining
         room = 0 if self._descent.is_landing else len(reply.calls) if left is None else int(left)
         limit = self._account.budget[self._descent.reason]
@@ -85,6 +88,11 @@ class Replies:
         self._exchange.enter(reply, results)
         self._descent.was_ignored()
         return None
+
+    def _is_of_a_landing_gone_by(self, reply: Reply) -> bool:
+        """Tell whether a reply came in a landing of an earlier going: then none of its calls was to be run."""
+        past = self._job.past
+        return reply is past.pending and past.pending_in_landing and not self._descent.is_landing
 
     def _leave(self, call: ToolCall, response: Response) -> ToolResult:
         """Answer a call of a turn in which `respond` was called."""

@@ -12,15 +12,17 @@ from run_specialist.dispatch import Earlier
 from run_specialist.errors import NotResumable, ToolError
 from run_specialist.executed import Executed
 from run_specialist.job import Job, News, Past
-from run_specialist.journal import Standing
-from run_specialist.messages import Block, Message, Stop
+from run_specialist.messages import Block, Message, Stop, text_of
 from run_specialist.providers.base import Opening
 from run_specialist.spawner import LIMITS, Surroundings, digest, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.resolve import checked
-from run_specialist.store.stored import StoredCall, StoredRun
+from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.turns import summarized
 
 _PLAIN = {"text": ("type", "text"), "tool_use": ("type", "id", "name", "input")}
 
@@ -49,7 +51,7 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
     settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
     changed = tuple(kind for key, kind in LIMITS.items() if getattr(settings, key) != getattr(before, key))
     past = _past(run, before.tool_calls_limit)
-    _check_totals(run, settings, past.standing, changed)
+    _check_totals(run, settings, past, changed)
     _check_purpose(run, wish, changed)
     remarks = [*_changed_file(run, wish), *_missing_tools(run, around, wish)]
     if run.model != around.provider.model:
@@ -60,8 +62,7 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
     file = SpecialistFile(Path(frozen["file"]), settings.name, settings.description, specialist=settings)
     job = spawn(file, settings, run.question, around)
     if job.archive is not None:
-        for call in sorted(run.calls, key=lambda call: call.at):
-            job.archive.add(call.call.id, call.whole)
+        _refill(job.archive, run)
     kept = {key: frozen[key] for key in ("digest", "given_tools", "warnings")}
     return replace(
         job,
@@ -74,14 +75,25 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
     )
 
 
+def _refill(archive: Archive, run: StoredRun) -> None:
+    """Put into the archive what was in it."""
+    for call in sorted(run.calls, key=lambda call: call.at):
+        archive.add(call.call.id, call.whole)
+    # The results of calls that were not run are archived by a summary alone.
+    newest = max((one.part for one in run.messages), default=0)
+    for block in (block for one in run.messages if one.part < newest for block in one.message.content):
+        call_id, text = str(block.get("tool_use_id")), text_of(block.get("content"))
+        if block["type"] == "tool_result" and call_id not in archive and text != summarized(call_id):
+            archive.add(call_id, text)
+
+
 def _past(run: StoredRun, limit: int | None) -> Past:
     """Return where a run stands.
 
     limit: of tool calls, as it was.
     """
     standing, pending = run.standing or NOTHING, run.pending
-    # Of a turn in the landing no call was run, of any other as many as the limit allowed.
-    asked = 0 if pending is None or pending.landing else len(pending.calls)
+    asked = 0 if pending is None else _to_be_run(pending)
     room = asked if limit is None else max(limit - int(standing.used.get(Kind.TOOL_CALLS, 0)), 0)
     part = max((one.part for one in run.messages), default=0)
     return Past(
@@ -101,13 +113,22 @@ def _past(run: StoredRun, limit: int | None) -> Past:
     )
 
 
+def _to_be_run(turn: StoredTurn) -> int:
+    """Return how many calls of a turn were to be run: none in a landing, and none of one that was cut or answered."""
+    works = turn.stop in {Stop.WANTS_TOOLS, Stop.PAUSED} and all(call.name != RESPOND for call in turn.calls)
+    return len(turn.calls) if works and not turn.landing else 0
+
+
 def _executed(call: StoredCall) -> Executed:
     return Executed(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
 
 
-def _check_totals(run: StoredRun, settings: Specialist, standing: Standing, changed: Sequence[Kind]) -> None:
+def _check_totals(run: StoredRun, settings: Specialist, past: Past, changed: Sequence[Kind]) -> None:
     for kind in changed:
-        limit, used = getattr(settings, kind.key), standing.used.get(kind, 0)
+        limit, used = getattr(settings, kind.key), past.standing.used.get(kind, 0)
+        if kind is Kind.TOOL_CALLS:
+            # They were begun, whatever became of them.
+            used += past.earlier.cut_off
         if limit is not None and limit < used:
             raise NotResumable(
                 f"{kind.key}: {run.run_id} has used {units.amount(kind, used)} already, so its new total cannot be "

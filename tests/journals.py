@@ -1,0 +1,81 @@
+"""Journals that tests can read: one in memory, and the runs that its records come to, with a database and without."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+from run_specialist.journal import Ended, Opened, Record
+from run_specialist.store.keeping import Row, rows_of
+from run_specialist.store.place import Place
+from run_specialist.store.reading import INTERRUPTED, Store
+from run_specialist.store.restoring import stored_run
+from run_specialist.store.stored import StoredRun
+from run_specialist.store.writer import Writer
+
+
+class Notebook:
+    """A journal in memory, which keeps everything at once."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def write(self, record: Record) -> None:
+        """Take a record."""
+        self.records.append(record)
+
+    async def committed(self) -> str | None:
+        """Return at once."""
+        return None
+
+    def of(self, kind: type) -> list[Any]:
+        """Return all records of a kind."""
+        return [record for record in self.records if isinstance(record, kind)]
+
+    def until(self, kind: type, number: int = 1, *, before: bool = False) -> list[Record]:
+        """Return the beginning up to a record of a kind, or before it; `number` says which, counted from 1."""
+        at = [place for place, record in enumerate(self.records) if isinstance(record, kind)][number - 1]
+        return self.records[: at if before else at + 1]
+
+
+def stored(records: Sequence[Record]) -> StoredRun:
+    """Return the run that records come to in a store whose writer is gone, without any database."""
+    rows = rows_of(next(one.run_id for one in records if isinstance(one, Opened)), "owner", records, 1)
+    run = {"parent_id": None, "ended_at": None, "outcome": None, "standing": None, **rows.added["runs"][0]}
+    run |= {key: rows.added["runs"][-1][key] for key in ("frozen", "model")}
+    run |= rows.standing or {}
+    ends = [isinstance(record, Ended) for record in records if isinstance(record, Ended | Opened)]
+    run |= (ends[-1] and rows.ending) or {"status": INTERRUPTED}
+    bodies = {row["number"]: row for row in _of(rows.added, "outputs")}
+    tables = {
+        "turns": _of(rows.added, "turns"),
+        "calls": [{**bodies[row["number"]], **row} for row in _of(rows.added, "calls")],
+        "messages": [row for part in sorted(rows.tails) for row in rows.tails[part][1]],
+        "events": _of(rows.added, "events"),
+    }
+    names = "run_id parent_id specialist model question status started_at ended_at tool_calls cost_usd"
+    return stored_run({name: run[name] for name in names.split()}, run, tables)
+
+
+def _of(added: dict[str, list[Row]], table: str) -> list[Row]:
+    """Return the rows of a table in the order of their numbers; of one number only the first is taken."""
+    first: dict[int, Row] = {}
+    for row in added.get(table, ()):
+        first.setdefault(row["number"], row)
+    return [first[number] for number in sorted(first)]
+
+
+async def keep(url: str, records: Sequence[Record]) -> None:
+    """Write records into a store as a process that then dies."""
+    (run_id,) = {record.run_id for record in records if isinstance(record, Opened)}
+    with closing(Writer(Place(url, named=True))) as writer:
+        writer.check()
+        journal = writer.journal(run_id)
+        for record in records:
+            journal.write(record)
+        assert await journal.committed() is None
+
+
+def load(url: str, run_id: str = "last") -> StoredRun:
+    """Read a run."""
+    with Store(url) as store:
+        return store.load(run_id)

@@ -1,0 +1,253 @@
+"""A run that goes on: what is told, what is counted, what is sent; each going as by a process of its own."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from run_specialist import prompts
+from run_specialist.errors import ProviderError
+from run_specialist.outcome import Exit
+from run_specialist.providers.scripted import calls, says
+from run_specialist.tools.base import Tool
+from tests.goings import Desk
+from tests.jobs import results
+
+pytestmark = pytest.mark.anyio
+NO_LONGER = (
+    "What is said above about a remaining or spent budget, about limits that are reached and about having to answer "
+    "now no longer holds. Build on what was found above."
+)
+REFRESHED = (
+    "The budget was refreshed: you now have 6 tool calls in all, of which 3 are used, so 3 tool calls remain. "
+    f"{NO_LONGER}\nGo on with the question."
+)
+ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
+MORE = calls(("respond", {"answer": "More."}), first_id=91)
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A store of its own, and processes that come and go."""
+    return Desk(tmp_path)
+
+
+def looks(number, count=1):
+    """Make a reply that looks something up; numbers differ within a run."""
+    wanted = [("look", {"query": str(number + extra)}) for extra in range(count)]
+    return calls(*wanted, first_id=number)
+
+
+THREE = [looks(1), looks(2), looks(3)]
+
+
+def everything(messages):
+    """Return messages as they are sent."""
+    return [message.encoded for message in messages]
+
+
+async def test_s4_5_three_calls_and_then_three_more(desk):
+    """N=3, then 6 in all: counted on, with everything that was said before the new request word for word."""
+    first = await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
+    assert (first.outcome.status, first.outcome.tool_calls.used) == ("landed", 3)
+    again = await desk.go_on(looks(4), looks(5), looks(6), looks(7), MORE, tool_calls_limit=6)
+    assert (again.outcome.status, again.outcome.answer) == ("landed", "More.")
+    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.limit, again.outcome.tool_calls.skipped) == (
+        6,
+        6,
+        1,
+    )
+    assert [event.id for event in again.named("tool_call") if event.phase == "finished"] == [
+        "call_4",
+        "call_5",
+        "call_6",
+    ]
+    said = everything(first.run.transcript)
+    # The last message had not gone out, so the news could still join it.
+    assert everything(again.asked[0].messages)[:-1] == said[:-1]
+    for one, two in pairwise(again.asked):
+        assert everything(two.messages)[: len(one.messages) - 1] == everything(one.messages)[:-1]
+    assert again.provider.opening.system == first.provider.opening.system
+    assert [tool.definition for tool in again.provider.opening.tools] == [
+        tool.definition for tool in first.provider.opening.tools
+    ]
+
+
+async def test_s4_5_the_countdown_goes_by_the_new_total(desk):
+    """Of 6 calls 3 are used: each further result says what remains of all of them."""
+    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
+    again = await desk.go_on(looks(4), looks(5), ANSWER, tool_calls_limit=6)
+    told = [results(asked.messages[-1])[-1].splitlines()[-1] for asked in again.asked[1:]]
+    assert told == ["2 tool calls remaining", "1 tool call remaining"]
+    assert [event.used for event in again.named("budget")] == [4, 5]
+    assert again.outcome.status == "answered"
+
+
+async def test_s3_8_the_news_stand_inside_the_last_result_once(desk):
+    """The exact words, after the result of `respond`; never a text behind results."""
+    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
+    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
+    (block,) = again.asked[0].messages[-1].content
+    assert (block["type"], block["content"]) == ("tool_result", f"{prompts.DELIVERED}\n{REFRESHED}")
+    assert sum(b"refreshed" in message for message in everything(again.asked[-1].messages)) == 1
+    (event,) = again.named("resumed")
+    assert (event.note, event.used["tool_calls"]) == (REFRESHED, 3)
+
+
+async def test_s3_8_after_a_text_they_are_a_message_of_the_user(desk):
+    """An answer without `respond` is history; what is asked beside it comes after it."""
+    first = await desk.ask(looks(1), says("Owls."))
+    assert first.outcome.answer == "Owls."
+    again = await desk.go_on(says("Toads."), question="And what else?")
+    *before, answer, asked = again.asked[0].messages
+    assert [message.role for message in before] == ["user", "assistant", "user"]
+    assert answer.content == ({"type": "text", "text": "Owls."},)
+    assert asked.content == ({"type": "text", "text": "The user now asks: And what else?"},)
+    assert (again.outcome.answer, again.outcome.status) == ("Toads.", "answered")
+
+
+LIMITS = {
+    "turns_limit": (2, "you now have 9 turns in all, of which 2 are used, so 7 turns remain"),
+    "total_tokens_limit": (25, "you now have 100,000 tokens in all, of which 30 are used, so 99,970 tokens remain"),
+    "cost_limit": (0.0001, "you now have $9.00 in all, of which $0.0003 are used, so $9.00 remain"),
+    "tool_chars_limit": (
+        19,
+        "you now have 100,000 characters in all, of which 19 are used, so 99,981 characters remain",
+    ),
+}
+
+
+@pytest.mark.parametrize("key", LIMITS)
+async def test_s3_8_a_budget_of_any_kind_is_refreshed(desk, key):
+    """It landed at the old total; what was used counts on, and it no longer lands."""
+    limit, words = LIMITS[key]
+    first = await desk.ask(looks(1), ANSWER, **{key: limit})
+    assert first.outcome.status == "landed", first.outcome
+    new = {"turns_limit": 9, "cost_limit": 9.0}.get(key, 100_000)
+    again = await desk.go_on(looks(4), ANSWER, **{key: new})
+    assert words in again.named("resumed")[0].note
+    assert again.outcome.status == "answered"
+    kind = first.outcome.landing.reason
+    assert again.outcome.limits[kind].limit == new
+    assert again.outcome.limits[kind].used > first.outcome.limits[kind].used > 0
+    assert again.outcome.usage.total_tokens == 4 * 15
+    assert again.outcome.limits["turns"].used == 4
+
+
+async def test_no_limit_any_more_is_said_so(desk):
+    """`none` takes the limit away."""
+    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
+    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=None)
+    assert "there is no limit of tool calls any more" in again.named("resumed")[0].note
+    assert again.outcome.tool_calls.limit is None
+
+
+async def test_a_question_more_within_the_old_limits_says_nothing_of_the_budget(desk):
+    """What remains stands above already; a budget that is spent lands with the new question."""
+    await desk.ask(looks(1), ANSWER)
+    again = await desk.go_on(looks(4), ANSWER, question="Since when?")
+    assert again.named("resumed")[0].note == "The user now asks: Since when?"
+    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
+    again = await desk.go_on(ANSWER, question="Since when?")
+    assert again.asked[0].choice == "respond"
+    assert again.outcome.status == "landed"
+
+
+async def test_the_bill_of_a_run_is_that_of_all_of_it(desk):
+    """Tokens, money, calls, failures and skipped ones of each going, counted once."""
+    fails = Tool("fail", "Fail.", lambda: 1 / 0)
+    desk.tools = [*desk.tools, fails]
+    batch = calls(("fail", {}), ("look", {"query": "a"}), ("look", {"query": "b"}))
+    first = await desk.ask(batch, ANSWER, tool_calls_limit=2)
+    assert (first.outcome.tool_calls.failed, first.outcome.tool_calls.skipped) == (1, 1)
+    again = await desk.go_on(calls(("fail", {}), first_id=4), looks(5), ANSWER, tool_calls_limit=4)
+    told = again.outcome.tool_calls
+    assert (told.used, told.failed, told.skipped) == (4, 2, 1)
+    assert again.outcome.usage.total_tokens == 5 * 15
+    assert again.outcome.cost_usd == pytest.approx(5 * 15 / 100_000)
+    assert again.outcome.duration_s >= first.outcome.duration_s
+
+
+async def test_evidence_of_an_earlier_going_is_found(desk):
+    """A quote from what was read before the run was taken up is verified."""
+    await desk.ask(looks(1), ANSWER)
+    quote = {"source": "n", "quote": "note on '1', part 0"}
+    again = await desk.go_on(calls(("respond", {"answer": "Yes.", "evidence": [quote]}), first_id=95), question="Sure?")
+    assert [one.verified for one in again.outcome.evidence] == [True]
+
+
+async def test_a_run_can_be_taken_up_again_and_again(desk):
+    """Three times, each with its own question: one history, one bill, events numbered on."""
+    await desk.ask(looks(1), ANSWER)
+    for number in (2, 3, 4):
+        again = await desk.go_on(looks(number), calls(("respond", {"answer": str(number)}), first_id=95 + number),
+                                 question=f"And {number}?")  # fmt: skip
+        assert again.outcome.answer == str(number)
+        assert again.run.is_kept
+    assert again.outcome.tool_calls.used == 4
+    assert again.outcome.usage.total_tokens == 8 * 15
+    run = desk.load()
+    assert [event.number for event in run.events] == list(range(1, len(run.events) + 1))
+    assert [event.body["event"] for event in run.events].count("finished") == 4
+    assert [turn.number for turn in run.turns] == list(range(1, 9))
+    assert run.transcript == again.run.transcript
+    assert run.outcome == json.loads(json.dumps(again.outcome.as_json()))
+
+
+async def test_warnings_of_before_are_told_once_and_are_not_doubled(desk):
+    """What was odd in the first going stands in the outcome of the second, once; its events do not tell it again."""
+    missing = {"source": "n", "quote": "nowhere"}
+    wrong = calls(("respond", {"answer": "x", "evidence": [missing]}), first_id=95)
+    bad = lambda executed: 1 / 0  # noqa: E731 - a foreign augmenter
+    desk.augmenters = [bad]
+    first = await desk.ask(looks(1), wrong)
+    assert len(first.outcome.warnings) == 2
+    desk.augmenters = ()
+    again = await desk.go_on(ANSWER, question="Sure?")
+    assert [warning for warning in again.outcome.warnings if "augmenter" in warning] == [
+        "an augmenter failed on look: ZeroDivisionError: division by zero"
+    ]
+    assert len(again.outcome.warnings) == 1
+    assert again.named("warning") == []
+
+
+async def test_x_12_the_api_is_down_at_the_landing_and_comes_back(desk):
+    """Failed with exit 3, the salvage in the answer; then it is taken up, lands and answers."""
+    first = await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
+    assert (first.outcome.status, first.outcome.exit_code) == ("failed", Exit.PROVIDER)
+    assert "note on '3', part 0" in first.outcome.answer
+    assert len(first.outcome.evidence) == 3
+    assert first.run.is_kept
+    again = await desk.go_on(ANSWER)
+    assert (again.outcome.status, again.outcome.answer) == ("landed", "It is known.")
+    assert again.asked[0].choice == "respond"
+    # Nothing is new to the model, which never saw the request that failed.
+    assert everything(again.asked[0].messages) == everything(first.asked[-1].messages)
+    assert again.outcome.tool_calls.used == 3
+
+
+async def test_x_12_with_a_larger_limit_it_works_on(desk):
+    """The same, with more calls: the news join the results that had not gone out."""
+    await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
+    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
+    last = results(again.asked[0].messages[-1])[-1]
+    assert last == f"note on '3', part 0\n0 tool calls remaining\n{REFRESHED}"
+    assert again.outcome.status == "answered"
+
+
+async def test_order_of_the_landing_behind_the_news(desk):
+    """A total that is spent all the same: the order stands as the last line."""
+    await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3, landing="order")
+    again = await desk.go_on(ANSWER, tool_calls_limit=3, question="And now?")
+    last = results(again.asked[0].messages[-1])[-1].splitlines()
+    assert last[-2:] == ["The user now asks: And now?", prompts.last_words("order", None)]
+    assert again.outcome.status == "landed"
+
+
+async def test_started_then_resumed_then_the_first_request(desk):
+    """In this order, and `finished` is the last."""
+    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
+    again = await desk.go_on(ANSWER, tool_calls_limit=6)
+    assert [event.event for event in again.events] == ["started", "resumed", "request", "reply", "finished"]
+    assert again.named("started")[0].limits["tool_calls"] == 6
+    assert [event.turn for event in again.named("request")] == [5]

@@ -1,0 +1,257 @@
+"""A reply that had come when the process ended is acted on, not paid for again, and no call of it is run twice."""
+
+import asyncio
+
+import pytest
+
+from run_specialist import prompts
+from run_specialist.journal import Received, Returned
+from run_specialist.messages import Stop
+from run_specialist.outcome import Exit
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.tools.base import Tool
+from tests.goings import Desk
+from tests.jobs import LOOK, results
+from tests.journals import stored
+
+pytestmark = pytest.mark.anyio
+ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
+LATER = calls(("respond", {"answer": "Later."}), first_id=91)
+ENDED = prompts.PROCESS_ENDED.format(tool="look")
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A store of its own, and processes that come and go."""
+    return Desk(tmp_path)
+
+
+def looks(number, count=1):
+    """Make a reply that looks something up; numbers differ within a run."""
+    wanted = [("look", {"query": str(number + extra)}) for extra in range(count)]
+    return calls(*wanted, first_id=number)
+
+
+async def dies_after(desk, kind, number, *script, **settings):
+    """Work on a question in a process that dies right after a record of a kind, and return what it left."""
+    going = await desk.record(*script, **settings)
+    await desk.keep(going.notebook.until(kind, number))
+    run = desk.load()
+    assert run.status == "interrupted"
+    return run
+
+
+@pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
+async def test_an_answer_that_had_come_is_handed_over(desk, reply):
+    """Nothing is asked, and it is paid for once."""
+    run = await dies_after(desk, Received, 2, looks(1), reply)
+    assert run.pending is not None
+    again = await desk.go_on()
+    assert (again.outcome.status, again.outcome.answer) == ("answered", "It is known.")
+    assert again.asked == []
+    assert again.outcome.usage.total_tokens == 30
+    assert again.outcome.limits["turns"].used == 2
+    assert [event.event for event in again.events] == ["started", "finished"]
+
+
+@pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
+async def test_with_a_further_question_it_is_history_and_the_question_is_asked(desk, reply):
+    """The answer is not handed over, but the model knows that it gave it."""
+    await dies_after(desk, Received, 2, looks(1), reply)
+    again = await desk.go_on(LATER, question="Since when?")
+    assert again.outcome.answer == "Later."
+    before, newest = again.asked[0].messages[-2:]
+    assert before.content == reply.content
+    assert "The user now asks: Since when?" in str(newest.content)
+    assert again.outcome.usage.total_tokens == 45
+
+
+async def test_x_10_calls_that_had_returned_are_not_run_again_and_the_others_are_told_so(desk):
+    """Three at once, one had returned: its result is the stored one, and the tool does not run at all."""
+    run = await dies_after(desk, Returned, 1, looks(1, 3), ANSWER)
+    assert len(run.calls) == 1
+    begun = []
+    desk.tools = [Tool("look", "Look something up.", lambda query="", part=0: begun.append(query))]
+    again = await desk.go_on(LATER)
+    assert begun == []
+    assert results(again.asked[0].messages[-1]) == ["note on '1', part 0", ENDED, ENDED]
+    assert [block.get("is_error", False) for block in again.asked[0].messages[-1].content] == [False, True, True]
+    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.failed) == (3, 2)
+    assert [call.number for call in desk.load().calls] == [1, 2, 3]
+    assert [event.phase for event in again.named("tool_call")] == ["failed", "failed"]
+
+
+async def test_x_10_when_no_record_of_a_call_was_kept_it_may_have_run_all_the_same(desk):
+    """The reply alone is there: none of its calls is run, each counts, and the model is told."""
+    await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
+    again = await desk.go_on(LATER)
+    assert results(again.asked[0].messages[-1]) == [ENDED, ENDED]
+    assert again.outcome.tool_calls.used == 2
+
+
+async def test_the_next_calls_are_run_as_ever(desk):
+    """Only what was under way counts as cut off, not what is called later."""
+    await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
+    again = await desk.go_on(looks(3, 2), LATER)
+    assert results(again.asked[1].messages[-1]) == ["note on '3', part 0", "note on '4', part 0"]
+    assert [call.number for call in desk.load().calls] == [1, 2, 3, 4]
+
+
+CUT = calls(("look", {"query": "a"}), ("look", {"query": "b"}), first_id=50, stop=Stop.TRUNCATED)
+MISFIT = calls(("look", {"query": "a"}), ("respond", {"answer": " "}), first_id=50)
+
+
+@pytest.mark.parametrize("reply", [CUT, MISFIT], ids=["cut", "respond beside it"])
+async def test_calls_of_a_turn_that_runs_none_leave_no_mark_on_the_next(desk, reply):
+    """A turn that was cut, or that answered: its calls were never to be run, so those of the next turn are."""
+    await dies_after(desk, Received, 1, reply, looks(1), ANSWER)
+    again = await desk.go_on(looks(1), LATER)
+    assert results(again.asked[1].messages[-1]) == ["note on '1', part 0"]
+    assert again.outcome.tool_calls.used == 1
+
+
+async def test_calls_that_the_old_limit_skipped_are_run_by_the_new_one(desk):
+    """Of three calls one was left: that one may have run; the others had not, and now there is room."""
+    await dies_after(desk, Received, 2, looks(1), looks(2, 3), ANSWER, tool_calls_limit=2)
+    again = await desk.go_on(LATER, tool_calls_limit=5)
+    assert results(again.asked[0].messages[-1])[:2] == [ENDED, "note on '3', part 0\n2 tool calls remaining"]
+    assert results(again.asked[0].messages[-1])[2].startswith("note on '4', part 0\n1 tool call remaining\nThe budget")
+    assert again.outcome.tool_calls.used == 4
+
+
+async def test_calls_of_a_landing_are_not_run_by_a_later_going_either(desk):
+    """They were asked for when only `respond` was to be heard; so no going can have run them, whatever its limit."""
+    run = await dies_after(desk, Received, 2, looks(1), looks(2, 2), ANSWER, tool_calls_limit=1)
+    assert run.pending.landing
+    again = await desk.go_on(looks(4), LATER, tool_calls_limit=5)
+    first, last = results(again.asked[0].messages[-1])
+    assert first == prompts.NOT_BEGUN.format(tool="look")
+    assert last.startswith(first)
+    assert "you now have 5 tool calls in all, of which 1" in last
+    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.skipped) == (2, 2)
+    assert again.outcome.status == "answered"
+
+
+async def test_in_the_landing_an_answer_that_had_come_is_taken_as_one_at_the_limit(desk):
+    """With the old limit: landed, and it was one landing request."""
+    await dies_after(desk, Received, 2, looks(1), ANSWER, tool_calls_limit=1)
+    again = await desk.go_on()
+    assert again.asked == []
+    assert (again.outcome.status, again.outcome.landing.requests) == ("landed", 1)
+    assert again.outcome.landing.usage.total_tokens == 15
+
+
+async def test_in_the_landing_something_else_that_had_come_is_answered_and_the_next_rung_is_tried(desk):
+    """A tool called against the order is not run, and the ladder goes on below."""
+    await dies_after(desk, Received, 2, looks(1), looks(2), ANSWER, tool_calls_limit=1)
+    again = await desk.go_on(LATER)
+    skipped = "Not run: the limit of 1 tool call is reached, so look was skipped."
+    assert results(again.asked[0].messages[-1]) == [f"{skipped}\n{prompts.last_words('order', None)}"]
+    assert (again.outcome.status, again.outcome.tool_calls.used) == ("landed", 1)
+
+
+async def test_our_last_words_in_the_request_that_was_answered_stay_history(desk):
+    """The order stood in the request; the next one begins with the very same bytes."""
+    going = await desk.record(looks(1), looks(2), ANSWER, tool_calls_limit=1, landing="order")
+    await desk.keep(going.notebook.until(Received, 2))
+    again = await desk.go_on(LATER)
+    ordered = [message.encoded for message in going.asked[1].messages]
+    assert prompts.last_words("order", None).encode() in ordered[-1]
+    assert [message.encoded for message in again.asked[0].messages][:3] == ordered
+    assert again.outcome.answer == "Later."
+
+
+async def test_x_6_an_answer_that_was_cut_is_asked_for_once_more(desk):
+    """It does not enter the history, and it is paid for."""
+    await dies_after(desk, Received, 1, says("It is", Stop.TRUNCATED), says("It is known."))
+    again = await desk.go_on(says("It is known."))
+    assert [message.role for message in again.asked[0].messages] == ["user"]
+    assert again.asked[0].max_tokens > 16_000
+    assert again.outcome.usage.total_tokens == 30
+
+
+async def test_x_8_a_pause_that_had_come_is_sent_back_as_it_is(desk):
+    """The model goes on where it was; nothing of ours comes between."""
+    pause = says("Wait", Stop.PAUSED)
+    await dies_after(desk, Received, 1, pause, ANSWER)
+    again = await desk.go_on(LATER)
+    assert [message.role for message in again.asked[0].messages] == ["user", "assistant"]
+    assert again.asked[0].messages[-1].content == pause.content
+    assert again.named("resumed")[0].note == ""
+
+
+async def test_x_8_a_refusal_that_had_come_ends_the_run(desk):
+    """Failed with exit 4, nothing asked; it does not enter the history, so a further question can be asked."""
+    await dies_after(desk, Received, 2, looks(1), says("No.", Stop.REFUSED))
+    again = await desk.go_on()
+    assert (again.outcome.status, again.outcome.exit_code, again.asked) == ("failed", Exit.NO_ANSWER, [])
+    later = await desk.go_on(LATER, question="Politely?")
+    assert later.outcome.answer == "Later."
+    assert "No." not in str(later.asked[0].messages)
+
+
+async def test_x_7_an_empty_answer_that_had_come_is_asked_for_once_more(desk):
+    """As in the going that it came to."""
+    await dies_after(desk, Received, 1, says(""), ANSWER)
+    again = await desk.go_on(LATER)
+    assert again.outcome.answer == "Later."
+    assert again.outcome.limits["turns"].used == 2
+
+
+async def test_x_13_an_identical_call_is_answered_from_the_record_of_the_earlier_going(desk):
+    """A read-only tool: the same call again is not run, spends budget, and is told so."""
+    desk.tools = [Tool(LOOK.name, LOOK.description, LOOK.function, repeatable=True)]
+    await desk.ask(looks(1), ANSWER)
+    begun = []
+
+    def look(query: str = "", part: int = 0) -> str:
+        begun.append(query)
+        return ""
+
+    desk.tools = [Tool(LOOK.name, LOOK.description, look, repeatable=True)]
+    same = calls(("look", {"query": "1"}), first_id=7)
+    again = await desk.go_on(same, LATER, question="Sure?")
+    assert begun == []
+    assert results(again.asked[1].messages[-1]) == [f"note on '1', part 0\n{prompts.SAME_CALL}"]
+    assert again.outcome.tool_calls.used == 2
+
+
+async def test_x_10_s3_6_ctrl_c_in_the_middle_of_a_batch_closes_what_was_under_way(desk):
+    """Two of three had returned: all three have a result in the store, and the next going is sent them."""
+    going = asyncio.Event()
+
+    async def look(query: str = "", part: int = 0) -> str:
+        if query == "3":
+            going.set()
+            await asyncio.Event().wait()
+        return f"note on {query}"
+
+    desk.tools = [Tool("look", "Look something up.", look)]
+    provider = ScriptedProvider([looks(1, 3)])
+    async with desk.process(provider) as runner:
+        run = runner.prepare(desk.specialist, "What is known?")
+        task = asyncio.create_task(run.outcome())
+        await going.wait()
+        run.abort()
+        outcome = await task
+    stopped = prompts.STOPPED.format(tool="look")
+    assert (outcome.status, outcome.exit_code) == ("aborted", Exit.INTERRUPTED)
+    assert results(run.transcript[-1]) == ["note on 1", "note on 2", stopped]
+    kept = desk.load()
+    assert (kept.status, kept.transcript, len(kept.calls)) == ("aborted", run.transcript, 3)
+    again = await desk.go_on(LATER)
+    assert results(again.asked[0].messages[-1]) == ["note on 1", "note on 2", stopped]
+    assert again.outcome.answer == "Later."
+    assert (again.outcome.tool_calls.used, again.outcome.usage.total_tokens) == (3, 30)
+
+
+async def test_killed_while_it_was_taken_up_it_is_taken_up_once_more(desk):
+    """Three goings, two of them cut off in a batch: no call is run a second time, and the numbers go on."""
+    first = (await desk.record(looks(1, 2), ANSWER)).notebook.until(Returned, 1)
+    second = await desk.record(looks(3, 2), ANSWER, past=stored(first))
+    await desk.keep([*first, *second.notebook.until(Returned, 2)])
+    again = await desk.go_on(LATER)
+    assert results(again.asked[0].messages[-1]) == ["note on '3', part 0", ENDED]
+    assert results(again.asked[0].messages[2]) == ["note on '1', part 0", ENDED]
+    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.failed) == (4, 2)
+    assert again.outcome.usage.total_tokens == 45
