@@ -24,7 +24,8 @@ class Transcript:
         self._copies = copies
         self._take(messages)
         self._history_tokens = history_tokens
-        self._kept = len(self._history)
+        # Of a part that is all copies nothing may be on record yet; written again it is there once.
+        self._kept = 0 if copies == len(messages) else len(self._history)
 
     def _take(self, messages: Sequence[Message]) -> None:
         # After a pause the model's own message is the last: no words of ours go into that.

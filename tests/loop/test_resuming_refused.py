@@ -1,0 +1,285 @@
+"""What cannot go on is refused in one line, before anything is asked, and the store stays as it is."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+
+import pytest
+
+from run_specialist import prompts
+from run_specialist.doors.api import Runner
+from run_specialist.errors import NotResumable, RunNotFound, StoreMissing, StoreUnusable, UsageError
+from run_specialist.journal import Received, Returned
+from run_specialist.messages import Reply, Stop, Usage
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.tools.base import Tool
+from tests.goings import Desk
+
+pytestmark = pytest.mark.anyio
+ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
+LATER = calls(("respond", {"answer": "Later."}), first_id=91)
+LOOKS = calls(("look", {"query": "1"}))
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A store of its own, and processes that come and go."""
+    return Desk(tmp_path)
+
+
+def dump(desk):
+    """Return every row of the store."""
+    with sqlite3.connect(f"file:{desk.folder}/runs.db?mode=ro", uri=True) as connection:
+        tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
+        return {table: connection.execute(f"select * from {table}").fetchall() for table in sorted(tables)}  # noqa: S608
+
+
+async def refused(desk, words, error=NotResumable, question=None, provider=None, **wish):
+    """Try to go on, and check that nothing was asked and nothing changed; return what was said."""
+    before, provider = dump(desk), provider or ScriptedProvider([])
+    with pytest.raises(error) as told:
+        await desk.go_on(question=question, provider=provider, **wish)
+    assert type(told.value) is error
+    assert words in str(told.value)
+    assert "\n" not in str(told.value)
+    assert provider.asked == []
+    assert dump(desk) == before
+    return str(told.value)
+
+
+async def test_an_answered_run_wants_a_question(desk):
+    """Also with a larger limit: there is nothing to go on with."""
+    await desk.ask(LOOKS, ANSWER)
+    words = "was answered; to ask something more, write the question behind the run"
+    await refused(desk, words)
+    await refused(desk, words, tool_calls_limit=50)
+
+
+async def test_a_landed_run_wants_a_larger_total_or_a_question(desk):
+    """The old total again is no larger one."""
+    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
+    words = "landed at its limit; name a larger total for it, or ask something more"
+    await refused(desk, words)
+    await refused(desk, words, tool_calls_limit=1)
+
+
+@pytest.mark.parametrize("question", ["", " \n"])
+async def test_an_empty_question_is_none(desk, question):
+    """It is said what to do instead."""
+    await desk.ask(LOOKS, ANSWER)
+    await refused(desk, "the question is empty; leave it out, or say what else", question=question)
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"tool_calls_limit": 1}, "has used 2 tool calls already, so its new total cannot be 1; name a larger one"),
+        ({"turns_limit": 2}, "has used 3 turns already, so its new total cannot be 2; name a larger one, or none"),
+        ({"total_tokens_limit": 44}, "has used 45 tokens already, so its new total cannot be 44"),
+        ({"cost_limit": 0.0004}, "has used $0.00045 already, so its new total cannot be $0.0004"),
+        ({"time_limit": 0.0}, "already, so its new total cannot be 0"),
+        ({"tool_chars_limit": 20}, "has used 38 characters already, so its new total cannot be 20"),
+    ],
+    ids=str,
+)
+async def test_a_total_below_what_is_used_is_refused(desk, limits, words):
+    """Of every kind, with the figure."""
+    await desk.ask(LOOKS, calls(("look", {"query": "2"}), first_id=2), ANSWER)
+    (key,) = limits
+    said = await refused(desk, words, question="More?", **limits)
+    assert said.startswith(f"{key}: ")
+
+
+async def test_calls_that_may_have_been_under_way_are_used(desk):
+    """Two were asked for when the process ended: a total of one is too small."""
+    two = calls(("look", {"query": "1"}), ("look", {"query": "2"}))
+    going = await desk.record(two, ANSWER)
+    await desk.keep(going.notebook.until(Received, 1))
+    await refused(desk, "has used 2 tool calls already, so its new total cannot be 1", tool_calls_limit=1)
+    again = await desk.go_on(LATER, tool_calls_limit=2)
+    assert again.outcome.tool_calls.used == 2
+
+
+async def test_a_limit_that_makes_no_sense_is_told_as_ever(desk):
+    """The key, what it takes and what it found."""
+    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
+    await refused(desk, "tool_calls_limit: wanted a whole number", UsageError, tool_calls_limit=-1)
+    await refused(
+        desk, "no such setting: tool_call_limit; did you mean tool_calls_limit?", UsageError, tool_call_limit=9
+    )
+
+
+async def test_a_limit_of_cost_without_a_price_is_refused(desk):
+    """As at the beginning of a run."""
+    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
+    unpriced = ScriptedProvider([], priced=False)
+    await refused(desk, "the price of scripted is not known", UsageError, provider=unpriced, cost_limit=1.0)
+
+
+async def test_an_id_that_is_unknown_or_fits_several(desk):
+    """The ids that are near or fit are named."""
+    first = await desk.ask(LOOKS, ANSWER)
+    second = await desk.ask(LOOKS, ANSWER)
+    await refused(desk, f"no run nothing is kept in {desk.folder}/runs.db", RunNotFound, run_id="nothing")
+    said = await refused(desk, "2 runs begin with 20", RunNotFound, run_id="20")
+    assert first.outcome.run_id in said
+    assert second.outcome.run_id in said
+
+
+async def test_the_beginning_of_an_id_is_enough(desk):
+    """Where it fits one run only, that one goes on."""
+    going = await desk.ask(LOOKS, ANSWER)
+    again = await desk.go_on(LATER, run_id=going.outcome.run_id[:-2], question="More?")
+    assert again.outcome.run_id == going.outcome.run_id
+
+
+async def test_a_run_that_is_alive_is_left_alone(desk):
+    """Its process works on it: the line says where."""
+    reached, release = asyncio.Event(), asyncio.Event()
+
+    async def look(query: str = "", part: int = 0) -> str:
+        # Before the second request all that went before is kept.
+        if query == "2":
+            reached.set()
+            await release.wait()
+        return "a note"
+
+    desk.tools = [Tool("look", "Look something up.", look)]
+    provider = ScriptedProvider([LOOKS, calls(("look", {"query": "2"}), first_id=2), ANSWER])
+    async with desk.process(provider) as runner:
+        run = runner.prepare(desk.specialist, "What is known?")
+        task = asyncio.create_task(run.outcome())
+        await reached.wait()
+        stranger = ScriptedProvider([])
+        with pytest.raises(NotResumable, match=rf"is still at work: .*{os.getpid()}"):
+            await desk.go_on(provider=stranger)
+        release.set()
+        assert (await task).status == "answered"
+    assert run.is_kept
+    assert stranger.asked == []
+
+
+async def test_the_root_is_gone(desk, tmp_path):
+    """The folder that its file tools saw."""
+    desk.folder = tmp_path / "project"
+    desk.folder.mkdir()
+    store = f"sqlite:///{tmp_path}/kept.db"
+    async with desk.process(ScriptedProvider([LOOKS, ANSWER]), store=store) as runner:
+        await runner.run(desk.specialist, "What?")
+    shutil.rmtree(desk.folder)
+    async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
+        with pytest.raises(NotResumable, match=f"worked in {desk.folder}, which is gone"):
+            runner.resume("last", "More?")
+
+
+async def test_given_tools_must_be_given_again(desk):
+    """Named in the line; by force it goes on, the definitions stay, and a call of one says that it is gone."""
+    first = await desk.ask(LOOKS, ANSWER)
+    desk.tools = ()
+    words = "was given tools by the program that began it: look; resume it there, with Runner(tools=...)"
+    await refused(desk, words, question="More?")
+    look_again = calls(("look", {"query": "2"}), first_id=2)
+    again = await desk.go_on(look_again, LATER, question="More?", force=True)
+    assert again.named("resumed")[0].note == "Of your tools look can no longer be called.\nThe user now asks: More?"
+    assert again.asked[1].messages[-1].content[0]["content"] == "look failed: this tool is no longer there"
+    assert again.provider.opening.tools.names == first.provider.opening.tools.names
+    assert [tool.definition for tool in again.provider.opening.tools] == [
+        tool.definition for tool in first.provider.opening.tools
+    ]
+    # From then on it is known, and still to be forced.
+    await refused(desk, words, question="And?")
+
+
+async def test_another_model_takes_over_what_has_no_thinking(desk):
+    """Nothing has to be forced, and every byte stays."""
+    first = await desk.ask(LOOKS, ANSWER)
+    other = ScriptedProvider([LATER])
+    other.model = "another"
+    again = await desk.go_on(provider=other, question="More?")
+    assert again.outcome.model == "another"
+    said = [message.encoded for message in first.run.transcript]
+    assert [message.encoded for message in other.asked[0].messages][: len(said) - 1] == said[:-1]
+    assert desk.load().model == "another"
+
+
+async def test_another_model_with_thinking_has_to_be_forced(desk):
+    """Then the thinking is left out, the model is told, and nothing else of the history changes."""
+    thinks = Reply(Stop.WANTS_TOOLS, (THOUGHT, *LOOKS.content), Usage(10, 0, 0, 5), "tool_use")
+    await desk.ask(thinks, ANSWER)
+    other = ScriptedProvider([])
+    other.model = "another"
+    await refused(desk, "holds thinking of scripted, which another cannot take over", provider=other, question="More?")
+    other = ScriptedProvider([LATER])
+    other.model = "another"
+    again = await desk.go_on(provider=other, question="More?", force=True)
+    assert again.named("resumed")[0].note.startswith("Another model, scripted, did the work above; its thinking was")
+    assert "thinking" not in str([message.content for message in other.asked[0].messages[:-1]])
+    assert other.asked[0].messages[1].content == LOOKS.content
+    # What is stored is what was sent, so it can go on with the new model as it is.
+    third = ScriptedProvider([ANSWER])
+    third.model = "another"
+    later = await desk.go_on(provider=third, question="And?")
+    assert later.outcome.status == "answered"
+    assert [message.encoded for message in third.asked[0].messages][:-1] == [
+        message.encoded for message in again.run.transcript
+    ][:-1]
+
+
+async def test_a_reply_of_thinking_alone_is_replaced_by_words(desk):
+    """No message may be empty, for the roles alternate."""
+    mute = Reply(Stop.PAUSED, (THOUGHT,), Usage(10, 0, 0, 5), "pause_turn")
+    await desk.ask(mute, says("Owls."))
+    other = ScriptedProvider([LATER])
+    other.model = "another"
+    await desk.go_on(provider=other, question="More?", force=True)
+    assert other.asked[0].messages[1].content == ({"type": "text", "text": prompts.LEFT_OUT},)
+
+
+async def test_a_file_that_was_changed_has_to_be_forced(desk):
+    """The stored settings count all the same, and the model is told."""
+    folder = desk.folder / "specialists"
+    folder.mkdir()
+    file = folder / "finder.md"
+    file.write_text("---\nname: finder\ndescription: Finds.\ntools: []\ntool_calls_limit: 1\n---\nYou find.\n")
+    desk.specialist = str(file)
+    first = await desk.ask(LOOKS, ANSWER)
+    file.write_text(file.read_text().replace("You find.", "You search.").replace("limit: 1", "limit: 9"))
+    await refused(desk, f"{file} was changed since {first.outcome.run_id} began, or is gone", question="More?")
+    again = await desk.go_on(LATER, question="More?", force=True)
+    assert again.named("resumed")[0].note == f"{prompts.CHANGED_FILE}\nThe user now asks: More?"
+    assert again.provider.opening.system == first.provider.opening.system
+    assert again.outcome.tool_calls.limit == 1
+    file.unlink()
+    await refused(desk, "was changed since", question="And?")
+    assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
+
+
+async def test_nothing_is_stored_or_the_store_is_not_there(desk, tmp_path):
+    """`none`, a file that is not there, and one that is no store: each in one line, nothing is made."""
+    cases = [
+        ("none", NotResumable, "nothing is stored here: the store is `none`"),
+        (f"{tmp_path}/absent.db", StoreMissing, "there is no store at"),
+        (f"{tmp_path}/notes.txt", StoreUnusable, "is not an SQLite database"),
+    ]
+    (tmp_path / "notes.txt").write_text("These are notes, and they are longer than a hundred bytes. " * 3)
+    for store, error, words in cases:
+        async with Runner(root=tmp_path, provider=ScriptedProvider([]), store=store) as runner:
+            with pytest.raises(error, match=words) as told:
+                runner.resume("last")
+            assert "\n" not in str(told.value)
+    assert not (tmp_path / "absent.db").exists()
+
+
+async def test_two_processes_take_up_one_run_and_one_of_them_does(desk):
+    """Both read it as interrupted; the second claim is refused, and one history comes of it."""
+    going = await desk.record(LOOKS, ANSWER)
+    await desk.keep(going.notebook.until(Returned, 1))
+    first, second = ScriptedProvider([LATER]), ScriptedProvider([])
+    async with desk.process(first) as one, desk.process(second) as two:
+        run = one.resume("last")
+        with pytest.raises(NotResumable, match="is still at work"):
+            two.resume("last")
+        assert (await run.outcome()).answer == "Later."
+    assert second.asked == []
