@@ -1,3 +1,5 @@
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -80,10 +82,13 @@ def test_an_older_store_keeps_its_rows(store_url, write):
 
 
 def test_the_header_tells_the_new_version_at_once(tmp_path):
-    """After a migration the look at the first bytes suffices again."""
+    """After a migration the look at the first bytes suffices again, though somebody else has the store open."""
     make_first_version(f"sqlite:///{tmp_path}/runs.db")
+    other = sqlite3.connect(tmp_path / "runs.db")
+    other.execute("select * from runs").fetchall()
     open_engine(f"sqlite:///{tmp_path}/runs.db").dispose()
     assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == schema.VERSION
+    other.close()
 
 
 def test_a_migration_that_breaks_off_changes_nothing(store_url, monkeypatch):
@@ -109,6 +114,19 @@ def test_eight_processes_migrate_one_store(store_url):
     assert open_at_once(store_url, 8, first=["alembic.command"]) == ["ok"] * 8
     assert run_ids(store_url) == [("one", None, "Why?")]
     assert differences(store_url) == []
+
+
+def test_two_stores_are_migrated_at_once(tmp_path):
+    """Alembic keeps what it works on in globals; two threads of one process do not get into each other's store."""
+    urls = [f"sqlite:///{tmp_path}/{number}.db" for number in range(6)]
+    for url in urls:
+        make_first_version(url, url)
+    with ThreadPoolExecutor(len(urls)) as threads:
+        for engine in threads.map(open_engine, urls):
+            engine.dispose()
+    for url in urls:
+        assert run_ids(url) == [(url, None, "Why?")]
+        assert differences(url) == []
 
 
 def test_a_store_whose_header_is_behind_is_not_migrated_twice(tmp_path, monkeypatch):

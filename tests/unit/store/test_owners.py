@@ -1,3 +1,4 @@
+import fcntl
 import os
 import stat
 import subprocess
@@ -167,6 +168,17 @@ def test_files_of_the_dead_are_removed(store):
     assert len(locks(store)) == 1
     owner.close()
     assert not locks(store)
+
+
+def test_two_who_ask_at_once_do_not_take_each_other_for_the_owner(store, tmp_path):
+    """Asking shares the lock."""
+    with another_process(store) as (process, token):
+        process.kill()
+        process.wait()
+    (file,) = (tmp_path / "runs.db.owners").iterdir()
+    with file.open() as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        assert not is_alive(store, token)
 
 
 def test_a_file_that_is_just_being_made_is_left(store, tmp_path):

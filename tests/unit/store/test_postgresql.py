@@ -29,6 +29,12 @@ def execute(url, *statements):
     engine.dispose()
 
 
+def test_no_server_is_waited_for_without_end():
+    """A network that swallows everything would hold a run up for minutes; who knows better says so in the URL."""
+    assert parsed("postgresql://me@host/runs").query["connect_timeout"] == "10"
+    assert parsed("postgresql://me@host/runs?connect_timeout=60").query["connect_timeout"] == "60"
+
+
 def test_the_server_s_reasons_are_told(database):
     """A wrong password and a missing database, in one line each."""
     url = parsed(database)
