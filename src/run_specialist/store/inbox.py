@@ -11,6 +11,8 @@ from run_specialist.journal import Ended, Journal, Received, Record, Told
 from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"
+LINGER = 0.01
+"""What comes so soon after something urgent goes into the same transaction, unless somebody waits [s]."""
 
 
 class Inbox:
@@ -19,7 +21,7 @@ class Inbox:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._batch = Batch()
-        self._urgent = False
+        self._urgent = self._awaited = False
         self._over = False
         self.closed: str | None = None
         """Why nothing is taken any more; None while it is."""
@@ -30,8 +32,9 @@ class Inbox:
             if self.closed:
                 return False
             self._batch.records.setdefault(journal, []).append(record)
-            if urgent:
-                self._wake()
+            if urgent and not self._urgent:
+                self._urgent = True
+                self._changed.notify()
         return True
 
     def wait(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> bool:
@@ -40,7 +43,7 @@ class Inbox:
             if self._over:
                 return False
             self._batch.waiting.setdefault(loop, []).append(future)
-            self._wake()
+            self._hurry()
         return True
 
     def claim(self, run: StoredRun) -> "Future[Journal] | None":
@@ -50,19 +53,20 @@ class Inbox:
             if self.closed:
                 return None
             self._batch.claims.append((run, claimed))
-            self._wake()
+            self._hurry()
         return claimed
 
-    def _wake(self) -> None:
-        if not self._urgent:
-            self._urgent = True
+    def _hurry(self) -> None:
+        if not self._awaited:
+            self._urgent = self._awaited = True
             self._changed.notify()
 
     def next(self) -> "Batch | None":
         """Wait for something urgent and return all there is; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._urgent or self.closed)
-            batch, self._batch, self._urgent = self._batch, Batch(), False
+            self._changed.wait_for(lambda: self._awaited or self.closed, LINGER)
+            batch, self._batch, self._urgent, self._awaited = self._batch, Batch(), False, False
             self._over = self.closed is not None and not batch
             return None if self._over else batch
 
