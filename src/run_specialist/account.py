@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from run_specialist.budget import Budget, Kind
-from run_specialist.journal import Standing
+from run_specialist.journal import Spending, Standing
 from run_specialist.messages import Usage
 from run_specialist.providers.base import Provider
 
@@ -55,8 +55,8 @@ class Account:
         self._dearest_request = before.dearest_request
         self.total = before.total
         """All requests, those for summaries too."""
-        self.landing = before.landing
-        """The landing's requests alone."""
+        self.landing = Spending()
+        """The requests of the landing alone; one of an earlier going is not this one."""
         self.max_tokens = self._affordable_reply()
         """The most that the next reply may hold [tokens]."""
         self._hold_back()
@@ -93,7 +93,6 @@ class Account:
         return Standing(
             used={limit.kind.value: limit.used for limit in self.budget.limits},
             total=self.total,
-            landing=self.landing,
             largest_input=self._largest_input,
             largest_request=self._largest_request,
             dearest_request=self._dearest_request,

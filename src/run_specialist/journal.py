@@ -102,8 +102,6 @@ class Standing:
     used: Mapping[str, float]
     """Of each kind that can be limited."""
     total: Spending = field(default_factory=Spending)
-    landing: Spending = field(default_factory=Spending)
-    """The landings' requests alone."""
     largest_input: int = 0
     largest_request: int = 0
     dearest_request: float = 0.0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli.console import fail, print_json, print_line, say
+from run_specialist.store.place import shown
 
 if TYPE_CHECKING:
     from run_specialist.cli.live import LiveView
@@ -65,7 +66,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
     from run_specialist.cli.summary import resume_command  # noqa: PLC0415 - fast `--help`
 
     kept = printer.run is not None and printer.run.is_kept
-    _show(outcome, output, resume=resume_command(outcome, runner.store) if kept else None)
+    _show(outcome, output, resume=resume_command(outcome, runner.store and shown(runner.store)) if kept else None)
     return outcome
 
 

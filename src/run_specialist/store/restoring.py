@@ -41,7 +41,6 @@ def _standing(values: Mapping[str, Any]) -> Standing:
     restored = {
         **values,
         "total": _spending(values["total"]),
-        "landing": _spending(values["landing"]),
         "warnings": tuple(values["warnings"]),
     }
     return Standing(**restored)
