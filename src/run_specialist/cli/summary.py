@@ -1,5 +1,6 @@
 """The line at the end of a run: what came of it and what it cost."""
 
+import math
 import shlex
 
 from run_specialist import units
@@ -47,16 +48,24 @@ def summary(outcome: Outcome) -> str:
 
 
 def resume_command(outcome: Outcome, store: str | None) -> str:
-    """Return the command that goes on with a run, with twice the limit that it reached.
+    """Return the command that goes on with a run, with twice the limit that it reached, or what it used of it.
 
     store: as it was given; None where none was.
     """
     words = ["specialists", "resume", outcome.run_id]
     kind = Kind(outcome.landing.reason) if outcome.landing else None
-    limit = outcome.limits[kind].limit if kind else None
-    if kind and limit is not None:
-        words += [FLAGS[kind], f"{limit * 2 or SOME[kind]:.15g}"]
+    spent = outcome.limits[kind] if kind else None
+    if kind and spent and spent.limit is not None:
+        words += [FLAGS[kind], f"{_twice(spent.limit, spent.used or 0) or SOME[kind]:.15g}"]
     return shlex.join([*words, *(["--store", store] if store else [])])
+
+
+def _twice(limit: float, used: float) -> float:
+    """Return twice the limit; where the landing used more of it, twice that, rounded up to two digits."""
+    if used <= limit:
+        return limit * 2
+    unit = 10.0 ** (math.floor(math.log10(used * 2)) - 1)
+    return math.ceil(used * 2 / unit) * unit
 
 
 def how_to_go_on(outcome: Outcome, resume: str | None) -> str | None:

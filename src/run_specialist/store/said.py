@@ -39,10 +39,12 @@ def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
         stored = [*part]
         copies = [one.message for one in stored if one.copied]
         if copies:
-            # What was to go out next went out from here, and our last words may have joined it since.
-            if said and isinstance(said[-1], Message) and said[-1].blocks == copies[-1].blocks:
+            # What was to go out next went out from here, and words of ours may have joined it since.
+            if said and isinstance(said[-1], Message) and copies[-1].blocks[: len(said[-1].blocks)] == said[-1].blocks:
                 said[-1] = copies[-1]
-            said.append(_summary_among(copies))
+            # A part that another model began has no summary, or that of before.
+            summary = _summary_among(copies)
+            said += [summary] if summary and summary not in said else []
         said += (one.message for one in stored if not one.copied)
     return said
 

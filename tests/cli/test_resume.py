@@ -1,0 +1,367 @@
+"""The command `specialists resume`, and what `run-specialist` says of the store, as somebody at a shell sees them."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist.cli.manage import app
+from run_specialist.cli.summary import FLAGS, resume_command
+from run_specialist.messages import Usage
+from run_specialist.outcome import LandingReport, Outcome, Spent, ToolCalls
+from tests.lines import SUMMARY
+from tests.wire.chat import replies as chat_replies
+from tests.wire.simulator import Gate, faults
+from tests.wire.simulator.replies import answers, calls, says, thinking, tool_use
+
+GREP = [calls("grep", {"pattern": word}) for word in ("mice", "winter", "bats")]
+MODEL = ("--model", "haiku")
+MANAGE = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
+
+
+@pytest.fixture
+def store(notes, monkeypatch, tmp_path):
+    """Keep runs in a file, and return it."""
+    monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
+    return tmp_path / "runs.db"
+
+
+def manage(*arguments, **options):
+    """Call `specialists` in this process."""
+    return CliRunner().invoke(app, arguments, catch_exceptions=False, **options)
+
+
+def ours(stderr):
+    """Return what was said on standard error, without the summary of the run."""
+    return [line for line in stderr.splitlines() if not SUMMARY.search(line)]
+
+
+def rows(run="last"):
+    """Return the rows of a transcript."""
+    return json.loads(manage("transcript", run, "--json").stdout)["messages"]
+
+
+def test_s4_3_the_line_at_the_limit_is_a_command_that_goes_on(store, api, write, call):
+    """Named limit, and a command with the id and twice the limit; run as it stands it goes on."""
+    write("finder", "tool_calls_limit: 3", "tools: grep")
+    api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
+    first = call("finder", "What?", *MODEL)
+    (line,) = ours(first.stderr)
+    reached, command = line.split("; to go on: ")
+    assert reached.endswith("the limit of 3 tool calls was reached")
+    program, *arguments = shlex.split(command)
+    assert (program, arguments[0], arguments[2:]) == ("specialists", "resume", ["--tool-calls-limit", "6"])
+    again = manage(*arguments)
+    assert (again.exit_code, again.stdout) == (0, "more\n")
+    assert ours(again.stderr) == []
+
+
+def test_s4_3_a_store_that_was_named_stands_in_the_command(notes, api, write, call, tmp_path):
+    """Else the command would look in another one."""
+    write("finder", "tool_calls_limit: 1", "tools: grep")
+    api([GREP[0], answers("some")])
+    place = f"{tmp_path}/my runs.db"
+    result = call("finder", "What?", *MODEL, "--store", place)
+    (line,) = ours(result.stderr)
+    assert shlex.split(line.split("; to go on: ")[1])[-2:] == ["--store", place]
+
+
+def outcome(kind, limit, used):
+    """Make an outcome that landed at a limit."""
+    return Outcome(
+        run_id="r",
+        specialist="s",
+        model="m",
+        status="landed",
+        answer="",
+        evidence=(),
+        gaps=(),
+        output=None,
+        tool_calls=ToolCalls(1, 1, 0, 0),
+        limits={kind: Spent(used, limit)},
+        landing=LandingReport(kind, "force", 1, Usage(), None),
+        usage=Usage(),
+        cost_usd=None,
+        duration_s=1.0,
+        warnings=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "used", "total"),
+    [
+        ("tool_calls", 30, 30, "60"),
+        ("tool_calls", 0, 0, "10"),
+        ("turns", 1, 4, "8"),
+        ("tokens", 1_000, 3_123, "6300"),
+        ("cost", 0.05, 0.0612345, "0.13"),
+        ("time", 60.0, 64.2, "130"),
+        ("time", 600.0, 590.0, "1200"),
+    ],
+)
+def test_the_total_that_is_proposed_is_more_than_was_used(kind, limit, used, total):
+    """A landing may go over its limit, and a total below what is used would be refused."""
+    command = resume_command(outcome(kind, limit, used), None)
+    assert command == f"specialists resume r {FLAGS[kind]} {total}"
+    assert float(total) > used
+
+
+def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
+    """N=3 as a plain tool loop: 1 user, 3 calls, 3 results, 1 assistant, in order; with 3 more they go on."""
+    write("finder", "tools: grep")
+    three = [chat_replies.calls("grep", {"pattern": word}) for word in ("mice", "winter", "bats")]
+    chat([*three, chat_replies.says("some"), *three, chat_replies.says("more")])
+    call("finder", "What?", "--model", "openai:some-model", "--preset", "openai-loop", "--tool-calls-limit", "3")
+    loop = ["tool_call", "tool_result"] * 3
+    told = rows()
+    assert [row["kind"] for row in told] == ["user", *loop, "assistant"]
+    assert (told[0]["text"], told[-1]["text"]) == ("What?", "some")
+    ids = [row["id"] for row in told if "id" in row]
+    assert ids[::2] == ids[1::2]
+    assert len(set(ids)) == 3
+    again = manage("resume", "last", "--tool-calls-limit", "6")
+    assert (again.exit_code, again.stdout) == (0, "more\n")
+    assert rows()[: len(told)] == told
+    assert [row["kind"] for row in rows()] == ["user", *loop, "assistant", "user", *loop, "assistant"]
+    assert rows()[len(told)]["text"].startswith("The budget was refreshed: you now have 6 tool calls in all")
+    (listed,) = json.loads(manage("runs", "--json").stdout)["runs"]
+    assert (listed["status"], listed["tool_calls"]) == ("landed", 6)
+
+
+def test_s4_5_resume_json_prints_the_outcome_of_the_whole_run(store, api, write, call):
+    """Exactly the object; calls, tokens and turns are those of both goings."""
+    write("finder", "tool_calls_limit: 3", "tools: grep")
+    api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
+    first = json.loads(call("finder", "What?", *MODEL, "--json").stdout)
+    result = manage("resume", first["run_id"], "--tool-calls-limit", "6", "--json")
+    told = json.loads(result.stdout)
+    assert told.keys() == first.keys()
+    assert (told["run_id"], told["status"], told["answer"]) == (first["run_id"], "answered", "more")
+    assert told["tool_calls"] == {"used": 4, "limit": 6, "failed": 0, "skipped": 0}
+    assert told["limits"]["turns"]["used"] == 6
+    assert told["usage"]["output_tokens"] > first["usage"]["output_tokens"]
+    assert told["cost_usd"] > first["cost_usd"]
+
+
+def test_resume_events_prints_started_resumed_and_so_on(store, api, write, call):
+    """One JSON event a line, the outcome in the last."""
+    write("finder", "tool_calls_limit: 1", "tools: grep")
+    api([GREP[0], answers("some"), answers("more")])
+    call("finder", "What?", *MODEL, "--quiet")
+    result = manage("resume", "last", "And where?", "--tool-calls-limit", "5", "--events")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["started", "resumed", "request", "reply", "finished"]
+    assert events[1]["note"].endswith("The user now asks: And where?")
+    assert events[-1]["outcome"]["answer"] == "more"
+
+
+def test_a_question_that_begins_with_a_dash_or_odd_signs_is_asked(store, api, write, call):
+    """As the shell hands it over."""
+    write("finder")
+    simulator = api([answers("some"), answers("more")])
+    call("finder", "What?", *MODEL, "--quiet")
+    result = manage("resume", "last", "--quiet", "--", "- wo, 'ö' \U0001f989?")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "more\n", "")
+    assert "- wo, 'ö' \U0001f989?" in str(simulator.requests[-1].messages[-1])
+
+
+def test_offline_runs_go_on_offline(store, write, call):
+    """Without any model: asked more, it searches on within the new total."""
+    write("finder", "tool_calls_limit: 1")
+    first = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
+    result = manage("resume", "last", "What do toads do in winter?", "--tool-calls-limit", "9", "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["model"], told["run_id"]) == (0, "offline", first["run_id"])
+    assert "Toads sleep in winter" in told["answer"]
+    assert told["tool_calls"]["used"] > first["tool_calls"]["used"]
+
+
+def test_x_12_the_api_is_down_and_the_line_says_how_to_go_on(store, api, write, call):
+    """Exit 3, the salvage on standard output; when the API is back, that command answers."""
+    write("finder", "tool_calls_limit: 1", "tools: grep")
+    api([GREP[0], faults.invalid("the moon is wrong"), answers("some")])
+    failed = call("finder", "What do owls eat?", *MODEL)
+    assert failed.exit_code == 3
+    assert "Owls eat mice at night." in failed.stdout
+    (line,) = [line for line in ours(failed.stderr) if "to go on" in line]
+    arguments = shlex.split(line.split("; to go on: ")[1])[1:]
+    assert arguments[:1] == ["resume"]
+    (listed,) = json.loads(manage("runs", "--json").stdout)["runs"]
+    assert listed["status"] == "failed"
+    again = manage("resume", listed["run_id"])
+    assert (again.exit_code, again.stdout) == (0, "some\n")
+
+
+def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program):
+    """Exit 130, one line that says how to go on; every stored call has its result."""
+    gate = Gate()
+    write("finder", "tools: grep")
+    api([GREP[0], says(tool_use("grep", {"pattern": "x"}), gate=gate)])
+    process = program("finder", "What?", *MODEL)
+    gate.wait_for_request(60)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    gate.open()
+    assert process.returncode == 130
+    assert "Owls eat mice at night." in out
+    (line,) = err.splitlines()
+    assert re.search(r"aborted: interrupted; to go on: specialists resume \S+$", line)
+    kinds = [row["kind"] for row in rows()]
+    assert kinds == ["user", "tool_call", "tool_result"]
+    api([answers("some")])
+    again = manage(*shlex.split(line.split("; to go on: ")[1])[1:])
+    assert (again.exit_code, again.stdout) == (0, "some\n")
+
+
+# What is refused
+
+
+@pytest.fixture
+def landed(store, api, write, call):
+    """A run that landed after one call; one more reply stands ready."""
+    path = write("finder", "tool_calls_limit: 1", "tools: grep")
+    simulator = api([GREP[0], answers("some")])
+    call("finder", "What?", *MODEL, "--quiet")
+    return simulator, path
+
+
+REFUSED = [
+    (("last",), "landed at its limit; name a larger total for it, or ask something more"),
+    (("last", ""), "the question is empty"),
+    (("last", "--tool-calls-limit", "0"), "has used 1 tool call already, so its new total cannot be 0"),
+    (("last", "--tool-calls-limit", "many"), "whole number"),
+    (("nothing", "More?"), "no run nothing is kept in"),
+    (("2", "More?", "--store", "none"), "nothing is stored here: the store is `none`"),
+    (("last", "More?", "--store", "absent.db"), "there is no store at"),
+    (("last", "More?", "--store", "notes/owls.md"), "is not an SQLite database"),
+    (("last", "More?", "--store", "mysql://u:secret@h/db"), "names no store"),
+    (("last", "More?", "--json", "--events"), "exclude each other"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
+def test_what_cannot_be_is_one_line_with_exit_2(landed, store, arguments, words):
+    """Nothing is asked, nothing printed, the store stays as it is, and no secret is shown."""
+    simulator, _ = landed
+    before = store.read_bytes(), manage("transcript", "last", "--json").stdout
+    result = manage("resume", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert "secret" not in result.stderr
+    assert len(simulator.requests) == 2
+    assert (store.read_bytes(), manage("transcript", "last", "--json").stdout) == before
+    assert not Path("absent.db").exists()
+
+
+def test_a_changed_file_is_refused_and_forced(landed, api):
+    """The flag that helps stands in the line; in the transcript the model is told."""
+    _, path = landed
+    path.write_text(path.read_text().replace("You find", "You seek"))
+    refused = manage("resume", "last", "More?")
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
+    assert "finder.md was changed since" in refused.stderr
+    assert "--force" in refused.stderr
+    simulator = api([answers("more")])
+    assert manage("resume", "last", "More?", "--force", "--quiet").stdout == "more\n"
+    assert "Your instructions were changed since this run began" in json.dumps(rows())
+    assert "You find notes." in simulator.requests[0].body["system"][0]["text"]
+
+
+def test_another_model_is_refused_where_there_is_thinking_and_forced(store, api, write, call):
+    """Left out, and told; a run without thinking needs no force."""
+    write("finder", "tools: grep")
+    api([says(thinking("hm"), tool_use("grep", {"pattern": "mice"})), answers("some")])
+    call("finder", "What?", *MODEL, "--quiet")
+    refused = manage("resume", "last", "More?", "--model", "sonnet")
+    assert refused.exit_code == 2
+    assert "holds thinking of claude-haiku-5-5, which claude-sonnet-5-5 cannot take over" in refused.stderr
+    simulator = api([answers("more"), answers("most")])
+    forced = json.loads(manage("resume", "last", "More?", "--model", "sonnet", "--force", "--json").stdout)
+    assert (forced["model"], forced["answer"]) == ("claude-sonnet-5-5", "more")
+    assert "thinking was left out" in json.dumps(rows())
+    assert "summary" not in [row["kind"] for row in rows()]
+    assert "hm" not in json.dumps(simulator.requests[0].messages)
+    # From then on it is a run of the new model.
+    assert manage("resume", "last", "And?", "--quiet").stdout == "most\n"
+    assert simulator.requests[1].body["model"] == "claude-sonnet-5-5"
+
+
+# The store of a run
+
+
+def test_a_default_store_that_cannot_be_written_is_one_warning(notes, write, call, monkeypatch, tmp_path):
+    """The answer comes all the same, exit 0, and nothing says that it can be resumed."""
+    home = tmp_path / "home.txt"
+    home.write_text("no folder")
+    monkeypatch.delenv("SPECIALIST_STORE")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    write("finder", "tool_calls_limit: 1")
+    result = call("finder", "What do owls eat?", "--model", "offline")
+    assert result.exit_code == 0
+    assert "Owls eat mice at night." in result.stdout
+    (warning,) = [line for line in result.stderr.splitlines() if "warning" in line]
+    assert "this run is not stored" in warning
+    assert str(home) in warning
+    assert "specialists resume" not in result.stderr
+    assert "raise it with --tool-calls-limit to go on" in result.stderr
+    told = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
+    assert len(told["warnings"]) == 1
+
+
+@pytest.mark.parametrize("by", ["flag", "environment"])
+def test_a_named_store_that_cannot_be_used_is_exit_2_before_anything_is_asked(notes, write, call, api, by, monkeypatch):
+    """One line; the API sees no request, and the file that is none of ours stays as it was."""
+    write("finder")
+    simulator = api([])
+    file = notes / "notes" / "owls.md"
+    before = file.read_bytes()
+    if by == "environment":
+        monkeypatch.setenv("SPECIALIST_STORE", str(file))
+    result = call("finder", "What?", *MODEL, *(["--store", str(file)] if by == "flag" else []))
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+    assert f"{file} is not an SQLite database" in result.stderr
+    assert simulator.requests == []
+    assert file.read_bytes() == before
+
+
+def test_with_the_store_none_nothing_is_stored_and_nothing_is_said_of_it(notes, write, call, monkeypatch, tmp_path):
+    """It is what was asked for: no warning, and no file anywhere."""
+    monkeypatch.delenv("SPECIALIST_STORE")
+    write("finder")
+    result = call("finder", "What do owls eat?", "--model", "offline", "--store", "none")
+    assert result.exit_code == 0
+    assert "stored" not in result.stderr
+    assert [*tmp_path.rglob("*.db")] == []
+
+
+def test_the_default_store_is_in_the_users_data_directory(notes, write, call, monkeypatch, tmp_path):
+    """The folder is made for the user alone, and `resume` looks there."""
+    monkeypatch.delenv("SPECIALIST_STORE")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    write("finder", "tool_calls_limit: 1")
+    call("finder", "What do owls eat?", "--model", "offline", "--quiet")
+    (file,) = tmp_path.rglob("*.db")
+    assert file.is_relative_to(tmp_path / "home")
+    assert file.stat().st_mode & 0o077 == 0
+    assert file.parent.stat().st_mode & 0o077 == 0
+    assert manage("resume", "last", "And toads?", "--quiet").exit_code == 0
+
+
+def test_the_help_of_resume_imports_no_database(notes):
+    """It is there at once: neither SQLAlchemy nor an SDK is loaded for it."""
+    code = f"{MANAGE.rsplit(';', 1)[0]}\nimport contextlib\nwith contextlib.suppress(SystemExit): main()\n"
+    code += "assert not {'sqlalchemy', 'alembic', 'anthropic', 'jinja2', 'platformdirs'} & set(sys.modules)"
+    command = [sys.executable, "-c", code, "resume", "--help"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=os.environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Limits are new totals" in done.stdout
