@@ -1,0 +1,50 @@
+import asyncio
+import threading
+
+import pytest
+
+from run_specialist.store import inbox as inbox_
+from run_specialist.store.inbox import Inbox, RunJournal
+from tests.unit.store.records import opened, received
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> Inbox:
+    """An inbox that would linger for an hour."""
+    monkeypatch.setattr(inbox_, "LINGER", 3600.0)
+    return Inbox()
+
+
+def taken_by_a_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
+    """Let a thread take the next batch, as the writer does."""
+    batches: list[object] = []
+    thread = threading.Thread(target=lambda: batches.append(inbox.next()), daemon=True)
+    thread.start()
+    return thread, batches
+
+
+@pytest.mark.anyio
+async def test_what_follows_something_urgent_goes_with_it_until_somebody_waits(patient):
+    """A reply, its calls and how the run then stands are one transaction; whoever waits does not wait for more."""
+    journal = RunJournal(patient, "r1")
+    thread, batches = taken_by_a_thread(patient)
+    journal.write(opened("r1"))
+    journal.write(received(1))
+    waiting = asyncio.ensure_future(journal.committed())
+    await asyncio.to_thread(thread.join)
+    (batch,) = batches
+    assert [type(record).__name__ for record in batch.records[journal]] == ["Opened", "Received"]
+    journal.kept(batch.records[journal], turns=None, events=0)
+    batch.settle()
+    assert await waiting is None
+
+
+def test_nobody_lingers_over_what_is_closed(patient):
+    """At the end what is there is handed out at once."""
+    journal = RunJournal(patient, "r1")
+    journal.write(opened("r1"))
+    patient.close()
+    batch = patient.next()
+    assert batch is not None
+    assert len(batch.records[journal]) == 1
+    assert patient.next() is None
