@@ -15,7 +15,7 @@ from run_specialist.store.versions import make_tables, newer, upgrade
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")
 """What such a URL begins with; the driver is psycopg, whatever it says."""
 WAIT = 10
-"""For an answer of the server, and for another process that makes the tables [s]."""
+"""For an answer of the server, and for a lock that another process holds [s]."""
 
 
 def open_database(url: str, *, write: bool) -> Engine:
@@ -35,7 +35,7 @@ def parsed(url: str) -> URL:
     given = make_url(url)
     if "@" in (given.host or ""):
         raise StoreUnusable(f"{shown(url)}: write an @ in the password as %40")
-    query = {"connect_timeout": str(WAIT), **given.query}
+    query = {"connect_timeout": str(WAIT), "options": f"-c lock_timeout={WAIT}s", **given.query}
     return given.set(drivername="postgresql+psycopg", query=query)
 
 
@@ -63,7 +63,6 @@ def _settle(url: str) -> None:
     engine = _engine(url, write=True)
     try:
         with engine.begin() as connection:
-            connection.execute(text(f"set local lock_timeout = '{WAIT}s'"))
             connection.execute(text(f"select pg_advisory_xact_lock({APPLICATION_ID})"))
             version = _version(connection, url)
             if version is None:
