@@ -1,14 +1,17 @@
 """Runs in a store, each going as by a process of its own, with a scripted model."""
 
+import time
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from run_specialist.account import Clock
 from run_specialist.doors.api import Runner
 from run_specialist.events import Event
 from run_specialist.executed import Augmenter
+from run_specialist.journal import Told
 from run_specialist.outcome import Outcome
 from run_specialist.providers.scripted import Asked, Line, ScriptedProvider
 from run_specialist.resuming import Wish, resume
@@ -33,6 +36,12 @@ class Going:
     events: list[Event] = field(default_factory=list)
     notebook: Notebook = field(default_factory=Notebook)
     """Its records, where it did not write into the store."""
+
+    @property
+    def noted(self) -> str:
+        """What was said to the model when it was taken up, as the records tell it."""
+        (resumed,) = [one.event for one in self.notebook.of(Told) if one.event.event == "resumed"]
+        return resumed.note
 
     @property
     def asked(self) -> list[Asked]:
@@ -90,7 +99,9 @@ class Desk:
         provider.assert_used_up()
         return Going(outcome, provider, run, events)
 
-    async def record(self, *script: Line, past: StoredRun | None = None, **settings: Any) -> Going:
+    async def record(
+        self, *script: Line, past: StoredRun | None = None, clock: Clock | None = None, **settings: Any
+    ) -> Going:
         """Put a question, or take up a run, and keep its records instead of writing them into the store."""
         provider, notebook = ScriptedProvider(script), Notebook()
         if past is None:
@@ -99,7 +110,7 @@ class Desk:
         else:
             around = Surroundings(self.folder, provider, self.tools, self.augmenters)
             job = resume(past, Wish(limits=settings), around)
-        run = Run(job, journal=notebook)
+        run = Run(job, journal=notebook, clock=clock or time.monotonic)
         return Going(await run.outcome(), provider, run, [], notebook)
 
     async def keep(self, records: Sequence[Any]) -> None:

@@ -1,17 +1,20 @@
 """A run that goes on: what is told, what is counted, what is sent; each going as by a process of its own."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from run_specialist import prompts
 from run_specialist.errors import ProviderError
+from run_specialist.messages import Usage
 from run_specialist.outcome import Exit
 from run_specialist.providers.scripted import calls, says
 from run_specialist.tools.base import Tool
-from tests.goings import Desk
-from tests.jobs import results
+from tests.goings import LOOKER, Desk
+from tests.jobs import Clock, results
+from tests.journals import stored
 
 pytestmark = pytest.mark.anyio
 NO_LONGER = (
@@ -251,3 +254,66 @@ async def test_started_then_resumed_then_the_first_request(desk):
     assert [event.event for event in again.events] == ["started", "resumed", "request", "reply", "finished"]
     assert again.named("started")[0].limits["tool_calls"] == 6
     assert [event.turn for event in again.named("request")] == [5]
+
+
+async def test_s3_8_time_that_passed_between_two_goings_does_not_count(desk):
+    """40 of 60 seconds are used, then a week goes by: of 100 seconds 60 remain, and the countdown knows it."""
+    clock = Clock()
+
+    def look(query: str = "") -> str:
+        clock.now += 40
+        return "a note"
+
+    desk.tools = [Tool("look", "Look something up.", look)]
+    first = await desk.record(looks(1), ProviderError("down"), clock=clock, time_limit=60.0, tool_calls_limit=None)
+    past = stored(first.notebook.records)
+    assert past.standing.used["time"] == 40
+    clock.now += 604_800
+    second = await desk.record(looks(2), ANSWER, past=past, clock=clock, time_limit=100.0)
+    assert "you now have 100 seconds in all, of which 40 are used, so 60 seconds remain" in second.noted
+    assert results(second.asked[1].messages[-1]) == ["a note\n20 seconds remaining"]
+    assert second.outcome.limits["time"].used == second.outcome.duration_s == 80
+    assert second.outcome.status == "answered"
+
+
+async def test_a_time_that_is_used_up_lands_at_once_and_again_with_a_larger_one_does_not(desk):
+    """The limit holds over all goings."""
+    clock = Clock()
+
+    def look(query: str = "") -> str:
+        clock.now += 58
+        return "a note"
+
+    desk.tools = [Tool("look", "Look something up.", look)]
+    first = await desk.record(looks(1), ProviderError("down"), clock=clock, time_limit=60.0)
+    past = stored(first.notebook.records)
+    landed = await desk.record(ANSWER, past=past, clock=clock)
+    assert (landed.outcome.status, landed.outcome.landing.reason) == ("landed", "time")
+    answered = await desk.record(ANSWER, past=past, clock=clock, time_limit=600.0)
+    assert answered.outcome.status == "answered"
+
+
+async def test_s2_8_what_was_archived_is_read_again_in_the_next_going(desk):
+    """Whole, at the same offsets: outputs that were cut, those under one id, and the results of skipped calls."""
+    desk.tools = [Tool("look", "Look something up.", lambda query: query * 5_000)]
+    desk.specialist = desk.specialist.model_copy(update={"summarize_at": 50_000, "tool_result_limit": 12_000})
+    three = [("look", {"query": query}) for query in ("abcd", "efgh", "ijkl")]
+    batch = calls(*three)
+    batch = replace(batch, content=(batch.content[0], {**batch.content[1], "id": "call_1"}, batch.content[2]))
+    large = replace(looks(5), usage=Usage(60_000, 0, 0, 5))
+    first = await desk.ask(batch, large, says("notes"), says("some"), tool_calls_limit=2, landing="order")
+    assert first.outcome.answer == "some"
+    assert "SUMMARIZED executionId:'call_3'" in str(first.run.transcript)
+    wanted = [("call_1", 0), ("call_1", 19_990), ("call_1", 20_100), ("call_3", 0)]
+    reads = [
+        calls(("get_tool_response", {"execution_id": one, "offset": offset}), first_id=number)
+        for number, (one, offset) in enumerate(wanted, 20)
+    ]
+    desk.specialist = LOOKER
+    again = await desk.go_on(*reads, ANSWER, tool_calls_limit=9)
+    assert again.outcome.tool_calls.failed == 0
+    one, seam, two, skipped = [call.whole for call in desk.load().calls[2:]]
+    assert one == ("abcd" * 5_000)[:12_000]
+    assert seam.startswith("cdabcdabcd\n[another output of the same id follows]\nefgh")
+    assert set(two) == set("efgh")
+    assert skipped.startswith("Not run: the limit of 2 tool calls is reached, so look was skipped.")
