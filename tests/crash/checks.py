@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist.messages import Usage
-from run_specialist.prompts import PROCESS_ENDED
+from run_specialist.prompts import NOT_BEGUN, PROCESS_ENDED, STOPPED
 from run_specialist.store.stored import StoredCall, StoredRun
 from run_specialist.tools.respond import NAME as RESPOND
 
 Wire = dict[str, Any]
 """A message as it is sent, without cache markers."""
-BROKEN_OFF = PROCESS_ENDED.partition("{")[0]
+BROKEN_OFF = "Not finished: "
+"""So begins the result of a call that was under way when its run was stopped, or its process killed."""
+assert PROCESS_ENDED.startswith(BROKEN_OFF)
+assert STOPPED.startswith(BROKEN_OFF)
+NOT_RUN = NOT_BEGUN.partition("{")[0]
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,9 @@ def _check_calls(run: StoredRun, limit: int | None) -> int:
         found = [row.call.id for row in rows]
         assert found == [one for one in wanted if one in found], f"turn {turn.number}: {found} of {wanted}"
         if run.pending is None or turn.number < run.pending.number:
+            if not found and all(_not_begun(run, one) for one in wanted):
+                # The run was stopped between a reply and its first call.
+                continue
             assert found == wanted, f"turn {turn.number}: {found} of {wanted} is stored"
             for row in rows:
                 assert any(text.startswith(row.text) for text in shown[row.call.id]), f"{row.call.id} was not shown"
@@ -172,6 +179,11 @@ def _check_calls(run: StoredRun, limit: int | None) -> int:
             missing += len(wanted) - len(found)
         used += len(wanted)
     return missing
+
+
+def _not_begun(run: StoredRun, call_id: str) -> bool:
+    blocks = [block for part in said(run) for message in part for block in message["content"]]
+    return any(block.get("tool_use_id") == call_id and block["content"].startswith(NOT_RUN) for block in blocks)
 
 
 def _shown(run: StoredRun) -> dict[str, list[str]]:
@@ -223,5 +235,5 @@ def finished(run: StoredRun) -> Counter[str]:
 
 
 def broken_off(row: StoredCall) -> bool:
-    """Tell whether a call was under way when its process was killed."""
+    """Tell whether a call was under way when its run was stopped or its process killed."""
     return row.is_error and row.whole.startswith(BROKEN_OFF)

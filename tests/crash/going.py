@@ -84,8 +84,7 @@ class Going:
     def __init__(
         self, start: Start, command: Sequence[str], where: Path, env: Mapping[str, str], milestones: Milestones
     ) -> None:
-        self.events: list[dict[str, Any]] = []
-        """Those that it printed."""
+        self._lines: list[bytes] = []
         self.told: list[tuple[str, str]] = []
         """What it told of tool calls: `begun` or `returned`, and what makes two calls identical."""
         self._errors: list[bytes] = []
@@ -104,7 +103,7 @@ class Going:
         threading.Thread(target=self._end_all, daemon=True).start()
 
     def _print(self, line: bytes) -> None:
-        self.events.append(json.loads(line))
+        self._lines.append(line)
         self._milestones.pass_one("event")
 
     def _tell(self, line: bytes) -> None:
@@ -116,6 +115,16 @@ class Going:
         for reader in self._readers:
             reader.join()
         self._milestones.end()
+
+    @property
+    def printed(self) -> bytes:
+        """What it wrote to its standard output."""
+        return b"".join(self._lines)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Those that it printed, a line each."""
+        return [json.loads(line) for line in self._lines]
 
     @property
     def is_over(self) -> bool:

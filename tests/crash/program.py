@@ -7,6 +7,7 @@ Called with `nursery` alone it imports everything and then makes such programs b
 """
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -64,6 +65,8 @@ def nurse(descriptor: int) -> None:
     """Fork a program for each message: its arguments, with descriptors for its output; tell its id, then its code."""
     for name in LATE:
         importlib.import_module(name)
+    # A program that looks through all that it inherits copies it, and takes seconds to end.
+    gc.freeze()
     with socket.socket(fileno=descriptor) as line:
         while _fork(line):
             pass
