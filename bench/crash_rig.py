@@ -2,7 +2,7 @@
 
 Run it from the top of the repository, in an environment with the `test` group:
 
-    python -m bench.crash_rig --kills 200 [--store postgresql://USER@HOST/DATABASE] [--seed 1]
+    python -m bench.crash_rig --kills 200 [--store postgresql://USER@HOST/DATABASE] [--seed 1] [--by stop]
 
 Each process is started by itself, as people start it, unless `--forked` is given. The model is the simulated Messages
 API of the tests. What must hold stands in tests/crash/checks.py and tests/crash/lane.py; the first thing that does not
@@ -10,6 +10,7 @@ ends the program with a traceback.
 """
 
 import argparse
+import signal
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +19,19 @@ from pathlib import Path
 from tests.crash.lane import Kills, Lane, Tally
 from tests.crash.nursery import Nursery, Single
 
+SIGNALS = {"kill": (signal.SIGKILL,), "stop": (signal.SIGINT, signal.SIGTERM)}
+"""What processes are struck with."""
 
-def rig(kills: int, lanes: int, seed: int, store: str | None, *, forked: bool) -> Tally:
+
+def rig(given: argparse.Namespace) -> Tally:
     """Kill processes in some lanes side by side; return what came of it."""
-    left, total = Kills(kills), Tally()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(lanes) as pool:
-        at_work = [Lane(seed + number, Path(folder) / f"lane-{seed + number}", store) for number in range(lanes)]
-        done = [pool.submit(lane.work, left, Nursery() if forked else Single()) for lane in at_work]
+    left, total = Kills(given.kills), Tally()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.lanes) as pool:
+        at_work = [
+            Lane(number, Path(folder) / f"lane-{number}", given.store, signals=SIGNALS[given.by])
+            for number in range(given.seed, given.seed + given.lanes)
+        ]
+        done = [pool.submit(lane.work, left, Nursery() if given.forked else Single()) for lane in at_work]
         for each in done:
             each.result()
         for lane in at_work:
@@ -40,12 +47,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", help="a database that the runs share; SQLite files of their own without it")
     parser.add_argument("--forked", action="store_true", help="start faster, by forking")
+    parser.add_argument("--by", choices=list(SIGNALS), default="kill", help="SIGKILL, or Ctrl-C and SIGTERM")
     given = parser.parse_args()
     begun = time.monotonic()
-    total = rig(given.kills, given.lanes, given.seed, given.store, forked=given.forked)
+    total = rig(given)
     struck = ", ".join(f"{count} at {moment}" for moment, count in total.struck.most_common())
     rows = [
         ("processes killed", f"{total.kills}: {struck}"),
+        ("status afterwards", ", ".join(f"{count} {status}" for status, count in total.left_as.most_common())),
         ("runs, each brought to its answer", total.runs),
         ("requests that were answered", total.requests),
         ("of these, answered and not stored: asked for once more", total.lost_replies),
