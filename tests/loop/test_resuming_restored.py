@@ -1,0 +1,95 @@
+"""A run that goes on knows what it knew: what requests take, what was said last, what was odd, how hard to think."""
+
+from dataclasses import replace
+
+import pytest
+
+from run_specialist import prompts
+from run_specialist.errors import ProviderError
+from run_specialist.messages import Stop, Usage
+from run_specialist.providers.scripted import calls, says
+from tests.goings import Desk
+
+pytestmark = pytest.mark.anyio
+ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
+LOOKS = calls(("look", {"query": "1"}))
+DOWN = ProviderError("the API is down")
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A store of its own, and processes that come and go."""
+    return Desk(tmp_path)
+
+
+@pytest.mark.parametrize("limit", [{"total_tokens_limit": 3_000}, {"cost_limit": 0.035}], ids=str)
+async def test_x_14_what_the_largest_request_took_is_held_back_for_the_landing(desk, limit):
+    """There is room for a small request, but they are large here: it lands at once, and within the limit."""
+    await desk.ask(replace(LOOKS, usage=Usage(1_000, 0, 0, 5)), DOWN)
+    again = await desk.go_on(replace(ANSWER, usage=Usage(1_000, 0, 0, 5)), **limit)
+    assert [asked.choice for asked in again.asked] == ["respond"]
+    assert again.outcome.status == "landed"
+    assert again.outcome.warnings == ()
+
+
+async def test_x_12_the_salvage_holds_what_the_model_said_in_an_earlier_going(desk):
+    """The API is down again: the text of before stands in the answer, with the results."""
+    await desk.ask(replace(LOOKS, content=({"type": "text", "text": "Owls, I think."}, *LOOKS.content)), DOWN)
+    again = await desk.go_on(DOWN)
+    assert again.outcome.status == "failed"
+    assert "Owls, I think." in again.outcome.answer
+    assert "note on '1', part 0" in again.outcome.answer
+    assert [one.verified for one in again.outcome.evidence] == [True]
+
+
+async def test_s2_6_a_history_that_is_too_long_is_summarised_before_the_first_request(desk):
+    """How long it is the last reply has told, in the going before."""
+    large = replace(calls(("look", {"query": "2"}), first_id=2), usage=Usage(60_000, 0, 0, 5))
+    await desk.ask(LOOKS, large, DOWN)
+    again = await desk.go_on(says("notes"), ANSWER, summarize_at=50_000)
+    told = [event.event for event in again.events if event.event != "warning"]
+    assert told == ["started", "resumed", "summarized", "request", "reply", "finished"]
+    assert "SUMMARIZED executionId:'call_1'" in str(again.asked[-1].messages)
+    assert again.outcome.usage.input_tokens == 10 + 60_000 + 10 + 10
+
+
+async def test_the_effort_stays_as_it_was(desk):
+    """It stands in every request, and a change would cost the cache."""
+    desk.specialist = desk.specialist.model_copy(update={"effort": "high"})
+    await desk.ask(LOOKS, ANSWER)
+    again = await desk.go_on(ANSWER, question="Sure?")
+    assert again.provider.opening.effort == "high"
+
+
+async def test_warnings_about_the_file_stay_in_the_outcome(desk):
+    """What was odd in it when the run began, though it is not read any more."""
+    file = desk.folder / "finder.md"
+    file.write_text("---\nname: finder\ndescription: Finds.\ntools: []\nnonsense: 1\n---\nYou find.\n")
+    desk.specialist = str(file)
+    first = await desk.ask(LOOKS, ANSWER)
+    assert any("nonsense" in warning for warning in first.outcome.warnings)
+    again = await desk.go_on(ANSWER, question="Sure?")
+    assert again.outcome.warnings == first.outcome.warnings
+    # And once more, when the file no longer counts at all.
+    assert (await desk.go_on(ANSWER, question="Sure?")).outcome.warnings == first.outcome.warnings
+
+
+async def test_where_the_model_had_the_last_word_it_is_told_to_go_on(desk):
+    """An answer that was cut is history; a request that ends with it would be none."""
+    await desk.ask(says("It is", Stop.TRUNCATED), says("It is kn", Stop.TRUNCATED))
+    again = await desk.go_on(ANSWER)
+    *_, cut, told = again.asked[0].messages
+    assert cut.content == ({"type": "text", "text": "It is kn"},)
+    assert told.content == ({"type": "text", "text": prompts.GO_ON},)
+    assert again.outcome.status == "answered"
+
+
+async def test_the_landing_of_a_new_going_is_told_by_itself(desk):
+    """Which limit ended the work, how, and with how many requests: of the last going; the total is in `usage`."""
+    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
+    two = calls(("look", {"query": "2"}), first_id=2)
+    again = await desk.go_on(two, ANSWER, tool_calls_limit=2)
+    assert (again.outcome.landing.requests, again.outcome.landing.how) == (1, "force")
+    assert again.outcome.usage.total_tokens == 60
+    answered = await desk.go_on(ANSWER, question="Sure?", tool_calls_limit=9)
+    assert (answered.outcome.status, answered.outcome.landing) == ("answered", None)
