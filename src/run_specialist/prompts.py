@@ -134,7 +134,9 @@ def _refreshed(limit: Limit) -> str:
     if limit.limit is None or limit.remaining is None:
         return f"there is no limit of {limit.kind.words} any more"
     had, left = units.amount(limit.kind, limit.limit), units.amount(limit.kind, limit.remaining)
-    return f"you now have {had} in all, of which {units.number(limit.kind, limit.used)} are used, so {left} remain"
+    used = units.number(limit.kind, limit.used)
+    are, remain = "is" if used == "1" else "are", "remains" if left.startswith("1 ") else "remain"
+    return f"you now have {had} in all, of which {used} {are} used, so {left} {remain}"
 
 
 GO_ON = "The run was broken off here. Go on with the question."

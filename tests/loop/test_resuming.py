@@ -137,6 +137,14 @@ async def test_s3_8_a_budget_of_any_kind_is_refreshed(desk, key):
     assert again.outcome.limits["turns"].used == 4
 
 
+async def test_s3_8_one_of_a_kind_is_told_in_the_singular(desk):
+    """Of two calls one."""
+    await desk.ask(looks(1), ANSWER, tool_calls_limit=1)
+    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=2)
+    words = "you now have 2 tool calls in all, of which 1 is used, so 1 tool call remains. What"
+    assert words in again.named("resumed")[0].note
+
+
 async def test_no_limit_any_more_is_said_so(desk):
     """`none` takes the limit away."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)

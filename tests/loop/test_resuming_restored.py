@@ -93,3 +93,13 @@ async def test_the_landing_of_a_new_going_is_told_by_itself(desk):
     assert again.outcome.usage.total_tokens == 60
     answered = await desk.go_on(ANSWER, question="Sure?", tool_calls_limit=9)
     assert (answered.outcome.status, answered.outcome.landing) == ("answered", None)
+
+
+async def test_a_total_holds_in_every_later_going(desk):
+    """Raised once, it is the limit from then on, and no later going says that it is new."""
+    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
+    assert (await desk.go_on(DOWN, tool_calls_limit=3)).outcome.status == "failed"
+    again = await desk.go_on(calls(("look", {"query": "2"}), ("look", {"query": "3"}), first_id=2), ANSWER)
+    assert (again.outcome.tool_calls.used, again.outcome.tool_calls.limit) == (3, 3)
+    assert again.named("resumed")[0].note == ""
+    assert str(again.asked[0].messages).count("The budget was refreshed") == 1
