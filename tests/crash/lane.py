@@ -65,7 +65,7 @@ class Lane:
         """Begin runs, kill and resume them for as long as kills are left; each comes to its end."""
         self._kills = kills
         with start as self._start, WatchedSimulator(self._model, self._milestones) as self._api:
-            while kills.left:
+            while kills.left > 0:
                 try:
                     self._one()
                 except AssertionError as error:

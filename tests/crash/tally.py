@@ -42,7 +42,7 @@ class Tally:
 
 
 class Kills:
-    """How many are left, for all lanes together."""
+    """How many are left, for all lanes together; below 0 where two lanes took the last one."""
 
     def __init__(self, count: int) -> None:
         self.left = count
