@@ -3,8 +3,13 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["tests.stores"]
+
+# Two cores with much else to do are slow at times, and that is no finding.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 FOREIGN = ("ANTHROPIC_", "OPENAI_", "SPECIALIST_")
 

@@ -14,6 +14,8 @@ from run_specialist.journal import Stood
 
 PATIENCE = 10.0
 """After this a run goes on without knowing that it is kept: a disk that hangs must not cost an answer [s]."""
+IMPATIENCE = 0.1
+"""What it waits for a store that has been too slow once, until that has caught up [s]."""
 SLOW = f"the store has taken more than {PATIENCE:.0f} seconds; the run goes on, and if it breaks off some may be lost"
 
 
@@ -25,11 +27,15 @@ class Checkpoint:
         self._audience = audience
         self._exchange = exchange
         self._dispatcher = dispatcher
-        self.is_lost = False
-        """True once something could not be kept."""
+        self._is_lost = self._is_slow = False
+
+    @property
+    def is_kept(self) -> bool:
+        """False once something could not be kept, and while it is not known."""
+        return not self._is_lost and not self._is_slow
 
     def stood(self) -> Stood:
-        """Return the record of how the run stands."""
+        """Return the record of how the run stands; what it holds of the transcript is not told again."""
         standing = replace(
             self._account.standing(),
             calls=self._dispatcher.started,
@@ -48,11 +54,13 @@ class Checkpoint:
     async def kept(self) -> None:
         """Wait until all that is on record is kept; where it cannot be, warn once."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(IMPATIENCE if self._is_slow else PATIENCE):
                 lost = await self._audience.journal.committed()
         except TimeoutError:
-            lost = SLOW
-        self.is_lost |= lost is not None
+            lost, self._is_slow = SLOW, True
+        else:
+            self._is_slow = False
+            self._is_lost |= lost is not None
         if lost and lost not in self._audience.warnings:
             self._audience.tell(Warned(lost))
 

@@ -47,6 +47,8 @@ class Past:
     pending_words: str | None = None
     """Our last words in what it answers."""
     pending_in_landing: bool = False
+    pending_seconds: float = 0
+    """How long it took."""
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ def _past(run: StoredRun, limit: int | None) -> Past:
         pending=None if pending is None else pending.reply,
         pending_words=pending.words if pending else None,
         pending_in_landing=bool(pending and pending.landing),
+        pending_seconds=pending.seconds if pending else 0,
     )
 
 

@@ -91,7 +91,7 @@ class Run:
     @property
     def is_kept(self) -> bool:
         """True while all that happened is kept, so that the run can be resumed."""
-        return not isinstance(self._audience.journal, Forgetful) and not self._checkpoint.is_lost
+        return not isinstance(self._audience.journal, Forgetful) and self._checkpoint.is_kept
 
     async def outcome(self) -> Outcome:
         """Work on the question until there is an outcome; call it once.
@@ -125,6 +125,9 @@ class Run:
     def _begin(self) -> None:
         self._account.start()
         self._audience.journal.write(self._job.opened())
+        if self._job.news is not None:
+            # What another model takes over is another transcript, and belongs to it from the first moment.
+            self._audience.journal.write(self._checkpoint.stood())
         self._audience.tell(self._job.started())
 
     async def _conclude(self, ending: Ending) -> Outcome:
@@ -162,7 +165,8 @@ class Run:
         """Take up a run that was left: act on a reply that had come by then, say what is new."""
         past, news = self._job.past, self._job.news
         ending = None
-        if past.pending is not None:
+        if past.pending is not None and not self._stop.is_set():
+            self._account.spend(past.pending_seconds, Kind.TIME)
             self._exchange.book(past.pending, past.pending_words, landing=past.pending_in_landing)
             if past.pending_in_landing:
                 self._descent.begin_if_spent(self._account.budget)

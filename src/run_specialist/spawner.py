@@ -75,7 +75,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
     system = prompts.system(settings.prompt, budget, budget_notice=settings.budget_notice)
     return Job(
-        run_id=f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
+        run_id=f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(5)}",
         specialist=settings.name,
         question=question,
         opening=Opening(system, Toolset([*tools, respond_tool(schema)]), settings.effort),

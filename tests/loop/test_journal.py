@@ -275,3 +275,33 @@ async def test_a_cancellation_from_outside_waits_for_the_disk_and_goes_on_its_wa
         await task
     assert stored(notebook.records).status == "aborted"
     assert isinstance(notebook.records[notebook.waits[-1] - 1], Ended)
+
+
+class Waiting(Notebook):
+    """Takes its time to say that something is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_for = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def committed(self) -> str | None:
+        """Wait for the test."""
+        self.waited_for.set()
+        await self.go.wait()
+        return None
+
+
+async def test_s3_6_who_cancels_twice_while_the_outcome_is_kept_loses_nothing():
+    """The cancellation goes on its way when the outcome is on record and told, not before."""
+    journal, events = Waiting(), []
+    running = asyncio.ensure_future(Run(job(ScriptedProvider([says("x")])), events.append, journal=journal).outcome())
+    await journal.waited_for.wait()
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0)
+    journal.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [record.outcome.answer for record in journal.of(Ended)] == ["x"]
+    assert events[-1].outcome.answer == "x"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.cli.console import fail, guarded, print_json, print_line, say
+from run_specialist.cli.flags import StoreUrl
 from run_specialist.cli.kept import as_json, counted, local, one_line, print_labelled, print_rows, print_runs, size
 from run_specialist.errors import StoreMissing
 
@@ -60,14 +61,6 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
     return [(one.run_id, one_line(one.question)) for one in found]
 
 
-StoreUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        help="Where runs are kept: a file, sqlite:///FILE or postgresql://...  [default: the user's data directory]",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 RunId = Annotated[
     str,

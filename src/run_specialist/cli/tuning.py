@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line, printable
+from run_specialist.cli.flags import StoreUrl
 from run_specialist.cli.kept import counted, local
-from run_specialist.cli.past import Json, StoreUrl
+from run_specialist.cli.past import Json
 from run_specialist.cli.table import print_table
 from run_specialist.units import dollars
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -115,7 +114,7 @@ class Runner:
             raise NotResumable("nothing is stored here: the store is `none`; name the one that holds the run")
         from run_specialist.store.reading import Store  # noqa: PLC0415 - a database library
 
-        with closing(Store(place.url)) as store:
+        with Store(place.url) as store:
             run = store.load(run_id)
         provider = self._provider or self._provider_of(self._model or run.model)
         root = Path(run.frozen["root"])
@@ -134,6 +133,8 @@ class Runner:
         **settings: Any,  # noqa: ANN401 - as in `prepare`
     ) -> Outcome:
         """Put a question to a specialist and return its outcome; see `prepare`."""
+        # A store that has to be waited for must not hold up other children.
+        await asyncio.to_thread(self._writing)
         return await self.prepare(specialist, question, listener=listener, **settings).outcome()
 
     def _around(self, root: Path, provider: Provider) -> Surroundings:
@@ -151,11 +152,16 @@ class Runner:
         found = self._place()
         if found is None:
             return None
-        if self._writer is None:
-            self._writer = Writer(found)
+        writer = self._writer
+        # What was given up may work again; a default that never could be opened is not tried by each of many children.
+        if writer is not None and writer.is_given_up and (found.named or writer.was_open):
+            writer.close()
+            writer = None
+        if writer is None:
+            writer = self._writer = Writer(found)
         if found.named:
-            self._writer.check()
-        return self._writer
+            writer.check()
+        return writer
 
     def _provider_of(self, model: str) -> Provider:
         if model not in self._providers:

@@ -44,7 +44,9 @@ class Ledger:
         begun = insert(schema.runs)
         # A run that goes on is opened again, with the limits and the model that hold now.
         self._add["runs"] = begun.on_conflict_do_update(
-            index_elements=["run_id"], set_={"frozen": begun.excluded.frozen, "model": begun.excluded.model}
+            index_elements=["run_id"],
+            set_={"frozen": begun.excluded.frozen, "model": begun.excluded.model},
+            where=schema.runs.c.owner == begun.excluded.owner,
         )
         self._file = file_of(url)
         self._identity = self._identify()

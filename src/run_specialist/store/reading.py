@@ -51,6 +51,8 @@ _PARTS = {
 }
 """All that belongs to a run beside its own row, by the table's name."""
 _NEWEST_FIRST = (runs.c.started_at.desc(), runs.c.run_id.desc())
+PORTION = 1_000
+"""As many ids go into one statement."""
 
 
 class Store:
@@ -143,11 +145,10 @@ class Store:
         ended = select(runs.c.run_id, runs.c.started_at, runs.c.outcome).where(*over).order_by(*_NEWEST_FIRST)
         with self._reading() as connection:
             counts = {run_id: (made, repeated) for run_id, made, repeated in connection.execute(counted)}
-            rows = connection.execute(ended).all()
-        return [
-            PastRun(run_id, started_at, outcome(told) or {}, *counts.get(run_id, (0, 0)))
-            for run_id, started_at, told in rows
-        ]
+            return [
+                PastRun(run_id, started_at, outcome(told) or {}, *counts.get(run_id, (0, 0)))
+                for run_id, started_at, told in connection.execute(ended).all()
+            ]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete runs with all that was kept of them, all or none; return by how much the store shrank [bytes].
@@ -161,9 +162,10 @@ class Store:
         engine = open_engine(self.url)
         try:
             with _told(self.url), engine.begin() as connection:
-                unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING).with_for_update()
-                for run_id, owner in connection.execute(unfinished).all():
-                    if run_id in ids and is_alive(self.url, owner):
+                unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
+                chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in _parts(ids)]
+                for run_id, owner in (row for rows in chosen for row in connection.execute(rows).all()):
+                    if is_alive(self.url, owner):
                         at_work = f"{run_id} is still at work: {describe(self.url, owner)}"
                         raise UsageError(f"{at_work}; stop it first; nothing was deleted")
                 for table in _TABLES.values():
@@ -224,14 +226,20 @@ class Store:
         return f"no run {run_id} is kept in {shown(self.url)}; {hint}"
 
 
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield them in portions that one statement takes."""
+    return (ids[at : at + PORTION] for at in range(0, len(ids), PORTION))
+
+
 @contextmanager
 def _told(url: str) -> Iterator[None]:
     """Turn what a database says into one line."""
     try:
         yield
-    except (DBAPIError, zlib.error) as error:
-        why = str(getattr(error, "orig", error)).strip().split("\n")[0]
-        raise StoreUnusable(f"{shown(url)}: {why}") from None
+    except DBAPIError as error:
+        raise StoreUnusable(f"{shown(url)}: {str(error.orig).strip().partition(chr(10))[0]}") from None
+    except (zlib.error, ValueError, LookupError, TypeError) as error:
+        raise StoreUnusable(f"{shown(url)} is damaged: {error}") from None
 
 
 def _listed(row: Mapping[str, Any], is_over: Callable[[str], bool]) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Writer:
         self._opened = threading.Event()
         self._failure: str | None = None
         """Why the store was given up."""
+        self.was_open = False
+        """True once the store could be opened."""
 
     def check(self) -> None:
         """Wait until the store is open. For a store that somebody named, before anything is asked of a model.
@@ -48,6 +50,11 @@ class Writer:
             raise self._too_slow()
         if self._failure is not None:
             raise StoreUnusable(self._failure)
+
+    @property
+    def is_given_up(self) -> bool:
+        """True when nothing is written any more; another writer may find that it can be."""
+        return self._failure is not None
 
     def journal(self, run_id: str) -> Journal:
         """Return the journal of a new run; whatever becomes of the store, it can be written to."""
@@ -95,6 +102,7 @@ class Writer:
 
     def _work(self) -> None:
         ledger = self._open()
+        self.was_open = ledger is not None
         self._opened.set()
         while (batch := self._inbox.next()) is not None:
             try:

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
@@ -64,7 +65,8 @@ class Tool:
         Raises ToolError for arguments that do not fit, and whatever the function raises.
         """
         try:
-            checked = self._adapter.validate_python(ArgsKwargs((), dict(arguments)))
+            # What the model said is history, whatever the function does with it.
+            checked = self._adapter.validate_python(ArgsKwargs((), deepcopy(dict(arguments))))
         except ValidationError as error:
             raise ToolError(f"invalid arguments: {_reasons(error)}") from error
         if inspect.iscoroutinefunction(self.function):
