@@ -365,3 +365,14 @@ def test_the_help_of_resume_imports_no_database(notes):
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=os.environ)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Limits are new totals" in done.stdout
+
+
+def test_the_command_that_goes_on_names_no_password(store_url, api, write, call):
+    """What is printed to be copied may end in a log: of a URL the password is left out."""
+    write("finder", "tool_calls_limit: 3", "tools: grep")
+    api([*GREP, answers("some")])
+    said = call("finder", "What?", *MODEL, "--store", store_url)
+    assert said.exit_code == 0
+    assert "specialists resume" in said.stderr
+    password = re.search(r"//\w+:([^@]+)@", store_url)
+    assert password is None or f":{password[1]}@" not in said.stderr
