@@ -2,6 +2,7 @@
 
 import json
 import random
+import secrets
 import signal
 import time
 from collections import Counter
@@ -75,7 +76,8 @@ class Lane:
     def _one(self) -> None:
         self.tally.runs += 1
         self._begin_store()
-        self._question = f"Question {self.tally.runs} of {self._folder.name}: what do owls eat?"
+        # No other run of a store that is shared may have it.
+        self._question = f"Question {secrets.token_hex(4)} of {self._folder.name}: what do owls eat?"
         self._first_request = len(self._api.requests)
         self._log: list[tuple[str, str]] = []
         self._begun: Counter[str] = Counter()
