@@ -12,7 +12,7 @@ from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"
 LINGER = 0.01
-"""What comes so soon after something urgent goes into the same transaction, unless somebody waits [s]."""
+"""What comes so soon after something urgent goes into the same transaction, unless that waits or was paid for [s]."""
 
 
 class Inbox:
@@ -21,18 +21,23 @@ class Inbox:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._batch = Batch()
-        self._urgent = self._awaited = False
+        self._urgent = self._at_once = False
         self._over = False
         self.closed: str | None = None
         """Why nothing is taken any more; None while it is."""
 
     def put(self, journal: "RunJournal", record: Record, *, urgent: bool) -> bool:
-        """Take a record, and wake the thread if that is urgent; False when nothing is taken any more."""
+        """Take a record, and wake the thread if that is urgent; False when nothing is taken any more.
+
+        A reply, which was paid for, waits for nothing that could share its transaction.
+        """
         with self._changed:
             if self.closed:
                 return False
             self._batch.records.setdefault(journal, []).append(record)
-            if urgent and not self._urgent:
+            if isinstance(record, Received):
+                self._hurry()
+            elif urgent and not self._urgent:
                 self._urgent = True
                 self._changed.notify()
         return True
@@ -57,16 +62,16 @@ class Inbox:
         return claimed
 
     def _hurry(self) -> None:
-        if not self._awaited:
-            self._urgent = self._awaited = True
+        if not self._at_once:
+            self._urgent = self._at_once = True
             self._changed.notify()
 
     def next(self) -> "Batch | None":
         """Wait for something urgent and return all there is; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._urgent or self.closed)
-            self._changed.wait_for(lambda: self._awaited or self.closed, LINGER)
-            batch, self._batch, self._urgent, self._awaited = self._batch, Batch(), False, False
+            self._changed.wait_for(lambda: self._at_once or self.closed, LINGER)
+            batch, self._batch, self._urgent, self._at_once = self._batch, Batch(), False, False
             self._over = self.closed is not None and not batch
             return None if self._over else batch
 

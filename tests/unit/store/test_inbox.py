@@ -5,7 +5,7 @@ import pytest
 
 from run_specialist.store import inbox as inbox_
 from run_specialist.store.inbox import Inbox, RunJournal
-from tests.unit.store.records import opened, received
+from tests.unit.store.records import opened, received, returned
 
 
 @pytest.fixture
@@ -25,15 +25,15 @@ def taken_by_a_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
 
 @pytest.mark.anyio
 async def test_what_follows_something_urgent_goes_with_it_until_somebody_waits(patient):
-    """A reply, its calls and how the run then stands are one transaction; whoever waits does not wait for more."""
+    """Calls and how the run then stands are one transaction; whoever waits does not wait for more."""
     journal = RunJournal(patient, "r1")
     thread, batches = taken_by_a_thread(patient)
     journal.write(opened("r1"))
-    journal.write(received(1))
+    journal.write(returned(1))
     waiting = asyncio.ensure_future(journal.committed())
     await asyncio.to_thread(thread.join)
     (batch,) = batches
-    assert [type(record).__name__ for record in batch.records[journal]] == ["Opened", "Received"]
+    assert [type(record).__name__ for record in batch.records[journal]] == ["Opened", "Returned"]
     journal.kept(batch.records[journal], turns=None, events=0)
     batch.settle()
     assert await waiting is None
@@ -48,3 +48,12 @@ def test_nobody_lingers_over_what_is_closed(patient):
     assert batch is not None
     assert len(batch.records[journal]) == 1
     assert patient.next() is None
+
+
+def test_a_reply_is_kept_at_once(patient):
+    """It was paid for, and a process that is killed a moment later must not ask for it again."""
+    journal = RunJournal(patient, "r1")
+    thread, batches = taken_by_a_thread(patient)
+    journal.write(received(1))
+    thread.join()
+    assert [type(record).__name__ for record in batches[0].records[journal]] == ["Received"]
