@@ -55,7 +55,7 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
     _check_purpose(run, wish, changed)
     remarks = [*_changed_file(run, wish), *_missing_tools(run, around, wish)]
     if run.model != around.provider.model:
-        past, told = _for_another_model(run, past, around.provider.model, wish)
+        past, told = _for_another_model(run, past, wish)
         remarks += told
     if not (remarks or changed or wish.question) and _waits_for_us(run, past):
         remarks.append(prompts.GO_ON)
@@ -171,7 +171,7 @@ def _missing_tools(run: StoredRun, around: Surroundings, wish: Wish) -> list[str
     return [prompts.tools_gone(missing)] if missing else []
 
 
-def _for_another_model(run: StoredRun, past: Past, model: str, wish: Wish) -> tuple[Past, list[str]]:
+def _for_another_model(run: StoredRun, past: Past, wish: Wish) -> tuple[Past, list[str]]:
     """Return the past as another model takes it."""
     messages = tuple(_portable(message) for message in past.messages)
     pending = past.pending and replace(past.pending, content=_plain(past.pending.content))
@@ -179,7 +179,7 @@ def _for_another_model(run: StoredRun, past: Past, model: str, wish: Wish) -> tu
         return past, []
     if not wish.force:
         raise NotResumable(
-            f"{run.run_id} holds thinking of {run.model}, which {model} cannot take over; leave the model as it was, "
+            f"{run.run_id} holds parts, such as thinking, that only {run.model} takes back; leave the model as it was, "
             "or, to go on without it, add --force"
         )
     past = replace(past, messages=messages, part=past.part + 1, copies=len(messages), pending=pending)

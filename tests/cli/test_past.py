@@ -420,3 +420,21 @@ def test_postgresql_is_read_alike(store_url, store):
     assert json.loads(call("runs", "run_a", "--delete", "-y", "--store", store_url, "--json").stdout)["deleted"] == [
         "run_a"
     ]
+
+
+@pytest.mark.parametrize("command", [["runs", "--delete", "--yes"], ["resume"], ["transcript"], ["report"]])
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_id_names_no_run(three, command, empty):
+    """Every id begins with it: an unset variable of a shell script must not delete all runs."""
+    before = listed()
+    said = call(*command, empty)
+    assert (said.exit_code, "an empty id names no run" in said.stderr) == (2, True)
+    assert listed() == before
+
+
+def test_what_is_deleted_is_named_without_doubt(three):
+    """The beginning of several ids deletes none of them."""
+    before = listed()
+    said = call("runs", "--delete", "--yes", "run")
+    assert (said.exit_code, "runs begin with run" in said.stderr) == (2, True)
+    assert listed() == before

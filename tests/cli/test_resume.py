@@ -282,7 +282,7 @@ def test_another_model_is_refused_where_there_is_thinking_and_forced(store, api,
     call("finder", "What?", *MODEL, "--quiet")
     refused = manage("resume", "last", "More?", "--model", "sonnet")
     assert refused.exit_code == 2
-    assert "holds thinking of claude-haiku-5-5, which claude-sonnet-5-5 cannot take over" in refused.stderr
+    assert "holds parts, such as thinking, that only claude-haiku-5-5 takes back" in refused.stderr
     simulator = api([answers("more"), answers("most")])
     forced = json.loads(manage("resume", "last", "More?", "--model", "sonnet", "--force", "--json").stdout)
     assert (forced["model"], forced["answer"]) == ("claude-sonnet-5-5", "more")

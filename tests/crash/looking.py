@@ -26,7 +26,7 @@ def look(store: str, question: str, folder: Path) -> StoredRun | None:
             copy.with_name(f"copy.db{end}").unlink(missing_ok=True)
             if (part := file.with_name(f"{file.name}{end}")).exists():
                 shutil.copyfile(part, copy.with_name(f"copy.db{end}"))
-        if not (copy.exists() and _has_tables(copy)):
+        if not (copy.exists() and _holds_runs(copy)):
             return None
         store = f"sqlite:///{copy}"
     return stored(store, question)
@@ -45,8 +45,10 @@ def stored(store: str, question: str) -> StoredRun | None:
             time.sleep(0.005)
 
 
-def _has_tables(file: Path) -> bool:
-    """Tell whether a store was made there, and check that it is not damaged."""
+def _holds_runs(file: Path) -> bool:
+    """Tell whether a run is stored there, also where the store was not made to its end; check that it is sound."""
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
-        return bool(connection.execute("select 1 from sqlite_schema where name = 'runs'").fetchall())
+        if not connection.execute("select 1 from sqlite_schema where name = 'runs'").fetchall():
+            return False
+        return bool(connection.execute("select 1 from runs").fetchall())

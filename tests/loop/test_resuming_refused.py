@@ -210,7 +210,9 @@ async def test_another_model_with_thinking_has_to_be_forced(desk):
     await desk.ask(thinks, ANSWER)
     other = ScriptedProvider([])
     other.model = "another"
-    await refused(desk, "holds thinking of scripted, which another cannot take over", provider=other, question="More?")
+    await refused(
+        desk, "holds parts, such as thinking, that only scripted takes back", provider=other, question="More?"
+    )
     other = ScriptedProvider([LATER])
     other.model = "another"
     again = await desk.go_on(provider=other, question="More?", force=True)

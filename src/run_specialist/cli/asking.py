@@ -56,8 +56,9 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 
     async def once() -> "Outcome":
         async with runner:
+            _listen_for_signals(printer)
             printer.run = prepare(printer if output.events else view, view.grow if view else None)
-            return await _interruptible(printer.run)
+            return await printer.run.outcome()
 
     with view or nullcontext():
         outcome = asyncio.run(once())
@@ -88,17 +89,18 @@ class _EventPrinter:
                 self.run.abort()
 
 
-async def _interruptible(run: "Run") -> "Outcome":
+def _listen_for_signals(printer: _EventPrinter) -> None:
     """Let Ctrl-C end the run with what was gathered; a second one ends the program."""
     loop = asyncio.get_running_loop()
 
     def abort() -> None:
         loop.remove_signal_handler(signal.SIGINT)
-        run.abort()
+        # One that strikes while the run is prepared is heard as soon as the loop turns, and then there is a run.
+        if printer.run:
+            printer.run.abort()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, abort)
-    return await run.outcome()
 
 
 def _view(output: Output) -> "LiveView | None":

@@ -55,7 +55,7 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
     """Offer the ids of runs to a shell, each with its question."""
     try:
         with _open(context.params.get("store")) as opened:
-            found = opened.runs(ids=[incomplete], limit=OFFERED)
+            found = opened.runs(ids=[incomplete] if incomplete else (), limit=OFFERED)
     except Exception:  # noqa: BLE001 - a shell that completes wants ids or nothing
         return []
     return [(one.run_id, one_line(one.question)) for one in found]
@@ -110,6 +110,8 @@ def runs(
             say(str(missing))
             return
         with opened:
+            # What is deleted by its id must be that run and no other.
+            ids = [opened.find(one).run_id for one in ids] if delete and ids else ids
             found = _choose(opened, ids or [], specialist, status, older_than, limit)
             more = len(found) > limit
             found = found[:limit]
@@ -157,7 +159,8 @@ def report(
             return
         page = view.report(kept).encode("utf-8", "replace")
         if out == Path("-"):
-            sys.stdout.buffer.write(page)
+            if sys.stdout is not None:
+                sys.stdout.buffer.write(page)
             return
         path = out or Path(f"report-{kept.run_id}.html")
         try:

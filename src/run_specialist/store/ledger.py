@@ -142,7 +142,7 @@ class Ledger:
             hit = self._connection.execute(
                 update(schema.runs)
                 .where(table.run_id == run.run_id, table.owner == owner, table.status == status)
-                .values(owner=self.owner, status=RUNNING, ended_at=None, outcome=None)
+                .values(owner=self.owner, status=RUNNING, ended_at=None)
             )
             # Somebody may have gone on with it, and died, since it was read.
             newer = self._count(schema.turns, run) != len(run.turns) or self._count(schema.calls, run) != len(run.calls)

@@ -77,7 +77,10 @@ class Store:
         ids: of those that are wanted, or beginnings of ids.
         before: they ended before this, or began where they have no end [seconds since 1970].
         limit: how many at most.
+        Raises RunNotFound for an id that is empty: every id would begin with it.
         """
+        if not all(one.strip() for one in ids):
+            raise RunNotFound("an empty id names no run; write one, the beginning of one, or `last`")
         wanted = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
         if ids:
             wanted = wanted.where(or_(*(runs.c.run_id.startswith(_word(one), autoescape=True) for one in ids)))
