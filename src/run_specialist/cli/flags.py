@@ -23,6 +23,11 @@ def setting(text: str) -> int | float | str:
     return float(text) if "." in text else int(text)
 
 
+def settings(**given: str | None) -> dict[str, int | float | str]:
+    """Return what was given by flags, by the keys that they stand for."""
+    return {key: setting(text) for key, text in given.items() if text is not None}
+
+
 def takes(key: str) -> Callable[[str | None], str | None]:
     """Return a function that lets the text of a flag pass if `key` takes it; None is no text."""
 

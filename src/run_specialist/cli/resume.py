@@ -14,7 +14,7 @@ from run_specialist.cli.flags import (
     ToolCharsLimit,
     TotalTokensLimit,
     TurnsLimit,
-    setting,
+    settings,
 )
 from run_specialist.cli.past import RunId
 
@@ -52,15 +52,14 @@ def resume(
     Limits are new totals, what was used before included. The run keeps its system prompt, its tools and all that was
     said, so that the prompt cache still holds it; the model is told what is new.
     """
-    given = {
-        "tool_calls_limit": tool_calls_limit,
-        "turns_limit": turns_limit,
-        "total_tokens_limit": total_tokens_limit,
-        "cost_limit": cost_limit,
-        "time_limit": time_limit,
-        "tool_chars_limit": tool_chars_limit,
-    }
-    limits = {key: setting(text) for key, text in given.items() if text is not None}
+    given = settings(
+        tool_calls_limit=tool_calls_limit,
+        turns_limit=turns_limit,
+        total_tokens_limit=total_tokens_limit,
+        cost_limit=cost_limit,
+        time_limit=time_limit,
+        tool_chars_limit=tool_chars_limit,
+    )
     output = Output.chosen(json=json_, events=events, quiet=quiet)
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - fast `--help`
@@ -68,7 +67,7 @@ def resume(
         runner = Runner(model=model, store=store)
 
         def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
-            return runner.resume(run, query, force=force, listener=listener, watch=watch, **limits)
+            return runner.resume(run, query, force=force, listener=listener, watch=watch, **given)
 
         outcome = answer(runner, prepare, output)
     raise typer.Exit(outcome.exit_code)

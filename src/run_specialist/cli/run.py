@@ -18,7 +18,7 @@ from run_specialist.cli.flags import (
     ToolCharsLimit,
     TotalTokensLimit,
     TurnsLimit,
-    setting,
+    settings,
 )
 
 if TYPE_CHECKING:
@@ -67,17 +67,16 @@ def run(
 
     Exit codes: 0 an answer, 2 a wrong flag or file, 3 the model could not be reached, 4 no answer, 130 interrupted.
     """
-    given = {
-        "tool_calls_limit": tool_calls_limit,
-        "turns_limit": turns_limit,
-        "total_tokens_limit": total_tokens_limit,
-        "cost_limit": cost_limit,
-        "time_limit": time_limit,
-        "tool_chars_limit": tool_chars_limit,
-        "landing": landing,
-        "preset": preset,
-    }
-    settings = {key: setting(text) for key, text in given.items() if text is not None}
+    given = settings(
+        tool_calls_limit=tool_calls_limit,
+        turns_limit=turns_limit,
+        total_tokens_limit=total_tokens_limit,
+        cost_limit=cost_limit,
+        time_limit=time_limit,
+        tool_chars_limit=tool_chars_limit,
+        landing=landing,
+        preset=preset,
+    )
     output = Output.chosen(json=json_, events=events, quiet=quiet)
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - `--help` must not pay for it
@@ -86,7 +85,7 @@ def run(
         runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store)
 
         def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
-            return runner.prepare(name, question, listener=listener, watch=watch, **settings)
+            return runner.prepare(name, question, listener=listener, watch=watch, **given)
 
         outcome = answer(runner, prepare, output)
     raise typer.Exit(outcome.exit_code)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, func, or_, select,
 from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
-from run_specialist.store.keeping import RUNNING
+from run_specialist.store.keeping import RUNNING, word
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import describe, is_alive
 from run_specialist.store.place import file_of, shown
@@ -83,16 +83,16 @@ class Store:
             raise RunNotFound("an empty id names no run; write one, the beginning of one, or `last`")
         wanted = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
         if ids:
-            wanted = wanted.where(or_(*(runs.c.run_id.startswith(_word(one), autoescape=True) for one in ids)))
+            wanted = wanted.where(or_(*(runs.c.run_id.startswith(word(one), autoescape=True) for one in ids)))
         if specialist is not None:
-            wanted = wanted.where(runs.c.specialist == _word(specialist))
+            wanted = wanted.where(runs.c.specialist == word(specialist))
         if before is not None:
             wanted = wanted.where(func.coalesce(runs.c.ended_at, runs.c.started_at) < before)
         if status in {RUNNING, INTERRUPTED}:
             # Which of the two it is does not stand in the store.
             wanted = wanted.where(runs.c.status.in_([RUNNING, INTERRUPTED]))
         elif status is not None:
-            wanted = wanted.where(runs.c.status == _word(status)).limit(limit)
+            wanted = wanted.where(runs.c.status == word(status)).limit(limit)
         else:
             wanted = wanted.limit(limit)
         with self._reading() as connection:
@@ -138,7 +138,7 @@ class Store:
 
     def past(self, specialist: str) -> list[PastRun]:
         """Return the runs of a specialist that have an outcome, the newest first."""
-        over = (runs.c.specialist == _word(specialist), runs.c.outcome.is_not(None))
+        over = (runs.c.specialist == word(specialist), runs.c.outcome.is_not(None))
         counted = (
             select(calls.c.run_id, func.count(), func.count().filter(calls.c.repeated))
             .join(runs, runs.c.run_id == calls.c.run_id)
@@ -249,11 +249,6 @@ def _listed(row: Mapping[str, Any], is_over: Callable[[str], bool]) -> dict[str,
     """Return the fields of `Listed`; a run without an outcome is interrupted when its process is over."""
     fields = {column.name: row[column.name] for column in _LISTED}
     return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_over(row["owner"]) else {})
-
-
-def _word(said: str) -> str:
-    """Return what was typed as a database takes it."""
-    return said.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _shrink(engine: Engine) -> None:
