@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from run_specialist.journal import Spending, Standing
@@ -22,7 +23,7 @@ def stored_run(listed: Mapping[str, Any], run: Row, rows: Mapping[str, Iterable[
     return StoredRun(
         **listed,
         frozen=json.loads(run["frozen"]),
-        standing=None if run["standing"] is None else _standing(json.loads(run["standing"])),
+        standing=None if run["standing"] is None else standing(json.loads(run["standing"])),
         outcome=outcome(run["outcome"]),
         turns=tuple(map(_turn, rows["turns"])),
         calls=tuple(map(_call, rows["calls"])),
@@ -37,9 +38,11 @@ def outcome(text: str | None) -> Mapping[str, Any] | None:
     return read
 
 
-def _standing(values: Mapping[str, Any]) -> Standing:
+def standing(values: Mapping[str, Any]) -> Standing:
+    """Read how a run stood; what an older program kept and this one does not know is left out."""
+    known = {field.name for field in fields(Standing)}
     restored = {
-        **values,
+        **{key: value for key, value in values.items() if key in known},
         "total": _spending(values["total"]),
         "warnings": tuple(values["warnings"]),
     }
