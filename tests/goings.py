@@ -84,7 +84,7 @@ class Desk:
         provider = ScriptedProvider(script)
         events: list[Event] = []
         async with self.process(provider) as runner:
-            run = runner.prepare(self.specialist, question, listener=events.append, **settings)
+            run = await runner.prepare(self.specialist, question, listener=events.append, **settings)
             outcome = await run.outcome()
         provider.assert_used_up()
         return Going(outcome, provider, run, events)
@@ -94,7 +94,7 @@ class Desk:
         provider = wish.pop("provider", None) or ScriptedProvider(script)
         events: list[Event] = []
         async with self.process(provider) as runner:
-            run = runner.resume(wish.pop("run_id", "last"), question, listener=events.append, **wish)
+            run = await runner.resume(wish.pop("run_id", "last"), question, listener=events.append, **wish)
             outcome = await run.outcome()
         provider.assert_used_up()
         return Going(outcome, provider, run, events)
@@ -106,7 +106,7 @@ class Desk:
         provider, notebook = ScriptedProvider(script), Notebook()
         if past is None:
             async with self.process(provider, store="none") as runner:
-                job = runner.prepare(self.specialist, "What is known?", **settings)._job
+                job = (await runner.prepare(self.specialist, "What is known?", **settings))._job
         else:
             around = Surroundings(self.folder, provider, self.tools, self.augmenters)
             job = resume(past, Wish(limits=settings), around)

@@ -1,11 +1,12 @@
 """What a run has spent so far, and what its landing will cost."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from run_specialist.budget import Budget, Kind
 from run_specialist.journal import Spending, Standing
 from run_specialist.messages import Usage
+from run_specialist.outcome import Child
 from run_specialist.providers.base import Provider
 
 Clock = Callable[[], float]
@@ -54,7 +55,9 @@ class Account:
         self._largest_input, self._largest_request = before.largest_input, before.largest_request
         self._dearest_request = before.dearest_request
         self.total = before.total
-        """All requests, those for summaries too."""
+        """All requests, those for summaries and of children too."""
+        self.children = list(before.children)
+        """The specialists that were asked, in the order in which they ended."""
         self.landing = Spending()
         """The requests of the landing alone; one of an earlier going is not this one."""
         self.max_tokens = self._affordable_reply()
@@ -74,6 +77,20 @@ class Account:
     def spend(self, amount: float, kind: Kind) -> None:
         """Spend some of one kind; see `Budget.spend`."""
         self._spent = self._spent.spend(amount, kind)
+
+    def lend(self, amount: float, kind: Kind) -> None:
+        """Give some of one kind to a child; see `Budget.lend`."""
+        self._spent = self._spent.lend(amount, kind)
+
+    def adopt(self, child: Child, drawn: Mapping[Kind, float]) -> None:
+        """Enter a child that ended.
+
+        drawn: what it spent of this budget.
+        """
+        self.total = self.total.plus(child.usage, child.cost_usd)
+        self.children.append(child)
+        for kind, amount in drawn.items():
+            self.spend(amount, kind)
 
     def book(self, usage: Usage, *, landing: bool) -> float | None:
         """Enter a request that was answered, and return what it cost [USD]."""
@@ -96,6 +113,7 @@ class Account:
             largest_input=self._largest_input,
             largest_request=self._largest_request,
             dearest_request=self._dearest_request,
+            children=tuple(self.children),
         )
 
     def give_more_room(self) -> None:

@@ -31,6 +31,10 @@ class Audience:
         self.journal.write(Told(event))
         if isinstance(event, Warned):
             self.warnings.append(event.text)
+        self.pass_on(event)
+
+    def pass_on(self, event: Event) -> None:
+        """Pass an event on that is put on record elsewhere."""
         if self._listener is None:
             return
         try:

@@ -61,16 +61,18 @@ class Limit:
     """A float is the share spent at which the countdown starts, an integer what then remains; None = no countdown."""
     held_back: float = 0
     """What the landing will cost; it begins while this much remains."""
+    lent: float = 0
+    """What children have been given to spend and have not settled yet."""
 
     @property
     def remaining(self) -> float | None:
         """What is left, never below 0; None when unlimited."""
-        return None if self.limit is None else max(self.limit - self.used, 0)
+        return None if self.limit is None else max(self.limit - self.used - self.lent, 0)
 
     @property
     def until_landing(self) -> float | None:
         """What may still be spent before the landing begins; None when unlimited."""
-        return None if self.limit is None else max(self.limit - self.used - self.held_back, 0)
+        return None if self.limit is None else max(self.limit - self.used - self.lent - self.held_back, 0)
 
     @property
     def phase(self) -> Phase:
@@ -131,6 +133,10 @@ class Budget:
         if amount < 0:
             raise ValueError(f"cannot spend a negative amount: {amount}")
         return Budget(tuple(replace(one, used=one.used + amount) if one.kind is kind else one for one in self.limits))
+
+    def lend(self, amount: float, kind: Kind) -> "Budget":
+        """Return the budget with `amount` more of one kind given to a child; less than 0 takes it back."""
+        return Budget(tuple(replace(one, lent=one.lent + amount) if one.kind is kind else one for one in self.limits))
 
     def hold(self, amount: float, kind: Kind) -> "Budget":
         """Return the budget with `amount` of one kind held back for the landing."""

@@ -16,9 +16,11 @@ from run_specialist.events import BudgetSpent, Called, CallPhase, Warned
 from run_specialist.executed import Augmenter, Executed
 from run_specialist.journal import Returned
 from run_specialist.messages import ToolCall, ToolResult
+from run_specialist.purse import Purse, Queue
 from run_specialist.redaction import redact
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Output, Tool, Toolset
+from run_specialist.tools.context import Context
 from run_specialist.tools.respond import NAME as RESPOND
 
 
@@ -34,6 +36,8 @@ class DispatchSettings:
     """Longer results are cut [characters]."""
     limit_fields: bool = False
     """Whether the last result of a turn tells in JSON fields that a limit is reached."""
+    share_budget: bool = True
+    """Whether a child draws on what is left of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Dispatcher:
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a call needs and whom it touches, each a part of its own
         self,
+        run_id: str,
         tools: Toolset,
         augmenters: Sequence[Augmenter],
         settings: DispatchSettings,
@@ -66,6 +71,7 @@ class Dispatcher:
 
         archive: keeps every output whole, where the model has a tool to read on in it.
         """
+        self._run_id = run_id
         self._tools = tools
         self._augmenters = augmenters
         self._settings = settings
@@ -86,6 +92,7 @@ class Dispatcher:
         self.skipped = earlier.skipped
         """Calls that were answered without being run."""
         self._under_way = range(0)
+        self._queue = Queue(account, 0)
         self._shown = Budget(())
 
     @property
@@ -104,6 +111,7 @@ class Dispatcher:
         self._account.spend(len(calls), Kind.TOOL_CALLS)
         first, self.started = self.started + 1, self.started + len(calls)
         self._under_way = range(first, self.started + 1)
+        self._queue = Queue(self._account, sum(self._runs_child(call) for call in calls))
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first)]
         budget = budget.spend(self._account.budget[Kind.TIME].used - budget[Kind.TIME].used, Kind.TIME)
@@ -111,6 +119,8 @@ class Dispatcher:
         for number, task in enumerate(tasks):
             executed = task.result().cut(budget[Kind.CHARACTERS].remaining)
             budget = budget.spend().spend(len(executed.text), Kind.CHARACTERS)
+            for kind, amount in executed.drawn.items():
+                budget = budget.spend(amount, kind)
             self._account.spend(len(executed.text), Kind.CHARACTERS)
             self._executed[first + number] = executed
             executed = replace(executed, budget=budget, number=number + 1, of_turn=len(calls))
@@ -165,9 +175,9 @@ class Dispatcher:
     async def _execute(self, tool: Tool | None, call: ToolCall, number: int) -> Executed:
         self._audience.tell(Called("started", call.id, call.name, call.arguments))
         async with self._gate:
-            begun = time.monotonic()
+            begun, purse = time.monotonic(), self._purse()
             try:
-                output, is_error = await self._output(tool, call), False
+                output, is_error = await self._output(tool, call, purse), False
             except ToolError as error:
                 output, is_error = Output(prompts.failed(call.name, str(error))), True
             except (KeyboardInterrupt, GeneratorExit):
@@ -178,22 +188,32 @@ class Dispatcher:
                     # Whatever the tool makes of a cancellation, to those who wait it stays one.
                     raise asyncio.CancelledError from error
                 output, is_error = Output(prompts.failed(call.name, _words(error))), True
-            executed = self._kept(Executed(call, redact(output.text), is_error, note=redact(output.note)))
+            is_error |= output.is_error
+            executed = Executed(call, redact(output.text), is_error, note=redact(output.note), drawn=purse.drawn)
+            executed = self._kept(executed)
             return self._record(executed, number, time.monotonic() - begun)
 
-    async def _output(self, tool: Tool | None, call: ToolCall) -> Output:
+    async def _output(self, tool: Tool | None, call: ToolCall, purse: Purse) -> Output:
         if tool is None:
             raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
         if call.arguments is None:
             raise ToolError("the arguments are no JSON object")
-        seconds, why = self._settings.tool_timeout, ""
+        seconds, why = self._settings.tool_timeout if tool.timeout is None else tool.timeout, ""
         left = self._account.seconds_left(landing=False)
         if left is not None and left < seconds:
             seconds, why = left, ", when the time of the run was up"
-        output = await tool.call_within(seconds, call.arguments)
+        context = Context(self._run_id, call.id, self._account.budget, seconds, purse)
+        output = await tool.call_within(seconds, call.arguments, context)
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{why}")
         return output
+
+    def _runs_child(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is not None and tool.runs_child
+
+    def _purse(self) -> Purse:
+        return Purse(self._account, self._audience, self._queue, shared=self._settings.share_budget)
 
     def _kept(self, executed: Executed) -> Executed:
         """Put the whole output on record and cut it to what a result may hold."""

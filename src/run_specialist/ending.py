@@ -141,6 +141,7 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
             *_exceeded(budget),
             *([ending.error] if ending.error else []),
         ),
+        children=tuple(gathered.account.children),
         error=ending.error,
         exit_code=exit_code,
     )

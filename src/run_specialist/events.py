@@ -144,6 +144,21 @@ class Warned(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ChildTold(Event):
+    """Something happened in the run of another specialist, asked by this one; it is stored with that run alone."""
+
+    event = "child"
+    run_id: str
+    """Of the child."""
+    specialist: str
+    told: Event
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event with the child's own inside."""
+        return {"event": self.event, "run_id": self.run_id, "specialist": self.specialist, "told": self.told.as_json()}
+
+
+@dataclass(frozen=True, slots=True)
 class Finished(Event):
     """The run is over; always the last event, and it carries the outcome."""
 

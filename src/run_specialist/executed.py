@@ -1,11 +1,11 @@
 """A tool call that was run, and what came of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget import Budget
+from run_specialist.budget import Budget, Kind
 from run_specialist.messages import ToolCall
 
 _UNKNOWN = Budget(())
@@ -27,6 +27,8 @@ class Executed:
     """True when an identical call was made before and this is its result."""
     whole: str | None = None
     """All of the output, redacted; None where the text is all."""
+    drawn: Mapping[Kind, float] = field(default_factory=dict)
+    """What a child took of the budget, beside the call itself."""
     budget: Budget = _UNKNOWN
     """The budget after this call, in call order."""
     number: int = 1

@@ -81,6 +81,8 @@ class Job:
     """What was odd before the run began; the outcome repeats it."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Where it came from, in JSON values: what it takes to make it once more."""
+    parent_id: str | None = None
+    """The run whose tool call this is; None where nobody's."""
     past: Past = field(default_factory=Past)
     """What went before; nothing, where the run is not resumed."""
     news: News | None = None
@@ -100,4 +102,4 @@ class Job:
             "effort": self.opening.effort,
             **self.origin,
         }
-        return Opened(self.run_id, self.specialist, self.provider.model, self.question, frozen)
+        return Opened(self.run_id, self.specialist, self.provider.model, self.question, frozen, self.parent_id)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from run_specialist.events import Event
 from run_specialist.messages import Message, Reply, ToolCall, Usage
-from run_specialist.outcome import Outcome
+from run_specialist.outcome import Child, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,8 @@ class Opened(Record):
     question: str
     frozen: Mapping[str, Any]
     """All that it takes to go on, in JSON values: system prompt, tools, settings, where it came from."""
+    parent_id: str | None = None
+    """The run whose tool call this is; None where nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class Standing:
     last_text: str = ""
     """The newest text of the model."""
     warnings: tuple[str, ...] = ()
+    children: tuple[Child, ...] = ()
+    """The specialists that were asked, and whose spending is in the figures."""
 
     @property
     def turns(self) -> int:

@@ -68,6 +68,21 @@ class LandingReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Child:
+    """The run of another specialist that was asked by this one, in numbers."""
+
+    run_id: str
+    specialist: str
+    status: Status
+    tool_calls: int
+    """Its own, and what its children drew of its budget."""
+    usage: Usage
+    """Its children's included."""
+    cost_usd: float | None
+    children: tuple["Child", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The end of a run; `as_json` is what `--json` prints."""
 
@@ -84,13 +99,22 @@ class Outcome:
     limits: dict[str, Spent]
     landing: LandingReport | None
     usage: Usage
+    """Of all requests, those of the children included."""
     cost_usd: float | None
-    """None when the price is unknown."""
+    """None when a price is unknown."""
     duration_s: float
     warnings: tuple[str, ...]
+    children: tuple[Child, ...] = ()
+    """The specialists that were asked on the way, each with what it took of `usage` and `cost_usd`."""
     error: str | None = None
     """One line on why there is no whole answer."""
     exit_code: Exit = Exit.OK
+
+    def as_child(self) -> Child:
+        """Return what the run that asked keeps of it."""
+        return Child(
+            self.run_id, self.specialist, self.status, self.tool_calls.used, self.usage, self.cost_usd, self.children
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values, without what the exit code and stderr tell."""

@@ -46,7 +46,7 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
     Raises NotResumable with the reason, and UsageError for a limit that makes no sense, or a folder that is gone.
     """
     frozen = run.frozen
-    before = Specialist.model_validate(frozen["settings"])
+    file, before = begun_with(run)
     given = checked(wish.limits)
     settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
     changed = tuple(kind for key, kind in LIMITS.items() if getattr(settings, key) != getattr(before, key))
@@ -59,11 +59,10 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
         remarks += told
     if not (remarks or changed or wish.question) and _waits_for_us(run, past):
         remarks.append(prompts.GO_ON)
-    file = SpecialistFile(Path(frozen["file"]), settings.name, settings.description, specialist=settings)
     job = spawn(file, settings, run.question, around)
     if job.archive is not None:
         _refill(job.archive, run)
-    kept = {key: frozen[key] for key in ("digest", "given_tools", "warnings")}
+    kept = {key: frozen[key] for key in ("digest", "given_tools", "parents", "warnings") if key in frozen}
     return replace(
         job,
         run_id=run.run_id,
@@ -73,6 +72,12 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
         past=past,
         news=News(changed, wish.question, tuple(remarks)),
     )
+
+
+def begun_with(run: StoredRun) -> tuple[SpecialistFile, Specialist]:
+    """Return the file and the settings of a run, as they were when it began."""
+    settings = Specialist.model_validate(run.frozen["settings"])
+    return SpecialistFile(Path(run.frozen["file"]), settings.name, settings.description, specialist=settings), settings
 
 
 def _refill(archive: Archive, run: StoredRun) -> None:

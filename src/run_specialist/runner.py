@@ -54,6 +54,7 @@ class Run:
         self._stop = asyncio.Event()
         self._exchange = Exchange(job, self._account, self._audience, self._stop)
         self._dispatcher = Dispatcher(
+            job.run_id,
             job.opening.tools,
             job.augmenters,
             job.dispatch,
@@ -82,6 +83,11 @@ class Run:
         # Once the work is over, a cancellation would strike the caller's own.
         if self._task is not None:
             self._was_cancelled = self._task.cancel()
+
+    @property
+    def run_id(self) -> str:
+        """What it is called in the store and in its outcome."""
+        return self._job.run_id
 
     @property
     def transcript(self) -> tuple[Message, ...]:

@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from run_specialist import prompts
 from run_specialist.budget import Budget, Kind
 from run_specialist.countdown import countdown, warning
 from run_specialist.dispatch import DispatchSettings
+from run_specialist.equipment import Equipment
 from run_specialist.errors import UsageError
 from run_specialist.executed import Augmenter
 from run_specialist.job import Job
@@ -33,8 +34,14 @@ from run_specialist.tools.sandbox import Sandbox
 LIMITS = {kind.key: kind for kind in Kind}
 """Keys that limit a run, and the kind of spending that each limits."""
 
-NOT_OFFERED = ("agents", "mcp_servers", "python_tools")
-"""Keys that limit nothing; a run goes on without what they would add, and says so."""
+
+@dataclass(frozen=True)
+class Parent:
+    """The run that asks, as far as its child has to know it."""
+
+    run_id: str
+    names: tuple[str, ...]
+    """The specialists above the child, the first one first; none of them is asked again further down."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +52,15 @@ class Surroundings:
     """The folder that the file tools may see."""
     provider: Provider
     tools: Sequence[Tool] = ()
-    """Further tools, not filtered by the file's `tools`."""
+    """Given by the program, not filtered by the file's `tools`."""
     augmenters: Sequence[Augmenter] = ()
     """Stand before the countdown."""
+    equipment: Equipment = field(default_factory=Equipment)
+    """What the file brings along."""
+    delegate: Tool | None = None
+    """Asks other specialists; None where the file lists none, or none may be asked here."""
+    parent: Parent | None = None
+    """None where no other run asks."""
 
 
 def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Surroundings) -> Job:
@@ -57,9 +70,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
     of the answer that could not be kept.
     """
     warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
-    warnings += [
-        f"{_place(file, key)}: {key}: not offered by this version" for key in NOT_OFFERED if getattr(settings, key)
-    ]
+    warnings += around.equipment.warnings
     provider = around.provider
     if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
         raise UsageError(
@@ -70,7 +81,8 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
     schema, archive = _schema(file, settings), Archive()
     tools = _tools(file, settings, around)
     summarises = settings.summarize_at is not None and provider.capabilities.is_language_model
-    reads_on = summarises or bool(around.tools)
+    equipment = around.equipment
+    reads_on = summarises or bool(around.tools or equipment.functions or equipment.served or around.delegate)
     if reads_on:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
     system = prompts.system(settings.prompt, budget, budget_notice=settings.budget_notice)
@@ -93,7 +105,9 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
             settings.tool_timeout,
             settings.tool_result_limit,
             limit_fields=settings.countdown.from_ is not None and settings.countdown.style == "json",
+            share_budget=settings.share_budget,
         ),
+        parent_id=around.parent.run_id if around.parent else None,
         warnings=tuple(warnings),
         origin=_origin(file, settings, schema, around, warnings),
     )
@@ -121,6 +135,7 @@ def _origin(
         "digest": digest(file.path),
         "root": str(around.root),
         "given_tools": [tool.name for tool in around.tools],
+        "parents": around.parent.names if around.parent else (),
         "warnings": list(warnings),
     }
 
@@ -148,14 +163,22 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
             f"nothing of it under {around.root}; name the folder that holds it with --root, or write a specialist for "
             "what is here with `specialists new`"
         )
-    files = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}
-    resolved = resolve_tools(settings.tools, settings.disallowed_tools, files)
-    if resolved.nothing_known and settings.tools:
+    known = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}
+    known |= {tool.name: tool for tool in around.equipment.served}
+    resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
+    further = [*around.equipment.functions, *around.tools, *_delegate(settings, around)]
+    # A server that is not there costs its tools, not the run.
+    if resolved.nothing_known and settings.tools and not (settings.mcp_servers or around.delegate):
         raise UsageError(
             f"{_place(file, 'tools')}: tools: none of {', '.join(settings.tools)} exists here; "
-            f"there are {', '.join(files)}"
+            f"there are {', '.join(known)}"
         )
-    return [*(files[name] for name in resolved.names), *around.tools]
+    return [*(known[name] for name in resolved.names), *further]
+
+
+def _delegate(settings: Specialist, around: Surroundings) -> list[Tool]:
+    tool = around.delegate
+    return [tool] if tool and resolve_tools(None, settings.disallowed_tools, [tool.name]).names else []
 
 
 def _anything(root: Path, paths: Sequence[str]) -> bool:

@@ -94,7 +94,7 @@ async def test_s4_3_the_answer_streams(chat, write):
     write("finder", "tool_calls_limit: 3")
     simulator, pieces = chat(policies.always_tool("grep", answer=ANSWER)), []
     async with Runner(model="openai:some-model") as runner:
-        outcome = await runner.prepare("finder", "What?", watch=pieces.append, preset="openai-loop").outcome()
+        outcome = await (await runner.prepare("finder", "What?", watch=pieces.append, preset="openai-loop")).outcome()
     text = [piece.text for piece in pieces if piece.tool is None]
     assert "".join(text) == outcome.answer == ANSWER
     assert len(text) > 1

@@ -196,10 +196,10 @@ def go(store: str, logs: str, question: str, run_id: str, at: str, number: str, 
         provider = Looker(Path(f"{logs}-asked"))
         async with Runner(provider=provider, tools=[tool(look)], store=store) as runner:
             if run_id:
-                run = runner.resume(run_id)
+                run = await runner.resume(run_id)
             else:
                 specialist = Specialist(**SETTINGS, tool_calls_limit=int(limit), summarize_at=SUMMARIZE_AT)
-                run = runner.prepare(specialist, question)
+                run = await runner.prepare(specialist, question)
             await run.outcome()
 
     asyncio.run(ask())

@@ -19,11 +19,11 @@ PRESETS = ("soft-landing", "soft-warning", "finalize", "budget-notice", "openai-
 def prepare(tmp_path):
     """Return a function that makes the job of a specialist whose file has the given lines."""
 
-    def make(provider, *lines, tools=(LOOK,), **settings):
+    async def make(provider, *lines, tools=(LOOK,), **settings):
         head = "\n".join(("---", "name: looker", "description: Looks.", "tools: []", *lines, "---"))
         (tmp_path / "looker.md").write_text(f"{head}\nYou look.\n", encoding="utf-8")
         runner = Runner(root=tmp_path, dir=tmp_path, provider=provider, tools=tools)
-        return runner.prepare("looker", "What?", **settings)._job
+        return (await runner.prepare("looker", "What?", **settings))._job
 
     return make
 
@@ -56,7 +56,7 @@ async def test_s2_5_three_calls_of_100_ms(prepare, lines, settings, at_once):
             return query
 
         provider = wishes("abc")
-        await outcome_of(prepare(provider, *lines, tools=[Tool("look", "Looks.", look)], **settings))
+        await outcome_of(await prepare(provider, *lines, tools=[Tool("look", "Looks.", look)], **settings))
         assert results(provider.asked[1].messages[-1])[:3] == ["a", "b", "c"]
         return max(ended) - min(begun)
 
@@ -85,7 +85,7 @@ async def test_s2_5_the_limit_of_the_file_holds_in_every_preset(prepare, preset,
 
     provider = wishes("abcd")
     lines = (f"preset: {preset}", f"parallel_tools_limit: {most}")
-    await outcome_of(prepare(provider, *lines, tools=[Tool("look", "Looks.", look)]))
+    await outcome_of(await prepare(provider, *lines, tools=[Tool("look", "Looks.", look)]))
     assert peak == most
     assert results(provider.asked[1].messages[-1]) == list("abcd")
 
@@ -105,7 +105,7 @@ async def test_a_preset_changes_only_what_it_names(prepare, preset):
     """Every other part of the job is that of a file without a preset."""
     own = {"run_id", "provider", "augmenters", "opening", "summariser", "archive", "origin"}
     provider = ScriptedProvider([])
-    plain, made = (prepare(provider, *lines, tools=[]) for lines in ((), (f"preset: {preset}",)))
+    plain, made = [await prepare(provider, *lines, tools=[]) for lines in ((), (f"preset: {preset}",))]
     for name in type(plain).__dataclass_fields__.keys() - own - NAMED[preset]:
         assert getattr(plain, name) == getattr(made, name), name
     if "opening" not in NAMED[preset]:

@@ -229,7 +229,7 @@ async def test_x_10_s3_6_ctrl_c_in_the_middle_of_a_batch_closes_what_was_under_w
     desk.tools = [Tool("look", "Look something up.", look)]
     provider = ScriptedProvider([looks(1, 3)])
     async with desk.process(provider) as runner:
-        run = runner.prepare(desk.specialist, "What is known?")
+        run = await runner.prepare(desk.specialist, "What is known?")
         task = asyncio.create_task(run.outcome())
         await going.wait()
         run.abort()

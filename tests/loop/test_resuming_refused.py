@@ -149,7 +149,7 @@ async def test_a_run_that_is_alive_is_left_alone(desk):
     desk.tools = [Tool("look", "Look something up.", look)]
     provider = ScriptedProvider([LOOKS, calls(("look", {"query": "2"}), first_id=2), ANSWER])
     async with desk.process(provider) as runner:
-        run = runner.prepare(desk.specialist, "What is known?")
+        run = await runner.prepare(desk.specialist, "What is known?")
         task = asyncio.create_task(run.outcome())
         await reached.wait()
         stranger = ScriptedProvider([])
@@ -171,7 +171,7 @@ async def test_the_root_is_gone(desk, tmp_path):
     shutil.rmtree(desk.folder)
     async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
         with pytest.raises(NotResumable, match=f"worked in {desk.folder}, which is gone"):
-            runner.resume("last", "More?")
+            await runner.resume("last", "More?")
 
 
 async def test_given_tools_must_be_given_again(desk):
@@ -269,7 +269,7 @@ async def test_nothing_is_stored_or_the_store_is_not_there(desk, tmp_path):
     for store, error, words in cases:
         async with Runner(root=tmp_path, provider=ScriptedProvider([]), store=store) as runner:
             with pytest.raises(error, match=words) as told:
-                runner.resume("last")
+                await runner.resume("last")
             assert "\n" not in str(told.value)
     assert not (tmp_path / "absent.db").exists()
 

@@ -115,7 +115,7 @@ async def test_s2_11_s3_4_the_call_site_beats_the_file(given, limit):
 async def test_s3_4_a_preset_of_the_call_site_is_a_preset(given, landing, side_by_side):
     """What it names holds for this run, and a setting beside it is stronger."""
     async with Runner(provider=ScriptedProvider([])) as runner:
-        job = runner.prepare("owls", "What?", **given)._job
+        job = (await runner.prepare("owls", "What?", **given))._job
     assert (job.landing, job.dispatch.parallel_tools_limit) == (landing, side_by_side)
 
 
@@ -216,7 +216,7 @@ async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
     monkeypatch.setattr("run_specialist.doors.api.make_provider", make)
     async with Runner(tools=[LOOK]) as runner:
         for model in ("haiku", "opus", "haiku", "inherit"):
-            runner.prepare(FINDER.model_copy(update={"model": model}), "What?")
+            await runner.prepare(FINDER.model_copy(update={"model": model}), "What?")
         assert [provider.model for provider in made] == ["haiku", "opus", "offline"]
         assert not any(provider.closed for provider in made)
     assert [provider.closed for provider in made] == [1, 1, 1]
@@ -244,7 +244,7 @@ async def test_the_model_is_what_the_environment_can_reach(monkeypatch, environm
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     async with Runner() as runner:
-        runner.prepare("owls", "What?")
+        await runner.prepare("owls", "What?")
     assert made == [model]
 
 
@@ -263,7 +263,7 @@ async def test_what_is_wrong_is_raised_before_anything_is_asked(tmp_path, specia
     """A UsageError in one line; the provider is not even opened."""
     provider = ScriptedProvider([])
     with pytest.raises(UsageError, match=said):
-        Runner(provider=provider, **{key: tmp_path / value for key, value in options.items()}).prepare(
+        await Runner(provider=provider, **{key: tmp_path / value for key, value in options.items()}).prepare(
             specialist, question
         )
     assert (provider.opening, provider.asked) == (None, [])
@@ -274,7 +274,7 @@ async def test_a_runner_goes_on_after_a_specialist_that_was_not_found():
     """One wrong name costs that child alone."""
     async with Runner(provider=ScriptedProvider([ANSWER])) as runner:
         with pytest.raises(SpecialistNotFound):
-            runner.prepare("nobody", "What?")
+            await runner.prepare("nobody", "What?")
         assert (await runner.run("owls", "What?")).answer == "mice"
 
 
@@ -292,8 +292,8 @@ async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
     tools = [type(LOOK)("look", "Look.", look)]
     slow = ScriptedProvider([LOOKS, calls(("look", {"query": "for ever"}), first_id=2)])
     fast = ScriptedProvider([LOOKS, ANSWER])
-    first = Runner(provider=slow, tools=tools).prepare(FINDER, "Slow?")
-    second = Runner(provider=fast, tools=tools).prepare(FINDER, "Fast?")
+    first = await Runner(provider=slow, tools=tools).prepare(FINDER, "Slow?")
+    second = await Runner(provider=fast, tools=tools).prepare(FINDER, "Fast?")
     async with asyncio.timeout(30):
         both = asyncio.gather(first.outcome(), second.outcome())
         await looked.wait()
@@ -309,7 +309,7 @@ async def test_replies_are_watched_where_somebody_watches():
     """`watch` gets the pieces of a reply; the offline provider passes each one whole."""
     pieces = []
     async with Runner(model="offline") as runner:
-        outcome = await runner.prepare("owls", "What do owls eat?", watch=pieces.append).outcome()
+        outcome = await (await runner.prepare("owls", "What do owls eat?", watch=pieces.append)).outcome()
     assert all(isinstance(piece, Delta) for piece in pieces)
     assert pieces[-1].tool == "respond"
     assert outcome.status == "answered"

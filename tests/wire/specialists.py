@@ -108,7 +108,7 @@ class Asker:
         async with make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
             provider = AnthropicProvider(model, client)
             runner = Runner(root=self._folder, dir=folder, provider=provider, tools=tools, augmenters=augmenters)
-            run = runner.prepare("looker", question, listener=events.append, watch=watch, **settings)
+            run = await runner.prepare("looker", question, listener=events.append, watch=watch, **settings)
             if clock is not None:
                 run = Run(run._job, events.append, watch, clock)
             yield Told(run, simulator, events, pieces)

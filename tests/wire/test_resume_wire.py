@@ -69,7 +69,7 @@ class Line:
             async with Runner(
                 root=self.folder, provider=self.provider(client), tools=self.tools, store=store
             ) as runner:
-                run = take_up(runner, watch)
+                run = await take_up(runner, watch)
                 task = asyncio.create_task(run.outcome())
                 if midway:
                     await midway(run)
@@ -357,9 +357,12 @@ async def test_a_run_killed_in_the_middle_is_sent_on_as_it_was(line):
     """Of two calls one had returned when the process died: the next request begins with the first one."""
     one = line(lambda say: [look(say, "a", "b"), say.answers("some"), say.answers("more")])
     notebook = Notebook()
-    await one.going(
-        lambda runner, watch: Run(runner.prepare(LOOKER, "What is known?")._job, watch=watch, journal=notebook)
-    )
+
+    async def take_up(runner, watch):
+        run = await runner.prepare(LOOKER, "What is known?")
+        return Run(run._job, watch=watch, journal=notebook)
+
+    await one.going(take_up)
     await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Returned, 1))
     _, outcome = await one.go_on()
     assert (outcome.answer, outcome.tool_calls.used) == ("more", 2)

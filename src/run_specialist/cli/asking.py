@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -42,7 +42,7 @@ class Output:
         return cls(json, events, quiet)
 
 
-Prepare = Callable[["Listener | None", "Watch | None"], "Run"]
+Prepare = Callable[["Listener | None", "Watch | None"], Awaitable["Run"]]
 """Makes the run, for somebody who listens and somebody who watches."""
 
 
@@ -57,7 +57,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
     async def once() -> "Outcome":
         async with runner:
             _listen_for_signals(printer)
-            printer.run = prepare(printer if output.events else view, view.grow if view else None)
+            printer.run = await prepare(printer if output.events else view, view.grow if view else None)
             return await printer.run.outcome()
 
     with view or nullcontext():

@@ -66,8 +66,8 @@ def resume(
 
         runner = Runner(model=model, store=store)
 
-        def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
-            return runner.resume(run, query, force=force, listener=listener, watch=watch, **given)
+        async def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
+            return await runner.resume(run, query, force=force, listener=listener, watch=watch, **given)
 
         outcome = answer(runner, prepare, output)
     raise typer.Exit(outcome.exit_code)

@@ -84,8 +84,8 @@ def run(
         question = _read_question() if query == "-" else query
         runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store)
 
-        def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
-            return runner.prepare(name, question, listener=listener, watch=watch, **given)
+        async def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
+            return await runner.prepare(name, question, listener=listener, watch=watch, **given)
 
         outcome = answer(runner, prepare, output)
     raise typer.Exit(outcome.exit_code)

@@ -5,20 +5,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from run_specialist.doors.family import MAX_DEPTH, Family
+from run_specialist.equipment import Equipment
 from run_specialist.errors import NotResumable, UsageError
 from run_specialist.events import Listener
 from run_specialist.executed import Augmenter
+from run_specialist.job import Job
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model, make_provider
-from run_specialist.resuming import Wish, resume
+from run_specialist.resuming import Wish, begun_with, resume
 from run_specialist.runner import Run
-from run_specialist.spawner import Surroundings, spawn
+from run_specialist.spawner import Parent, Surroundings, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.store.place import NONE, Place, place
+from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 
@@ -40,6 +44,8 @@ class Runner:
         tools: Sequence[Tool] = (),
         augmenters: Sequence[Augmenter] = (),
         store: str | None = None,
+        trust: bool = False,
+        max_depth: int = MAX_DEPTH,
     ) -> None:
         """Say where to look and what to use.
 
@@ -51,6 +57,8 @@ class Runner:
         augmenters: may add a line to each result, before the countdown.
         store: where runs are kept: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for SPECIALIST_STORE,
             else a file in the user's data directory.
+        trust: let the files that are run start the commands and import the functions that they name, and remember it.
+        max_depth: how many levels of specialists may ask one another below a run; 0 = none.
         """
         project = project_root(Path.cwd())
         self.root = (root or project).absolute()
@@ -61,10 +69,11 @@ class Runner:
         self._tools = tools
         self._augmenters = augmenters
         self._providers: dict[str, Provider] = {}
+        self._family = Family(self.registry, self._begin, max_depth)
         self.store = store
         self._writer: Writer | None = None
 
-    def prepare(
+    async def prepare(
         self,
         specialist: str | Specialist,
         question: str,
@@ -87,11 +96,10 @@ class Runner:
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
         settled = resolve(file, settings, strict=self._strict).settings
         provider = self._provider or self._provider_of(choose_model(settings.get("model", self._model), settled.model))
-        job = spawn(file, settled, question, self._around(self.root, provider))
-        writer = self._writing()
-        return Run(job, listener, watch, journal=None if writer is None else writer.journal(job.run_id))
+        job = spawn(file, settled, question, await self._around(self.root, file, settled, provider, None))
+        return await self._started(job, listener, watch)
 
-    def resume(
+    async def resume(
         self,
         run_id: str,
         question: str | None = None,
@@ -112,16 +120,13 @@ class Runner:
         place = self._place()
         if place is None:
             raise NotResumable("nothing is stored here: the store is `none`; name the one that holds the run")
-        from run_specialist.store.reading import Store  # noqa: PLC0415 - a database library
-
-        with Store(place.url) as store:
-            run = store.load(run_id)
-        provider = self._provider or self._provider_of(self._model or run.model)
+        run = await asyncio.to_thread(_load, place.url, run_id)
         root = Path(run.frozen["root"])
-        if not root.is_dir():
-            raise NotResumable(f"{run.run_id} worked in {root}, which is gone")
-        job = resume(run, Wish(question, limits, force), self._around(root, provider))
-        writer = self._writing()
+        provider = self._provider or self._provider_of(self._model or run.model)
+        file, settled = begun_with(run)
+        parent = Parent(run.parent_id, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
+        job = resume(run, Wish(question, limits, force), await self._around(root, file, settled, provider, parent))
+        writer = await asyncio.to_thread(self._writing)
         return Run(job, listener, watch, journal=None if writer is None else writer.claim(run))
 
     async def run(
@@ -133,12 +138,36 @@ class Runner:
         **settings: Any,  # noqa: ANN401 - as in `prepare`
     ) -> Outcome:
         """Put a question to a specialist and return its outcome; see `prepare`."""
-        # A store that has to be waited for must not hold up other children.
-        await asyncio.to_thread(self._writing)
-        return await self.prepare(specialist, question, listener=listener, **settings).outcome()
+        run = await self.prepare(specialist, question, listener=listener, **settings)
+        return await run.outcome()
 
-    def _around(self, root: Path, provider: Provider) -> Surroundings:
-        return Surroundings(root, provider, self._tools, self._augmenters)
+    async def _begin(  # noqa: PLR0913, PLR0917 - all that a child differs in
+        self,
+        file: SpecialistFile,
+        settings: Specialist,
+        question: str,
+        parent: Parent,
+        provider: Provider,
+        listener: Listener,
+    ) -> Run:
+        """Prepare the run of a child; one that names no model has its parent's."""
+        if self._provider is None and settings.model not in {None, "inherit"}:
+            provider = self._provider_of(choose_model(self._model, settings.model))
+        job = spawn(file, settings, question, await self._around(self.root, file, settings, provider, parent))
+        return await self._started(job, listener, None)
+
+    async def _started(self, job: Job, listener: Listener | None, watch: Watch | None) -> Run:
+        # A store that has to be waited for must not hold up other children.
+        writer = await asyncio.to_thread(self._writing)
+        return Run(job, listener, watch, journal=None if writer is None else writer.journal(job.run_id))
+
+    async def _around(
+        self, root: Path, file: SpecialistFile, settings: Specialist, provider: Provider, parent: Parent | None
+    ) -> Surroundings:
+        place = f"{file.path}:{file.lines.get('agents', 1)}:1"
+        delegate, missing = self._family.delegate(settings, place, parent, provider)
+        equipment = Equipment(warnings=missing)
+        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent)
 
     def _place(self) -> Place | None:
         found = place(self.store)
@@ -187,7 +216,7 @@ class Runner:
         await self.aclose()
 
 
-def run(  # noqa: PLR0913 - as in `Runner`
+async def run(  # noqa: PLR0913 - as in `Runner`
     specialist: str | Specialist,
     question: str,
     *,
@@ -195,15 +224,27 @@ def run(  # noqa: PLR0913 - as in `Runner`
     dir: Path | None = None,  # noqa: A002 - the flag's name
     model: str | None = None,
     store: str | None = None,
+    trust: bool = False,
     **settings: Any,  # noqa: ANN401 - as in `Runner.prepare`
 ) -> Outcome:
-    """Put one question to a specialist and wait for the outcome; see `Runner`."""
+    """Put one question to a specialist and return the outcome; see `Runner`."""
+    async with Runner(root=root, dir=dir, model=model, store=store, trust=trust) as runner:
+        return await runner.run(specialist, question, **settings)
 
-    async def once() -> Outcome:
-        async with Runner(root=root, dir=dir, model=model, store=store) as runner:
-            return await runner.run(specialist, question, **settings)
 
-    return asyncio.run(once())
+def run_sync(specialist: str | Specialist, question: str, **settings: Any) -> Outcome:  # noqa: ANN401 - as in `run`
+    """Do what `run` does where there is no event loop, and wait for it."""
+    return asyncio.run(run(specialist, question, **settings))
+
+
+def _load(url: str, run_id: str) -> StoredRun:
+    from run_specialist.store.reading import Store  # noqa: PLC0415 - a database library
+
+    with Store(url) as store:
+        run = store.load(run_id)
+    if not Path(run.frozen["root"]).is_dir():
+        raise NotResumable(f"{run.run_id} worked in {run.frozen['root']}, which is gone")
+    return run
 
 
 def _file_of(specialist: Specialist) -> SpecialistFile:

@@ -99,6 +99,7 @@ def _run(run_id: str, owner: str, record: Opened) -> Row:
         "tool_calls": 0,
         "cost_usd": 0.0,
         "frozen": text(record.frozen),
+        "parent_id": record.parent_id,
     }
 
 

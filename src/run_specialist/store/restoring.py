@@ -7,6 +7,7 @@ from typing import Any
 
 from run_specialist.journal import Spending, Standing
 from run_specialist.messages import Message, ToolCall, Usage
+from run_specialist.outcome import Child
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
 
 Row = Mapping[str, Any]
@@ -45,8 +46,15 @@ def standing(values: Mapping[str, Any]) -> Standing:
         **{key: value for key, value in values.items() if key in known},
         "total": _spending(values["total"]),
         "warnings": tuple(values["warnings"]),
+        "children": tuple(map(child, values.get("children", ()))),
     }
     return Standing(**restored)
+
+
+def child(values: Mapping[str, Any]) -> Child:
+    """Read what a run kept of one that it asked."""
+    inner = tuple(map(child, values["children"]))
+    return Child(**{**values, "usage": Usage(**values["usage"]), "children": inner})
 
 
 def _spending(values: Mapping[str, Any]) -> Spending:

@@ -9,12 +9,13 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
 from run_specialist.errors import ToolError
+from run_specialist.tools.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Output:
     text: str
     note: str = ""
     """A line of ours to stand behind the text, e.g. how to read on; neither counted nor cut."""
+    is_error: bool = False
+    """True where the text tells what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,27 @@ class Tool:
     """True where an identical call in the same run can be answered from the record."""
     schema: Mapping[str, Any] | None = None
     """JSON Schema of the arguments, in place of the one that the signature gives."""
+    timeout: float | None = None
+    """What one call may take, in place of the specialist's `tool_timeout` [s]."""
+    runs_child: bool = False
+    """True where a call is a run of its own: it draws on the budget, and when it is cut short it is waited for,
+    because it gives back what it gathered."""
     _adapter: TypeAdapter[Any] = field(init=False, repr=False, compare=False)
+    _context: str | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # The twin has the signature and only hands the checked arguments back: the function itself is then called from
         # Python, because a thread that is given up inside of pydantic's native code takes the program down with it.
         twin = functools.wraps(self.function)(lambda **arguments: arguments)
+        context = _context_parameter(self.function)
+        if context is not None:
+            # No model sees the context, and none can give it.
+            signature = inspect.signature(self.function)
+            rest = [one for name, one in signature.parameters.items() if name != context]
+            twin.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined] # functions have one
         adapter: TypeAdapter[Any] = TypeAdapter(twin)  # type: ignore[arg-type] # a function has a schema too
         object.__setattr__(self, "_adapter", adapter)
+        object.__setattr__(self, "_context", context)
 
     @property
     def definition(self) -> Mapping[str, Any]:
@@ -59,9 +75,10 @@ class Tool:
         """JSON Schema of the arguments, made from the function's signature unless given."""
         return self.schema or {"type": "object", "properties": {}, **self._adapter.json_schema()}
 
-    async def call(self, arguments: Mapping[str, Any]) -> Output:
+    async def call(self, arguments: Mapping[str, Any], context: Context | None = None) -> Output:
         """Run the tool; a plain function runs in a thread so that it cannot hold up the loop.
 
+        context: for a function that takes one.
         Raises ToolError for arguments that do not fit, and whatever the function raises.
         """
         try:
@@ -69,6 +86,8 @@ class Tool:
             checked = self._adapter.validate_python(ArgsKwargs((), deepcopy(dict(arguments))))
         except ValidationError as error:
             raise ToolError(f"invalid arguments: {_reasons(error)}") from error
+        if self._context is not None:
+            checked[self._context] = context
         if inspect.iscoroutinefunction(self.function):
             result = await self.function(**checked)
         else:
@@ -76,16 +95,24 @@ class Tool:
             result = await result if inspect.isawaitable(result) else result
         return result if isinstance(result, Output) else Output(str(result))
 
-    async def call_within(self, seconds: float, arguments: Mapping[str, Any]) -> Output | None:
+    async def call_within(
+        self, seconds: float, arguments: Mapping[str, Any], context: Context | None = None
+    ) -> Output | None:
         """Run the tool; None when the time is up, and it is left to itself if it takes no notice of being cancelled.
 
+        A child is cancelled likewise, and then gives back what it gathered.
         Raises as `call` does.
         """
-        work = asyncio.ensure_future(self._tried(arguments))
+        work = asyncio.ensure_future(self._tried(arguments, context))
         try:
             await asyncio.wait([work], timeout=seconds)
+        except asyncio.CancelledError:
+            if not self.runs_child:
+                raise
         finally:
             work.cancel()
+        if self.runs_child:
+            await asyncio.wait([work])
         if not work.done():
             return None
         result = work.result()
@@ -93,10 +120,10 @@ class Tool:
             raise result
         return result
 
-    async def _tried(self, arguments: Mapping[str, Any]) -> Output | BaseException:
+    async def _tried(self, arguments: Mapping[str, Any], context: Context | None) -> Output | BaseException:
         """Return what the function raises: as the end of a task it would be told to nobody, or end the program."""
         try:
-            return await self.call(arguments)
+            return await self.call(arguments, context)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything
@@ -137,6 +164,15 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what 
 def tool(function: Callable[..., Any]) -> Tool:
     """Make a tool of a function: its name, its docstring and its signature are what a model sees."""
     return Tool(function.__name__, inspect.getdoc(function) or function.__name__, function)
+
+
+def _context_parameter(function: Callable[..., Any]) -> str | None:
+    """Return the name of the parameter that takes the context; None where there is none."""
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError):
+        hints = {}
+    return next((name for name, hint in hints.items() if hint is Context and name != "return"), None)
 
 
 def _reasons(error: ValidationError) -> str:

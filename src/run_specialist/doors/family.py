@@ -1,0 +1,123 @@
+"""How the specialists of one runner ask one another: who may ask whom, and with how much of the budget."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from run_specialist.account import LATE
+from run_specialist.budget import Kind
+from run_specialist.errors import UsageError
+from run_specialist.events import ChildTold, Event, Listener
+from run_specialist.outcome import Outcome
+from run_specialist.providers.base import Provider
+from run_specialist.purse import LENT
+from run_specialist.runner import Run
+from run_specialist.spawner import Parent
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.resolve import resolve
+from run_specialist.tools.base import Tool
+from run_specialist.tools.context import Context
+from run_specialist.tools.delegate import Described, RunChild, delegate_tool
+
+MAX_DEPTH = 2
+"""How many levels of children there may be below the run that a person or a program asked for."""
+
+Begin = Callable[[SpecialistFile, Specialist, str, Parent, Provider, Listener], Awaitable[Run]]
+"""Prepares the run of a child."""
+
+
+class Family:
+    """The specialists that may be asked from inside of a run."""
+
+    def __init__(self, registry: Registry, begin: Begin, max_depth: int) -> None:
+        self._registry = registry
+        self._begin = begin
+        self._max_depth = max_depth
+
+    def delegate(
+        self, settings: Specialist, place: str, parent: Parent | None, provider: Provider
+    ) -> tuple[Tool | None, tuple[str, ...]]:
+        """Return the tool with which a specialist asks those that its file lists, and why some are missing.
+
+        place: of its key `agents`, for warnings.
+        parent: of the specialist itself.
+        """
+        if not settings.agents:
+            return None, ()
+        above = (*(parent.names if parent else ()), settings.name)
+        if len(above) > self._max_depth:
+            return None, (f"{place}: agents: not offered {self._max_depth} levels below the first run",)
+        found: dict[str, Described] = {}
+        warnings: list[str] = []
+        for name in settings.agents:
+            try:
+                file = self._askable(name, above)
+                found[file.name] = Described(file.name, file.description)
+            except UsageError as error:
+                warnings.append(f"{place}: agents: {error}")
+        if not found:
+            return None, tuple(warnings)
+        return delegate_tool(tuple(found.values()), self._asking(above, provider)), tuple(warnings)
+
+    def _askable(self, name: str, above: tuple[str, ...]) -> SpecialistFile:
+        file = self._registry.find(name)
+        resolve(file, {})
+        if file.name in above:
+            raise UsageError(f"{file.name} is at work on the question already")
+        return file
+
+    def _asking(self, above: tuple[str, ...], provider: Provider) -> RunChild:
+        async def run_child(name: str, question: str, context: Context) -> Outcome:
+            return await self._run_child(name, question, context, Parent(context.run_id, above), provider)
+
+        return run_child
+
+    async def _run_child(
+        self, name: str, question: str, context: Context, parent: Parent, provider: Provider
+    ) -> Outcome:
+        if not question.strip():
+            raise UsageError("the query is empty; say what it shall find out")
+        file = self._registry.find(name)
+        settings = resolve(file, {}).settings
+        lent = context.purse.lend({kind: getattr(settings, kind.key) for kind in LENT})
+        outcome: Outcome | None = None
+        try:
+            if lent[Kind.TOOL_CALLS] == 0 and settings.tool_calls_limit != 0:
+                raise UsageError("no tool call is left that it could make; go on with what you have")
+            limits = {kind.key: amount for kind, amount in lent.items()}
+            settings = settings.model_copy(update={**_whole(limits), "time_limit": _time(settings, context)})
+
+            def pass_on(event: Event) -> None:
+                context.purse.pass_on(ChildTold(run.run_id, file.name, event))
+
+            run = await self._begin(file, settings, question, parent, provider, pass_on)
+            outcome = await _to_its_end(run)
+        finally:
+            context.purse.settle(None if outcome is None else outcome.as_child())
+        return outcome
+
+
+def _whole(limits: Mapping[str, float | None]) -> dict[str, Any]:
+    """Return the limits as a file would give them: calls and tokens are whole numbers."""
+    return {key: amount if amount is None or key == Kind.COST.key else int(amount) for key, amount in limits.items()}
+
+
+def _time(settings: Specialist, context: Context) -> float | None:
+    """Return the time that a child has, so that its landing ends before the time of the one that asks is up."""
+    left = context.limit(Kind.TIME).until_landing
+    if left is None:
+        return settings.time_limit
+    most = left / (1 + LATE)
+    return most if settings.time_limit is None else min(most, settings.time_limit)
+
+
+async def _to_its_end(run: Run) -> Outcome:
+    """Wait for the outcome; when the wait is cancelled, the run is stopped and gives what it gathered."""
+    task = asyncio.ensure_future(run.outcome())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        run.abort()
+        return await task

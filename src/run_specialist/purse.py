@@ -1,0 +1,78 @@
+"""What one tool call draws of its run's budget for a run of its own, reserved before that begins."""
+
+from collections.abc import Mapping
+
+from run_specialist.account import Account
+from run_specialist.audience import Audience
+from run_specialist.budget import Kind
+from run_specialist.events import Event
+from run_specialist.outcome import Child
+
+LENT = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
+"""The kinds that a child draws on. Turns and characters bound one transcript; time passes for all at once."""
+
+
+class Queue:
+    """The calls of one turn that may still ask for a part of the budget."""
+
+    def __init__(self, account: Account, waiting: int) -> None:
+        self._account = account
+        self._waiting = waiting
+
+    def part(self, kind: Kind) -> float | None:
+        """Return what the next one may have of a kind at most: as much as each of those behind it."""
+        left = self._account.budget[kind].until_landing
+        if left is None:
+            return None
+        part = left / max(self._waiting, 1)
+        return max(part // 1, min(left, 1)) if kind is Kind.TOOL_CALLS else part
+
+    def leave(self) -> None:
+        """Take one out."""
+        self._waiting -= 1
+
+
+class Purse:
+    """Lends to the child of one call, and books what came back."""
+
+    def __init__(self, account: Account, audience: Audience, queue: Queue, *, shared: bool) -> None:
+        """Take the parts of a run.
+
+        shared: whether its child draws on the run's budget; its usage is the run's in any case.
+        """
+        self._account = account
+        self._audience = audience
+        self._queue = queue
+        self._shared = shared
+        self._lent: dict[Kind, float] = {}
+        self.drawn: dict[Kind, float] = {}
+        """What was taken from the run's budget."""
+
+    def lend(self, wanted: Mapping[Kind, float | None]) -> Mapping[Kind, float | None]:
+        """Set aside what a child wants, at most its part of what is left, and return what it gets."""
+        if not self._shared:
+            return wanted
+        given = dict(wanted)
+        for kind in LENT:
+            part, want = self._queue.part(kind), wanted.get(kind)
+            if part is not None:
+                given[kind] = self._lent[kind] = part if want is None else min(part, want)
+                self._account.lend(self._lent[kind], kind)
+        self._queue.leave()
+        return given
+
+    def settle(self, child: Child | None) -> None:
+        """Book what the child spent, once, and take back the rest of what was lent; None where it never ran."""
+        for kind, amount in self._lent.items():
+            self._account.lend(-amount, kind)
+        self._lent = {}
+        if child is None:
+            return
+        if self._shared:
+            spent = (child.tool_calls, child.usage.total_tokens, child.cost_usd or 0)
+            self.drawn = dict(zip(LENT, spent, strict=True))
+        self._account.adopt(child, self.drawn)
+
+    def pass_on(self, event: Event) -> None:
+        """Show an event of the child to whoever watches the run."""
+        self._audience.pass_on(event)

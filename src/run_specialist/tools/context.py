@@ -1,0 +1,52 @@
+"""What a tool may know of the call that it works for: the run's budget, and a child's share of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from run_specialist.budget import Budget, Kind, Limit
+from run_specialist.events import Event
+from run_specialist.outcome import Child
+
+
+class Purse(Protocol):
+    """What a call may draw of its run's budget, for a run of its own."""
+
+    def lend(self, wanted: Mapping[Kind, float | None]) -> Mapping[Kind, float | None]:
+        """Set aside what a child wants, at most its part of what is left, and return what it gets.
+
+        wanted: the child's own limits; None = no limit.
+        """
+        ...
+
+    def settle(self, child: Child | None) -> None:
+        """Book what the child spent, once, and take back the rest of what was lent; None where it never ran."""
+        ...
+
+    def pass_on(self, event: Event) -> None:
+        """Show an event of the child to whoever watches the run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The call that a tool works for; a function takes it by a parameter of this type, which no model sees."""
+
+    run_id: str
+    call_id: str
+    budget: Budget
+    """As it stands when the call begins; all calls of its turn are spent already."""
+    seconds: float
+    """After these the call is given up [s]."""
+    purse: Purse
+
+    def left(self, kind: Kind | str = Kind.TOOL_CALLS) -> float | None:
+        """Return how much of a kind is left; None when it is not limited.
+
+        kind: `tool_calls`, `turns`, `tokens`, `cost` [USD], `time` [s] or `characters`.
+        """
+        return self.limit(kind).remaining
+
+    def limit(self, kind: Kind | str) -> Limit:
+        """Return how one kind stands."""
+        return self.budget[Kind(kind)]
