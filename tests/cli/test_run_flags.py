@@ -15,8 +15,8 @@ def job_of(write, call, monkeypatch):
     """Return a function that calls the command with flags and lines of front matter, and returns the job of its run."""
     prepared, prepare = [], Runner.prepare
 
-    def recorded(*arguments, **options):
-        prepared.append(prepare(*arguments, **options))
+    async def recorded(*arguments, **options):
+        prepared.append(await prepare(*arguments, **options))
         return prepared[-1]
 
     def job(flags, *lines):

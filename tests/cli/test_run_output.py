@@ -39,12 +39,13 @@ SPENT = exactly(used=AMOUNT, limit=AMOUNT)
 USAGE = exactly(
     input_tokens=COUNT, cache_read_input_tokens=COUNT, cache_creation_input_tokens=COUNT, output_tokens=COUNT
 )
+STATUSES = ["answered", "landed", "partial", "failed", "aborted"]
 KINDS = ("tool_calls", "turns", "tokens", "cost", "time", "characters")
 OUTCOME = exactly(
     run_id=WORDS,
     specialist=WORDS,
     model=WORDS,
-    status={"enum": ["answered", "landed", "partial", "failed", "aborted"]},
+    status={"enum": STATUSES},
     answer=TEXT,
     evidence=many(exactly(source=TEXT, quote=TEXT, verified={"type": "boolean"})),
     gaps=many(TEXT),
@@ -67,6 +68,17 @@ OUTCOME = exactly(
     cost_usd=AMOUNT,
     duration_s={"type": "number", "minimum": 0},
     warnings=many(TEXT),
+    children=many(
+        exactly(
+            run_id=WORDS,
+            specialist=WORDS,
+            status={"enum": STATUSES},
+            tool_calls=COUNT,
+            usage=USAGE,
+            cost_usd=AMOUNT,
+            children=many({"type": "object"}),
+        )
+    ),
 )
 
 ENDINGS = {

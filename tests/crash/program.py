@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from run_specialist.tools.base import Output, Tool
+from run_specialist.tools.context import Context
 
 call_within = Tool.call_within
 LATE = (
@@ -36,11 +37,13 @@ def tell(what: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
     os.write(int(os.environ["TOLD_BY"]), json.dumps([what, key]).encode() + b"\n")
 
 
-async def told(self: Tool, seconds: float, arguments: Mapping[str, Any]) -> Output | None:
+async def told(
+    self: Tool, seconds: float, arguments: Mapping[str, Any], context: Context | None = None
+) -> Output | None:
     """Run a call, and tell when it begins and when it has returned."""
     tell("begun", self, arguments)
     await asyncio.sleep(random.uniform(0, float(os.environ["SLOW"]) / 1_000))  # noqa: S311 - no secret
-    output = await call_within(self, seconds, arguments)
+    output = await call_within(self, seconds, arguments, context)
     tell("returned", self, arguments)
     return output
 
