@@ -280,8 +280,8 @@ async def test_two_processes_take_up_one_run_and_one_of_them_does(desk):
     await desk.keep(going.notebook.until(Returned, 1))
     first, second = ScriptedProvider([LATER]), ScriptedProvider([])
     async with desk.process(first) as one, desk.process(second) as two:
-        run = one.resume("last")
+        run = await one.resume("last")
         with pytest.raises(NotResumable, match="is still at work"):
-            two.resume("last")
+            await two.resume("last")
         assert (await run.outcome()).answer == "Later."
     assert second.asked == []

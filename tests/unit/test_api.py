@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from run_specialist.doors.api import Runner, run
+from run_specialist.doors.api import Runner, run_sync
 from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.messages import text_of
 from run_specialist.outcome import Outcome
@@ -36,7 +36,7 @@ def project(tmp_path, monkeypatch):
 def test_run_takes_a_specialist_made_in_code():
     """No file, no event loop, no key: one call returns the outcome."""
     finder = FINDER.model_copy(update={"tools": None, "tool_calls_limit": 12})
-    outcome = run(finder, "What do owls eat?", model="offline")
+    outcome = run_sync(finder, "What do owls eat?", model="offline")
     assert isinstance(outcome, Outcome)
     assert (outcome.specialist, outcome.model, outcome.status) == ("finder", "offline", "answered")
     assert "Owls eat mice at night." in outcome.answer
@@ -48,10 +48,10 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     near = tmp_path / "near"
     near.mkdir()
     (near / "other.md").write_text("---\nname: other\ndescription: d\n---\nOther.\n")
-    named = run("owls", "What do owls eat?", model="offline", tool_calls_limit=2)
+    named = run_sync("owls", "What do owls eat?", model="offline", tool_calls_limit=2)
     assert (named.specialist, named.tool_calls.limit) == ("owls", 2)
-    assert run("other", "What do owls eat?", model="offline", dir=near).specialist == "other"
-    assert run(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
+    assert run_sync("other", "What do owls eat?", model="offline", dir=near).specialist == "other"
+    assert run_sync(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
 
 
 @pytest.mark.anyio

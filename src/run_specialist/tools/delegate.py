@@ -6,12 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from run_specialist.budget import Kind
 from run_specialist.errors import UsageError
-from run_specialist.outcome import Outcome
+from run_specialist.outcome import Evidence, Outcome
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
 
 NAME = "delegate"
+SPECIALIST = "Which specialist to ask."
+QUERY = "The question; it knows nothing else of your work."
+NARROWER = "It was cut short. To learn more, ask for what is missing, in a narrower question."
+"""How to ask for more where the same run cannot be gone on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +39,15 @@ def delegate_tool(specialists: Sequence[Described], run_child: RunChild) -> Tool
     names = tuple(one.name for one in specialists)
 
     async def delegate(
-        specialist: Annotated[Literal[names], Field(description="Which specialist to ask.")],  # type: ignore[valid-type] # known at run time
-        query: Annotated[str, Field(description="The question; it knows nothing else of your work.")],
+        specialist: Annotated[Literal[names], Field(description=SPECIALIST)],  # type: ignore[valid-type] # known at run time
+        query: Annotated[str, Field(description=QUERY)],
         context: Context,
     ) -> Output:
         try:
             outcome = await run_child(specialist, query, context)
         except UsageError as error:
-            return Output(f"{specialist} could not be asked: {error}", is_error=True)
-        return Output(told(outcome), is_error=not outcome.answer or outcome.status == "failed")
+            return Output(not_asked(specialist, error), is_error=True)
+        return Output(told(outcome), is_error=has_failed(outcome))
 
     return Tool(NAME, description(specialists), delegate, timeout=float("inf"), runs_child=True)
 
@@ -56,16 +61,40 @@ def description(specialists: Sequence[Described]) -> str:
     )
 
 
-def told(outcome: Outcome) -> str:
-    """Return an outcome as the model reads it that asked: the answer, its status, evidence, gaps and calls used."""
-    calls = outcome.tool_calls
-    of = "" if calls.limit is None else f" of {calls.limit}"
-    parts = [f"[{outcome.specialist}: {outcome.status} after {calls.used}{of} tool calls]", outcome.answer]
+def told(outcome: Outcome, more: str = "") -> str:
+    """Return an outcome as the model reads it that asked: the answer, its status, evidence, gaps and calls used.
+
+    more: how to ask the same run for more, where that is possible.
+    """
+    parts = [f"[{outcome.specialist}: {outcome.status} {_spent(outcome)}]", outcome.answer]
     if outcome.error:
         parts.append(f"[{outcome.error}]")
     if outcome.evidence:
-        quotes = (f"- {one.source}: {one.quote}{'' if one.verified else ' (not verified)'}" for one in outcome.evidence)
-        parts.append("\n".join(["Evidence:", *quotes]))
+        parts.append("\n".join(["Evidence:", *map(_quoted, outcome.evidence)]))
     if outcome.gaps:
         parts.append("\n".join(["Gaps:", *(f"- {gap}" for gap in outcome.gaps)]))
+    if more or outcome.status in {"landed", "partial"}:
+        parts.append(f"[{more or NARROWER}]")
     return "\n\n".join(part for part in parts if part)
+
+
+def not_asked(specialist: str, why: object) -> str:
+    """Return what the model reads where nobody could be asked."""
+    return f"{specialist} could not be asked: {why}"
+
+
+def has_failed(outcome: Outcome) -> bool:
+    """Tell whether an outcome is no answer, for the model that asked."""
+    return not outcome.answer or outcome.status == "failed"
+
+
+def _spent(outcome: Outcome) -> str:
+    calls, landing = outcome.tool_calls, outcome.landing
+    of = "" if calls.limit is None else f" of {calls.limit}"
+    other = landing is not None and landing.reason != Kind.TOOL_CALLS
+    reached = f", at its limit of {Kind(landing.reason).words}" if landing and other else ""
+    return f"after {calls.used}{of} tool calls{reached}"
+
+
+def _quoted(one: Evidence) -> str:
+    return f"- {one.source}: {one.quote} ({'verified' if one.verified else 'not verified'})"

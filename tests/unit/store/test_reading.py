@@ -183,7 +183,7 @@ def test_all_that_was_written_comes_back(store_url):
         kept = store.load("r1")
     assert (kept.question, kept.frozen, kept.started_at) == (odd, first.frozen, 1.0)
     assert kept.standing == standing.standing
-    assert kept.outcome == outcome("r1").as_json() | {"evidence": [], "gaps": [], "warnings": []}
+    assert kept.outcome == outcome("r1").as_json() | {"evidence": [], "gaps": [], "warnings": [], "children": []}
     (turn,), (returned_,), (event,) = kept.turns, kept.calls, kept.events
     assert (turn.reply, turn.cost_usd, turn.choice, turn.landing) == (reply.reply, 0.25, "none", True)
     assert (turn.number, turn.at, turn.seconds) == (1, reply.at, 1.5)
