@@ -1,0 +1,110 @@
+"""One MCP server as a file tells of it: how it is reached, what trust it needs, how it is shown."""
+
+import ipaddress
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from run_specialist.redaction import redact
+from run_specialist.specialist.problems import shown
+
+START_TIMEOUT = 30.0
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LONGEST_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How to reach one server; `${VARIABLES}` stand in it as they are written, so that it can be shown and kept."""
+
+    name: str
+    """Letters, digits, `_` and `-`: the middle of `mcp__server__tool`."""
+    command: tuple[str, ...] | None = None
+    """What is started, with its arguments; None where there is a URL."""
+    url: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables that the process gets beside a few harmless ones of ours."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Sent with every request to the URL."""
+    cwd: str | None = None
+    """Where the process works, seen from the root; None = the root."""
+    timeout: float = START_TIMEOUT
+    """What it may take until the server has told its tools [s]."""
+    source: Path | None = None
+    """The project's `.mcp.json` where that is what defines it; None where the specialist's own file does.
+
+    Whoever trusts the specialist's file has not thereby trusted this one.
+    """
+    unusable: str = ""
+    """Why it cannot be had; such a server has neither command nor URL."""
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether having it starts a program, or tells another machine what the specialist looks for."""
+        return self.command is not None or (self.url is not None and not _is_loopback(self.url))
+
+    @property
+    def fingerprint(self) -> str:
+        """What changes whenever anything of the server changes that trust was given for; variables unexpanded."""
+        return json.dumps(asdict(replace(self, source=None)), sort_keys=True)
+
+    def __str__(self) -> str:
+        """Return what would be started or talked to, without the values of variables, headers and passwords."""
+        if self.command is None:
+            return shown(_without_secrets(self.url) if self.url else self.unusable, _LONGEST_SHOWN)
+        words = [redact(shlex.join(self.command))]
+        words += [f"with {', '.join(name for name, _ in self.env)} set"] if self.env else []
+        words += [f"in {self.cwd}"] if self.cwd else []
+        return shown(", ".join(words), _LONGEST_SHOWN)
+
+    def expanded(self, environment: Mapping[str, str]) -> "Server":
+        """Return the server with its `${VAR}` and `${VAR:-default}` filled in; it is for starting only.
+
+        Raises ValueError naming a variable that is not set and has no default.
+        """
+
+        def filled(text: str) -> str:
+            return _VARIABLE.sub(lambda match: _value(match, environment), text)
+
+        return replace(
+            self,
+            command=None if self.command is None else tuple(map(filled, self.command)),
+            url=None if self.url is None else filled(self.url),
+            env=tuple((name, filled(value)) for name, value in self.env),
+            headers=tuple((name, filled(value)) for name, value in self.headers),
+            cwd=None if self.cwd is None else filled(self.cwd),
+        )
+
+
+def _value(match: re.Match[str], environment: Mapping[str, str]) -> str:
+    name, default = match.groups()
+    # As in a shell: `:-` also stands in for what is set and empty.
+    value = environment.get(name) or default
+    if value is None and name not in environment:
+        raise ValueError(f"the environment variable {name} is not set")
+    return value or ""
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _without_secrets(url: str) -> str:
+    """Return a URL without password and query, which may hold keys."""
+    try:
+        parts = urlsplit(url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    except ValueError:
+        return "a URL that cannot be read"
