@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from run_specialist import prompts
+from run_specialist import prompts, telemetry
 from run_specialist.account import Account
 from run_specialist.audience import Audience
 from run_specialist.budget import Budget, Kind, Limit, Phase
@@ -118,9 +118,7 @@ class Dispatcher:
         results: list[ToolResult] = []
         for number, task in enumerate(tasks):
             executed = task.result().cut(budget[Kind.CHARACTERS].remaining)
-            budget = budget.spend().spend(len(executed.text), Kind.CHARACTERS)
-            for kind, amount in executed.drawn.items():
-                budget = budget.spend(amount, kind)
+            budget = budget.spend().spend(len(executed.text), Kind.CHARACTERS).spend_all(executed.drawn)
             self._account.spend(len(executed.text), Kind.CHARACTERS)
             self._executed[first + number] = executed
             executed = replace(executed, budget=budget, number=number + 1, of_turn=len(calls))
@@ -176,22 +174,28 @@ class Dispatcher:
         self._audience.tell(Called("started", call.id, call.name, call.arguments))
         async with self._gate:
             begun, purse = time.monotonic(), self._purse()
-            try:
-                output, is_error = await self._output(tool, call, purse), False
-            except ToolError as error:
-                output, is_error = Output(prompts.failed(call.name, str(error))), True
-            except (KeyboardInterrupt, GeneratorExit):
-                raise
-            # Anything else, even what would end a task or a program, is told to the model, and the run goes on.
-            except BaseException as error:
-                if (task := asyncio.current_task()) and task.cancelling():
-                    # Whatever the tool makes of a cancellation, to those who wait it stays one.
-                    raise asyncio.CancelledError from error
-                output, is_error = Output(prompts.failed(call.name, _words(error))), True
-            is_error |= output.is_error
-            executed = Executed(call, redact(output.text), is_error, note=redact(output.note), drawn=purse.drawn)
-            executed = self._kept(executed)
+            with telemetry.execute_tool(call) as span:
+                output, raised = await self._answered(tool, call, purse)
+                is_error = raised is not None or output.is_error
+                executed = Executed(call, redact(output.text), is_error, note=redact(output.note), drawn=purse.drawn)
+                executed = self._kept(executed)
+                span.returned(executed.text, raised, is_error=is_error)
             return self._record(executed, number, time.monotonic() - begun)
+
+    async def _answered(self, tool: Tool | None, call: ToolCall, purse: Purse) -> tuple[Output, BaseException | None]:
+        """Return what the model is told of the call, and what the tool raised."""
+        try:
+            return await self._output(tool, call, purse), None
+        except ToolError as error:
+            return Output(prompts.failed(call.name, str(error))), error
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        # Anything else, even what would end a task or a program, is told to the model, and the run goes on.
+        except BaseException as error:
+            if (task := asyncio.current_task()) and task.cancelling():
+                # Whatever the tool makes of a cancellation, to those who wait it stays one.
+                raise asyncio.CancelledError from error
+            return Output(prompts.failed(call.name, _words(error))), error
 
     async def _output(self, tool: Tool | None, call: ToolCall, purse: Purse) -> Output:
         if tool is None:
@@ -240,7 +244,8 @@ class Dispatcher:
         self._audience.tell(Called(phase, call.id, call.name, call.arguments, size, round(duration, 4), why))
         # Told as calls finish, which may be in another order than that of the calls.
         left = self._shown[Kind.CHARACTERS].remaining
-        self._shown = self._shown.spend().spend(size if left is None else min(size, left), Kind.CHARACTERS)
+        characters = size if left is None else min(size, left)
+        self._shown = self._shown.spend().spend(characters, Kind.CHARACTERS).spend_all(executed.drawn)
         self._audience.tell(BudgetSpent.of(self._shown.tightest))
         return executed
 

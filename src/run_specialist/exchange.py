@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from run_specialist import telemetry
 from run_specialist.account import Account, rounded
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
@@ -30,6 +31,7 @@ class Exchange:
 
         stop: once it is set nothing more is sent, and what comes in is passed over.
         """
+        self._provider = job.provider
         self._conversation = job.provider.open(job.opening, audience.watch)
         self._summariser = job.summariser
         self._is_model = job.provider.capabilities.is_language_model
@@ -64,12 +66,15 @@ class Exchange:
         self._said, self._audience.draft = self.last_text, Draft()
         self.open_reply = None
         begun = time.monotonic()
-        request = self._conversation.ask(self.transcript.messages(words), choice, self._account.max_tokens)
-        reply = await self._in_time(request, landing=landing)
-        if reply is None:
-            return None
-        seconds = time.monotonic() - begun
-        reply = replace(reply, usage=self._usage(reply))
+        with telemetry.chat(self._provider, self._account.max_tokens) as span:
+            request = self._conversation.ask(self.transcript.messages(words), choice, self._account.max_tokens)
+            reply = await self._in_time(request, landing=landing)
+            if reply is None:
+                span.failed("timeout")
+                return None
+            seconds = time.monotonic() - begun
+            reply = replace(reply, usage=self._usage(reply))
+            span.replied(reply, reply.usage)
         cost = self.book(reply, words, landing=landing)
         self._audience.journal.write(Received(turn, choice, landing, reply, rounded(cost), seconds, words))
         self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))

@@ -196,6 +196,8 @@ class Reply:
     """What is odd about it and worth a warning."""
     more_room_helps: bool = True
     """False for a turn that was cut because the whole context is full."""
+    model: str = ""
+    """Which one wrote it, by its own word; empty where that is not told."""
 
     @cached_property
     def text(self) -> str:

@@ -8,7 +8,7 @@ import logging
 import time
 from dataclasses import replace
 
-from run_specialist import prompts
+from run_specialist import prompts, telemetry
 from run_specialist.account import Account, Clock
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
@@ -69,6 +69,7 @@ class Run:
         self._replies = Replies(job, self._account, self._exchange, self._dispatcher, self._descent, self._room)
         self._task: asyncio.Task[object] | None = None
         self._was_cancelled = False
+        self._ended: Outcome | None = None
 
     def abort(self) -> None:
         """Stop as soon as possible; `outcome` then returns what was gathered. For the thread of the loop."""
@@ -99,11 +100,28 @@ class Run:
         """True while all that happened is kept, so that the run can be resumed."""
         return not isinstance(self._audience.journal, Forgetful) and self._checkpoint.is_kept
 
+    @property
+    def ended(self) -> Outcome | None:
+        """The outcome, once there is one; also when `outcome` was cancelled and could not return it."""
+        return self._ended
+
     async def outcome(self) -> Outcome:
         """Work on the question until there is an outcome; call it once.
 
-        A cancellation that is not ours (`abort`) goes on its way after the last event.
+        A cancellation that is not ours (`abort`) goes on its way after the last event; see `ended`.
         """
+        job = self._job
+        resumed = job.news is not None
+        with telemetry.invoke_agent(
+            job.specialist, job.run_id, job.provider, job.question, parent_id=job.parent_id, resumed=resumed
+        ) as span:
+            try:
+                return await self._work()
+            finally:
+                if self._ended is not None:
+                    span.ended(self._ended)
+
+    async def _work(self) -> Outcome:
         task = self._task = asyncio.current_task()
         before = task.cancelling() if task else 0
         self._begin()
@@ -144,7 +162,7 @@ class Run:
         gathered = Gathered(
             self._account, self._descent.landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
         )
-        outcome = conclude(self._job, ending, gathered)
+        outcome = self._ended = conclude(self._job, ending, gathered)
         self._audience.journal.write(Ended(outcome, self._checkpoint.stood()))
         await self._checkpoint.surely_kept()
         self._audience.tell(Finished(outcome))

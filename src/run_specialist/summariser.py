@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from run_specialist import prompts
+from run_specialist import prompts, telemetry
 from run_specialist.context import CHARACTERS_A_TOKEN, Plan, estimate, packed, plan, tokens
 from run_specialist.errors import ProviderError
 from run_specialist.messages import Message, Stop, Usage
@@ -173,13 +173,16 @@ class _Notes:
         room = min(self.limit + ROOM_TO_THINK, self.provider.capabilities.max_output_tokens)
         async with gate:
             try:
-                reply = await conversation.ask([Message.user(text)], Choice.AUTO, room)
+                with telemetry.chat(self.provider, room) as span:
+                    reply = await conversation.ask([Message.user(text)], Choice.AUTO, room)
+                    guess = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
+                    usage = reply.usage if reply.usage.total_tokens else guess
+                    span.replied(reply, usage)
             except ProviderError as error:
                 return _Told("", " ".join(str(error).split()))
             except Exception as error:  # noqa: BLE001 - the run can go on without these notes, whatever it was
                 return _Told("", repr(error))
-        guess = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
-        self.pay(reply.usage if reply.usage.total_tokens else guess)
+        self.pay(usage)
         if reply.stop is Stop.REFUSED:
             return _Told("", f"the model refused ({reply.reason})")
         if not reply.text:

@@ -51,6 +51,7 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
         reason=reason,
         detail=detail,
         more_room_helps=reason != "model_context_window_exceeded",
+        model=str(message.get("model") or ""),
     )
 
 

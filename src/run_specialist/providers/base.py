@@ -30,6 +30,8 @@ class Capabilities:
     """The largest `max_tokens` that a request may carry [tokens]."""
     is_language_model: bool = True
     """False for what only plays one, and can neither summarise nor be billed."""
+    vendor: str = "custom"
+    """Whose API it is, as telemetry names it."""
 
 
 @dataclass(frozen=True)

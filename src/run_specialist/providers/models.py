@@ -18,6 +18,7 @@ UNFORCEABLE_SINCE = {"opus": (5, 5), "sonnet": (5, 5), "fable": (5, 1), "mythos"
 MAX_OUTPUT_TOKENS = {"opus": 128_000, "sonnet": 64_000, "haiku": 64_000, "fable": 128_000, "mythos": 128_000}
 """The largest `max_tokens` by family; careful where no figure is published."""
 UNKNOWN_MAX_OUTPUT_TOKENS = 32_000
+VENDOR = "anthropic"
 
 _FAMILY = re.compile(r"(opus|sonnet|haiku|fable|mythos)(?:-(\d{1,2}))?(?:-(\d{1,2}))?(?!\d)")
 
@@ -34,10 +35,11 @@ def capabilities(model: str) -> Capabilities:
     """
     found = _FAMILY.search(model.lower())
     if found is None:
-        return Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS)
+        return Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, vendor=VENDOR)
     family, version = found[1], (int(found[2] or 0), int(found[3] or 0))
     since = UNFORCEABLE_SINCE.get(family)
     return Capabilities(
         forced_choice=since is None or version < since,
         max_output_tokens=MAX_OUTPUT_TOKENS[family],
+        vendor=VENDOR,
     )

@@ -45,7 +45,9 @@ class ChatProvider:
         """Take a model's id, without the prefix, and the client to reach it with; see `make_client`."""
         self.id = model
         self.model = f"openai:{model}"
-        self.capabilities = Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS)
+        self.capabilities = Capabilities(
+            forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, vendor="openai"
+        )
         self.client = client
         self.unknown: frozenset[str] = frozenset()
         """Keys of a request that the server does not know, as learnt so far."""

@@ -59,6 +59,7 @@ def read_reply(completion: Block, taken: Collection[str]) -> Reply:
         reason=reason,
         detail=detail,
         more_room_helps=reason != CONTEXT_FULL,
+        model=str(completion.get("model") or ""),
     )
 
 

@@ -22,6 +22,7 @@ class StreamedCompletion:
         self._at: dict[object, dict[str, Any]] = {}
         self._finish: object = None
         self._usage: object = None
+        self._model: object = None
         self._complete = False
 
     def add(self, chunk: object) -> None:
@@ -29,6 +30,7 @@ class StreamedCompletion:
         if not isinstance(chunk, Mapping):
             return
         choices = chunk.get("choices")
+        self._model = chunk.get("model") or self._model
         if isinstance(chunk.get("usage"), Mapping):
             self._usage = chunk["usage"]
             # The chunk that holds nothing but the usage is the last one.
@@ -106,7 +108,8 @@ class StreamedCompletion:
         message = {**self._fields, "content": self._parts}
         if self._calls:
             message["tool_calls"] = self._calls
-        return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
+        choice = {"message": message, "finish_reason": self._finish}
+        return {"choices": [choice], "usage": self._usage, "model": self._model}
 
 
 def _fragments(delta: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -60,7 +60,7 @@ class ScriptedProvider:
     ) -> None:
         self._script = list(script)
         self.priced = priced
-        self.capabilities = Capabilities(forced_choice, max_output_tokens)
+        self.capabilities = Capabilities(forced_choice, max_output_tokens, vendor="scripted")
         self.opening: Opening | None = None
         """What the last conversation was opened with."""
         self.asked: list[Asked] = []

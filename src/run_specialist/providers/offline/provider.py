@@ -17,7 +17,7 @@ class OfflineProvider:
     """Answers from what search and read bring to light; the same transcript always gets the same reply."""
 
     model = "offline"
-    capabilities = Capabilities(forced_choice=True, max_output_tokens=4096, is_language_model=False)
+    capabilities = Capabilities(forced_choice=True, max_output_tokens=4096, is_language_model=False, vendor="offline")
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "OfflineConversation":
         """Start a conversation; with `watch` each piece of a reply is passed on whole."""
