@@ -89,8 +89,7 @@ class Account:
         """
         self.total = self.total.plus(child.usage, child.cost_usd)
         self.children.append(child)
-        for kind, amount in drawn.items():
-            self.spend(amount, kind)
+        self._spent = self._spent.spend_all(drawn)
 
     def book(self, usage: Usage, *, landing: bool) -> float | None:
         """Enter a request that was answered, and return what it cost [USD]."""

@@ -134,6 +134,13 @@ class Budget:
             raise ValueError(f"cannot spend a negative amount: {amount}")
         return Budget(tuple(replace(one, used=one.used + amount) if one.kind is kind else one for one in self.limits))
 
+    def spend_all(self, amounts: Mapping[Kind, float]) -> "Budget":
+        """Return the budget after spending some of several kinds; see `spend`."""
+        budget = self
+        for kind, amount in amounts.items():
+            budget = budget.spend(amount, kind)
+        return budget
+
     def lend(self, amount: float, kind: Kind) -> "Budget":
         """Return the budget with `amount` more of one kind given to a child; less than 0 takes it back."""
         return Budget(tuple(replace(one, lent=one.lent + amount) if one.kind is kind else one for one in self.limits))

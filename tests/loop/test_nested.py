@@ -1,0 +1,334 @@
+"""Specialists that ask one another: one call for the parent, one budget for both, everything counted once."""
+
+import asyncio
+
+import pytest
+
+from run_specialist.doors.api import Runner
+from run_specialist.events import BudgetSpent, Called, ChildTold, Finished
+from run_specialist.providers.scripted import Asked, calls, says
+from run_specialist.tools.base import Tool
+from tests.cast import Cast, write
+from tests.jobs import LOOK, results
+
+pytestmark = pytest.mark.anyio
+
+
+def asks(*whom: str, first_id: int = 1):
+    """Make a reply that asks specialists, each what it is to find."""
+    return calls(*(("delegate", {"specialist": name, "query": f"What of {name}?"}) for name in whom), first_id=first_id)
+
+
+def looks(*words: str, first_id: int = 1):
+    """Make a reply that looks things up."""
+    return calls(*(("look", {"query": word}) for word in words), first_id=first_id)
+
+
+def answers(text: str):
+    """Make a reply that ends a run."""
+    return calls(("respond", {"answer": text}), first_id=90)
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Return a function that runs `lead` with a cast, and returns the outcome and the events."""
+    monkeypatch.chdir(tmp_path)
+
+    async def go(cast, *, tools=(LOOK,), max_depth=2, store=None, **settings):
+        events = []
+        async with Runner(provider=cast, tools=tools, max_depth=max_depth, store=store) as runner:
+            outcome = await runner.run("lead", "What is known?", listener=events.append, **settings)
+        cast.assert_used_up()
+        return outcome, events
+
+    return go
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Write a parent with one child; more lines for either."""
+
+    def make(lead=(), finder=()):
+        write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10", *lead)
+        write(tmp_path, "finder", "tool_calls_limit: 6", *finder)
+
+    return make
+
+
+async def test_x_11_a_child_is_one_call_whose_result_is_its_answer(play, files):
+    """The parent reads answer, status and calls in one result; the child knows its own question alone."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    outcome, _ = await play(cast)
+    lead, finder = cast.played["lead"][0], cast.played["finder"][0]
+    (told,) = results(lead.asked[1].messages[-1])
+    assert told.startswith("[finder: answered after 1 of 6 tool calls]\n\nmice")
+    assert finder.asked[0].messages[0].content[0]["text"] == "What of finder?"
+    assert (outcome.status, outcome.answer) == ("answered", "all")
+
+
+async def test_x_11_usage_and_cost_are_counted_once(play, files):
+    """Of four requests two are the child's: they stand in the total, and apart under `children`."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    outcome, events = await play(cast)
+    (child,) = outcome.children
+    assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (40, 20)
+    assert (child.usage.input_tokens, child.usage.output_tokens) == (20, 10)
+    assert (outcome.cost_usd, child.cost_usd) == (pytest.approx(0.0006), pytest.approx(0.0003))
+    assert (child.specialist, child.status, child.tool_calls, child.children) == ("finder", "answered", 1, ())
+    (told,) = (event for event in events if isinstance(event, ChildTold) and isinstance(event.told, Finished))
+    assert told.run_id == child.run_id == told.told.outcome.run_id
+    assert outcome.as_json()["children"][0]["usage"]["input_tokens"] == 20
+
+
+async def test_x_11_the_childs_calls_draw_on_what_the_parent_has_left(play, files):
+    """Of 4 calls the parent uses one to ask; the child, which may 6, gets 3, counts them down, and both land."""
+    files(lead=["tool_calls_limit: 4"])
+    child = [looks("a", "b", first_id=1), looks("c", first_id=3), answers("some")]
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[child])
+    outcome, _ = await play(cast)
+    finder, lead = cast.played["finder"][0], cast.played["lead"][0]
+    assert [result.rsplit("\n", 1)[-1] for result in results(finder.asked[1].messages[-1])] == [
+        "note on 'a', part 0",
+        "1 tool call remaining",
+    ]
+    assert results(finder.asked[2].messages[-1])[-1].endswith("0 tool calls remaining")
+    assert results(lead.asked[1].messages[-1])[-1].endswith("0 tool calls remaining")
+    assert (outcome.tool_calls.used, outcome.status, outcome.children[0].status) == (4, "landed", "landed")
+
+
+async def test_x_11_without_a_shared_budget_each_has_its_own(play, files):
+    """With `share_budget: false` the child uses its 6, and of the parent's 4 calls one is spent."""
+    files(lead=["tool_calls_limit: 4", "share_budget: false"])
+    six = [looks(*"abcdef"), answers("some")]
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[six])
+    outcome, _ = await play(cast)
+    assert (outcome.tool_calls.used, outcome.children[0].tool_calls, outcome.status) == (1, 6, "answered")
+    assert outcome.usage.input_tokens == 40
+
+
+async def test_x_11_children_side_by_side_cannot_overspend_together(play, tmp_path):
+    """Three at once each ask for more than a third of what is left: each gets a third, and no call more is run."""
+    write(tmp_path, "lead", "agents: [one, two, three]", "tool_calls_limit: 9")
+    greedy = [looks(*"abcdefgh"), answers("some")]
+    for name in ("one", "two", "three"):
+        write(tmp_path, name, "tool_calls_limit: 8")
+    ran = []
+
+    async def look(query: str) -> str:
+        ran.append(query)
+        await asyncio.sleep(0)
+        return query
+
+    cast = Cast(lead=[[asks("one", "two", "three"), answers("all")]], one=[greedy], two=[greedy], three=[greedy])
+    outcome, _ = await play(cast, tools=[Tool("look", "Look.", look)])
+    assert sorted(ran) == sorted("ab" * 3)
+    assert (outcome.tool_calls.used, [child.tool_calls for child in outcome.children]) == (9, [2, 2, 2])
+
+
+async def test_x_11_what_a_child_leaves_over_is_given_back(play, files):
+    """The first child takes 6 of 9 and uses 1; the second one still gets all of its 6."""
+    files()
+    six = [looks(*"abcdef"), answers("more")]
+    cast = Cast(
+        lead=[[asks("finder"), asks("finder", first_id=2), answers("all")]],
+        finder=[[looks("a"), answers("some")], six],
+    )
+    outcome, _ = await play(cast)
+    assert [child.tool_calls for child in outcome.children] == [1, 6]
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (9, 0)
+
+
+async def test_x_11_with_nothing_left_a_child_is_not_asked(play, files):
+    """The parent's last call asks: there is nothing to lend, the result says so, and no request is made."""
+    files(lead=["tool_calls_limit: 1"])
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[])
+    outcome, _ = await play(cast)
+    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    assert told.startswith("finder could not be asked: no tool call is left that it could make")
+    assert (outcome.tool_calls.used, outcome.tool_calls.failed, outcome.children) == (1, 1, ())
+
+
+async def test_x_11_tokens_and_cost_of_the_child_draw_on_the_parents(play, files):
+    """The child gets what the parent has left of both, so that it lands before the parent's limit is passed."""
+    files(lead=["total_tokens_limit: 100000", "cost_limit: 1.5"])
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    outcome, events = await play(cast)
+    (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
+    assert 0 < begun.limits["tokens"] < 100_000
+    assert 0 < begun.limits["cost"] < 1.5
+    assert outcome.limits["tokens"].used == 45
+    assert outcome.limits["cost"].used == pytest.approx(0.00045)
+
+
+async def test_x_11_the_time_of_a_child_ends_before_the_parents(play, files):
+    """It gets less than what is left until the parent's landing, whatever its own limit and `tool_timeout`."""
+    files(lead=["time_limit: 100", "tool_timeout: 5"], finder=["time_limit: 500"])
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    _, events = await play(cast)
+    (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
+    assert 60 < begun.limits["time"] < 90 / 1.1
+
+
+async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(play, files, tmp_path):
+    """What the parent may do is not inherited; with `agents` of its own it is the child's own list."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    await play(cast)
+    assert "delegate" in cast.played["lead"][0].opening.tools
+    assert "delegate" not in cast.played["finder"][0].opening.tools
+    files(finder=["agents: [deep]"])
+    write(tmp_path, "deep")
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    await play(cast)
+    schema = cast.played["finder"][0].opening.tools.get("delegate").input_schema
+    assert schema["properties"]["specialist"] == {"const": "deep", "description": "Which specialist to ask."} | {
+        key: value for key, value in schema["properties"]["specialist"].items() if key in {"title", "type"}
+    }
+
+
+async def test_two_levels_of_children_are_counted_into_the_one_above(play, tmp_path):
+    """The grandchild's calls and tokens are the child's, and so the parent's; a third level gets no `delegate`."""
+    write(tmp_path, "lead", "agents: [middle]", "tool_calls_limit: 10")
+    write(tmp_path, "middle", "agents: [deep]", "tool_calls_limit: 10")
+    write(tmp_path, "deep", "agents: [deepest]", "tool_calls_limit: 10")
+    write(tmp_path, "deepest")
+    cast = Cast(
+        lead=[[asks("middle"), answers("all")]],
+        middle=[[asks("deep"), answers("much")]],
+        deep=[[looks("a", "b"), answers("some")]],
+    )
+    outcome, events = await play(cast)
+    (middle,) = outcome.children
+    (deep,) = middle.children
+    assert (outcome.tool_calls.used, middle.tool_calls, deep.tool_calls) == (4, 3, 2)
+    assert [one.usage.input_tokens for one in (outcome, middle, deep)] == [60, 40, 20]
+    assert "delegate" not in cast.played["deep"][0].opening.tools
+    inner = [event.told.told for event in events if isinstance(event, ChildTold) and isinstance(event.told, ChildTold)]
+    assert any("agents: not offered 2 levels below" in text for text in inner[-1].outcome.warnings)
+
+
+async def test_who_is_above_is_not_asked_again(play, tmp_path):
+    """A child that lists its parent is not given it, and says so."""
+    write(tmp_path, "lead", "agents: [middle]")
+    write(tmp_path, "middle", "agents: [deep]")
+    write(tmp_path, "deep")
+    cast = Cast(lead=[[asks("middle"), answers("all")]], middle=[[answers("much")]])
+    await play(cast)
+    assert "lead" not in str(cast.played["middle"][0].opening.tools.get("delegate").definition)
+
+
+async def test_a_child_that_fails_costs_an_error_result(play, files):
+    """Its provider breaks: the parent reads why, and answers all the same; what was spent is counted."""
+    files()
+    from run_specialist.errors import ProviderError
+
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]])
+    outcome, _ = await play(cast)
+    (block,) = cast.played["lead"][0].asked[1].messages[-1].content
+    assert block["is_error"]
+    assert "the server is gone" in block["content"]
+    assert "note on 'a'" in block["content"]
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 1)
+
+
+@pytest.mark.parametrize("query", ["", "  \n"])
+async def test_an_empty_question_is_an_error_result(play, files, query):
+    """Nothing is asked, and the result says what to do."""
+    files()
+    empty = calls(("delegate", {"specialist": "finder", "query": query}))
+    cast = Cast(lead=[[empty, answers("all")]], finder=[])
+    await play(cast)
+    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    assert "the query is empty" in told
+
+
+async def test_a_name_that_is_not_listed_is_an_error_result(play, files, tmp_path):
+    """Also of a specialist that is there: only those that the file lists can be asked."""
+    files()
+    write(tmp_path, "other")
+    cast = Cast(lead=[[asks("other"), answers("all")]], finder=[], other=[])
+    await play(cast)
+    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    assert told.startswith("delegate failed: invalid arguments: specialist")
+    assert "finder" in told
+
+
+async def test_an_abort_gives_back_what_the_child_had_gathered(files, tmp_path, monkeypatch):
+    """The child ends as aborted within the parent's own end; its calls are counted, its results are in the salvage."""
+    files()
+    monkeypatch.chdir(tmp_path)
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def look(query: str) -> str:
+        if query == "for ever":
+            begun.set()
+            await never.wait()
+        return f"note on {query}"
+
+    cast = Cast(lead=[[asks("finder")]], finder=[[looks("owls"), looks("for ever", first_id=2)]])
+    async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
+        run = await runner.prepare("lead", "What is known?")
+        task = asyncio.create_task(run.outcome())
+        await begun.wait()
+        run.abort()
+        outcome = await task
+    (child,) = outcome.children
+    assert (outcome.status, child.status, child.tool_calls, outcome.tool_calls.used) == ("aborted", "aborted", 2, 3)
+    assert "note on owls" in outcome.answer
+    assert outcome.usage.input_tokens == 30
+
+
+async def test_events_of_a_child_reach_the_parents_listener_in_their_wrapping(play, files):
+    """Between the start and the end of the call that asks; the parent's own stay the parent's."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    _, events = await play(cast)
+    names = [f"{event.event}/{event.told.event}" if isinstance(event, ChildTold) else event.event for event in events]
+    begin = next(i for i, event in enumerate(events) if isinstance(event, Called) and event.phase == "started")
+    end = next(i for i, event in enumerate(events) if isinstance(event, Called) and event.phase == "finished")
+    inside = [name for name in names if name.startswith("child/")]
+    assert names[begin + 1 : end] == inside
+    assert (inside[0], inside[-1]) == ("child/started", "child/finished")
+    spent = [event.used for event in events if isinstance(event, BudgetSpent)]
+    assert spent == [2]
+    assert all(isinstance(event.as_json()["told"], dict) for event in events if isinstance(event, ChildTold))
+
+
+async def test_a_child_without_a_model_of_its_own_has_its_parents(tmp_path, monkeypatch):
+    """Both run on one provider; one that names a model gets another, made once."""
+    made = []
+
+    def make(model):
+        cast = Cast(
+            lead=[[asks("finder", "other"), answers("all")]], finder=[[answers("mice")]], other=[[answers("rats")]]
+        )
+        made.append(model)
+        return cast
+
+    monkeypatch.setattr("run_specialist.doors.api.make_provider", make)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "lead", "agents: [finder, other]", "model: opus")
+    write(tmp_path, "finder")
+    write(tmp_path, "other", "model: haiku")
+    async with Runner() as runner:
+        outcome = await runner.run("lead", "What is known?")
+    assert (made, outcome.answer, len(outcome.children)) == (["opus", "haiku"], "all", 2)
+
+
+def asked_of(cast: Cast, name: str) -> list[Asked]:
+    """Return the requests of the only run of a specialist."""
+    return cast.played[name][0].asked
+
+
+async def test_a_child_lands_when_its_part_is_spent_and_the_parent_goes_on(play, files):
+    """A child that never stops by itself gives its answer at its limit; the parent has calls left and uses them."""
+    files(finder=["tool_calls_limit: 2"])
+    cast = Cast(
+        lead=[[asks("finder"), looks("x", first_id=2), answers("all")]],
+        finder=[[looks("a"), looks("b", first_id=2), says("as far as I know: mice")]],
+    )
+    outcome, _ = await play(cast)
+    assert (outcome.status, outcome.tool_calls.used, outcome.children[0].status) == ("answered", 4, "landed")
+    assert asked_of(cast, "finder")[-1].choice == "respond"
