@@ -17,7 +17,7 @@ class Audience:
     def __init__(
         self, listener: Listener | None, watch: Watch | None, journal: Journal, warnings: Sequence[str] = ()
     ) -> None:
-        self._listener = listener
+        self._listeners = [] if listener is None else [listener]
         self._watch = watch
         self.journal = journal
         """Where all that is told is put on record."""
@@ -35,13 +35,16 @@ class Audience:
 
     def pass_on(self, event: Event) -> None:
         """Pass an event on that is put on record elsewhere."""
-        if self._listener is None:
-            return
-        try:
-            self._listener(event)
-        except Exception as error:  # noqa: BLE001 - it is somebody else's code
-            self._listener = None
-            self.warnings.append(f"the listener failed and was dropped: {error!r}")
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - it is somebody else's code
+                self._listeners.remove(listener)
+                self.warnings.append(f"the listener failed and was dropped: {error!r}")
+
+    def add(self, listener: Listener) -> None:
+        """Let one more listen from now on."""
+        self._listeners.append(listener)
 
     @property
     def watch(self) -> Watch | None:

@@ -100,6 +100,10 @@ class Run:
         """True while all that happened is kept, so that the run can be resumed."""
         return not isinstance(self._audience.journal, Forgetful) and self._checkpoint.is_kept
 
+    def listen(self, listener: Listener) -> None:
+        """Call one more listener with each event from now on."""
+        self._audience.add(listener)
+
     @property
     def ended(self) -> Outcome | None:
         """The outcome, once there is one; also when `outcome` was cancelled and could not return it."""

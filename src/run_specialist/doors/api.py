@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from run_specialist.doors.family import MAX_DEPTH, Family
+from run_specialist.doors.stream import Stream
 from run_specialist.equipment import Equipment
 from run_specialist.errors import NotResumable, UsageError
 from run_specialist.events import Listener
@@ -141,6 +142,18 @@ class Runner:
         run = await self.prepare(specialist, question, listener=listener, **settings)
         return await run.outcome()
 
+    def stream(
+        self,
+        specialist: str | Specialist,
+        question: str,
+        *,
+        listener: Listener | None = None,
+        watch: Watch | None = None,
+        **settings: Any,  # noqa: ANN401 - as in `prepare`
+    ) -> Stream:
+        """Return a run whose events are read by `async for`; see `Stream` for its shape and `prepare` for the rest."""
+        return Stream(lambda: self.prepare(specialist, question, listener=listener, watch=watch, **settings))
+
     async def _begin(  # noqa: PLR0913, PLR0917 - all that a child differs in
         self,
         file: SpecialistFile,
@@ -233,8 +246,16 @@ async def run(  # noqa: PLR0913 - as in `Runner`
 
 
 def run_sync(specialist: str | Specialist, question: str, **settings: Any) -> Outcome:  # noqa: ANN401 - as in `run`
-    """Do what `run` does where there is no event loop, and wait for it."""
-    return asyncio.run(run(specialist, question, **settings))
+    """Do what `run` does where there is no event loop, and wait for it.
+
+    Ctrl-C aborts the run; what was gathered is stored before KeyboardInterrupt goes on its way.
+    Raises UsageError where an event loop is running.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run(specialist, question, **settings))
+    raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")
 
 
 def _load(url: str, run_id: str) -> StoredRun:
