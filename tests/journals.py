@@ -53,7 +53,7 @@ def stored(records: Sequence[Record]) -> StoredRun:
         "events": _of(rows.added, "events"),
     }
     names = "run_id parent_id specialist model question status started_at ended_at tool_calls cost_usd"
-    return stored_run({name: run[name] for name in names.split()}, run, tables)
+    return stored_run({name: run[name] for name in names.split()}, run, tables, ())
 
 
 def _of(added: dict[str, list[Row]], table: str) -> list[Row]:

@@ -4,7 +4,7 @@ A run writes records in order and never waits for them, but for the places where
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -122,6 +122,11 @@ class Standing:
     def turns(self) -> int:
         """Replies that were acted upon."""
         return int(self.used.get("turns", 0))
+
+    def untold(self, asked: Iterable[Child]) -> tuple[Child, ...]:
+        """Return those of the children that are not in the figures."""
+        told = {child.run_id for child in self.children}
+        return tuple(child for child in asked if child.run_id not in told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,11 @@ LENT = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
 """The kinds that a child draws on. Turns and characters bound one transcript; time passes for all at once."""
 
 
+def drawn(child: Child) -> dict[Kind, float]:
+    """Return what a child spent of a budget that it shares."""
+    return dict(zip(LENT, (child.tool_calls, child.usage.total_tokens, child.cost_usd or 0), strict=True))
+
+
 class Queue:
     """The calls of one turn that may still ask for a part of the budget."""
 
@@ -69,8 +74,7 @@ class Purse:
         if child is None:
             return
         if self._shared:
-            spent = (child.tool_calls, child.usage.total_tokens, child.cost_usd or 0)
-            self.drawn = dict(zip(LENT, spent, strict=True))
+            self.drawn = drawn(child)
         self._account.adopt(child, self.drawn)
 
     def pass_on(self, event: Event) -> None:

@@ -12,8 +12,10 @@ from run_specialist.dispatch import Earlier
 from run_specialist.errors import NotResumable, ToolError
 from run_specialist.executed import Executed
 from run_specialist.job import Job, News, Past
+from run_specialist.journal import Standing
 from run_specialist.messages import Block, Message, Stop, text_of
 from run_specialist.providers.base import Opening
+from run_specialist.purse import drawn
 from run_specialist.spawner import LIMITS, Surroundings, digest, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -97,7 +99,7 @@ def _past(run: StoredRun, limit: int | None) -> Past:
 
     limit: of tool calls, as it was.
     """
-    standing, pending = run.standing or NOTHING, run.pending
+    standing, pending = _with_children(run), run.pending
     asked = 0 if pending is None else _to_be_run(pending)
     room = asked if limit is None else max(limit - int(standing.used.get(Kind.TOOL_CALLS, 0)), 0)
     part = max((one.part for one in run.messages), default=0)
@@ -117,6 +119,18 @@ def _past(run: StoredRun, limit: int | None) -> Past:
         pending_in_landing=bool(pending and pending.landing),
         pending_seconds=pending.seconds if pending else 0,
     )
+
+
+def _with_children(run: StoredRun) -> Standing:
+    """Return how a run stands, with what was spent by children that never got to tell it."""
+    standing = run.standing or NOTHING
+    used, total = dict(standing.used), standing.total
+    untold = standing.untold(run.children)
+    for child in untold:
+        total = total.plus(child.usage, child.cost_usd)
+        for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
+            used[kind] = used.get(kind, 0) + amount
+    return replace(standing, used=used, total=total, children=(*standing.children, *untold))
 
 
 def _to_be_run(turn: StoredTurn) -> int:

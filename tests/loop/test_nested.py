@@ -146,7 +146,7 @@ async def test_x_11_with_nothing_left_a_child_is_not_asked(play, files):
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[])
     outcome, _ = await play(cast)
     (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
-    assert told.startswith("finder could not be asked: no tool call is left that it could make")
+    assert told.startswith("finder could not be asked: of the tool calls nothing is left that it could use")
     assert (outcome.tool_calls.used, outcome.tool_calls.failed, outcome.children) == (1, 1, ())
 
 

@@ -31,10 +31,11 @@ Begin = Callable[[SpecialistFile, Specialist, str, Parent, Provider, Listener], 
 class Family:
     """The specialists that may be asked from inside of a run."""
 
-    def __init__(self, registry: Registry, begin: Begin, max_depth: int) -> None:
+    def __init__(self, registry: Registry, begin: Begin, max_depth: int, *, strict: bool) -> None:
         self._registry = registry
         self._begin = begin
         self._max_depth = max_depth
+        self._strict = strict
 
     def delegate(
         self, settings: Specialist, place: str, parent: Parent | None, provider: Provider
@@ -63,7 +64,7 @@ class Family:
 
     def _askable(self, name: str, above: tuple[str, ...]) -> SpecialistFile:
         file = self._registry.find(name)
-        resolve(file, {})
+        resolve(file, {}, strict=self._strict)
         if file.name in above:
             raise UsageError(f"{file.name} is at work on the question already")
         return file
@@ -80,14 +81,13 @@ class Family:
         if not question.strip():
             raise UsageError("the query is empty; say what it shall find out")
         file = self._registry.find(name)
-        settings = resolve(file, {}).settings
-        lent = context.purse.lend({kind: getattr(settings, kind.key) for kind in LENT})
+        settings = resolve(file, {}, strict=self._strict).settings
+        wanted = {kind: getattr(settings, kind.key) for kind in LENT}
+        lent = context.purse.lend(wanted)
         outcome: Outcome | None = None
         try:
-            if lent[Kind.TOOL_CALLS] == 0 and settings.tool_calls_limit != 0:
-                raise UsageError("no tool call is left that it could make; go on with what you have")
-            limits = {kind.key: amount for kind, amount in lent.items()}
-            settings = settings.model_copy(update={**_whole(limits), "time_limit": _time(settings, context)})
+            _check(wanted, lent)
+            settings = settings.model_copy(update={**_limits(lent), "time_limit": _time(settings, context)})
 
             def pass_on(event: Event) -> None:
                 context.purse.pass_on(ChildTold(run.run_id, file.name, event))
@@ -99,9 +99,16 @@ class Family:
         return outcome
 
 
-def _whole(limits: Mapping[str, float | None]) -> dict[str, Any]:
+def _check(wanted: Mapping[Kind, float | None], lent: Mapping[Kind, float | None]) -> None:
+    """Refuse to ask where nothing is left of what the child would need."""
+    for kind, amount in lent.items():
+        if not amount and amount is not None and wanted[kind] != amount:
+            raise UsageError(f"of the {kind.words} nothing is left that it could use; go on with what you have")
+
+
+def _limits(lent: Mapping[Kind, float | None]) -> dict[str, Any]:
     """Return the limits as a file would give them: calls and tokens are whole numbers."""
-    return {key: amount if amount is None or key == Kind.COST.key else int(amount) for key, amount in limits.items()}
+    return {kind.key: amount if amount is None or kind is Kind.COST else int(amount) for kind, amount in lent.items()}
 
 
 def _time(settings: Specialist, context: Context) -> float | None:

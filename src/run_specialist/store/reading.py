@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, func, or_, select,
 from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
+from run_specialist.store.descendants import children, portions, with_descendants
 from run_specialist.store.keeping import RUNNING, word
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import describe, is_alive
@@ -51,8 +52,6 @@ _PARTS = {
 }
 """All that belongs to a run beside its own row, by the table's name."""
 _NEWEST_FIRST = (runs.c.started_at.desc(), runs.c.run_id.desc())
-PORTION = 1_000
-"""As many ids go into one statement."""
 
 
 class Store:
@@ -129,9 +128,10 @@ class Store:
                     name: [row._asdict() for row in connection.execute(each.where(_TABLES[name].c.run_id == run_id))]
                     for name, each in _PARTS.items()
                 }
+                asked = children(connection, run_id)
             run = found._asdict() if found else None
             if run:
-                return stored_run(_listed(run, self._is_over), run, rows)
+                return stored_run(_listed(run, self._is_over), run, rows, asked)
         except (ValueError, TypeError, LookupError) as error:
             raise StoreUnusable(f"{shown(self.url)}: what is kept of {run_id} cannot be read: {error!r}") from None
         raise RunNotFound(self._none(run_id))
@@ -156,17 +156,21 @@ class Store:
     def delete(self, ids: Sequence[str]) -> int:
         """Delete runs with all that was kept of them, all or none; return by how much the store shrank [bytes].
 
+        What was asked by a run goes with it.
+
         ids: whole ones; those that are not there are passed over.
         Raises UsageError where one of them is still worked on, and StoreUnusable where nothing can be written.
         """
         if not ids:
             return 0
-        before, gone = self.size, [{"gone": run_id} for run_id in ids]
+        before = self.size
         engine = open_engine(self.url)
         try:
             with _told(self.url), engine.begin() as connection:
+                ids = with_descendants(connection, ids)
+                gone = [{"gone": run_id} for run_id in ids]
                 unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
-                chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in _parts(ids)]
+                chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in portions(ids)]
                 for run_id, owner in (row for rows in chosen for row in connection.execute(rows).all()):
                     if is_alive(self.url, owner):
                         at_work = f"{run_id} is still at work: {describe(self.url, owner)}"
@@ -227,11 +231,6 @@ class Store:
         near = difflib.get_close_matches(run_id, ids)
         hint = f"did you mean {' or '.join(near)}?" if near else f"the newest is {ids[0]}"
         return f"no run {run_id} is kept in {shown(self.url)}; {hint}"
-
-
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield them in portions that one statement takes."""
-    return (ids[at : at + PORTION] for at in range(0, len(ids), PORTION))
 
 
 @contextmanager

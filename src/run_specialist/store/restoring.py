@@ -14,7 +14,9 @@ Row = Mapping[str, Any]
 """The columns of a row by name."""
 
 
-def stored_run(listed: Mapping[str, Any], run: Row, rows: Mapping[str, Iterable[Row]]) -> StoredRun:
+def stored_run(
+    listed: Mapping[str, Any], run: Row, rows: Mapping[str, Iterable[Row]], children: tuple[Child, ...]
+) -> StoredRun:
     """Put a run together.
 
     listed: the fields of `Listed`.
@@ -30,6 +32,7 @@ def stored_run(listed: Mapping[str, Any], run: Row, rows: Mapping[str, Iterable[
         calls=tuple(map(_call, rows["calls"])),
         messages=tuple(map(_message, rows["messages"])),
         events=tuple(StoredEvent(row["number"], row["at"], json.loads(row["body"])) for row in rows["events"]),
+        children=children,
     )
 
 

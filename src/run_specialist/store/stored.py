@@ -6,6 +6,7 @@ from typing import Any
 
 from run_specialist.journal import Standing
 from run_specialist.messages import Block, Message, Reply, Stop, ToolCall, Usage
+from run_specialist.outcome import Child
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ class StoredRun(Listed):
     messages: tuple[StoredMessage, ...]
     """By part and place."""
     events: tuple[StoredEvent, ...]
+    children: tuple[Child, ...] = ()
+    """The runs that it asked, whatever became of them."""
 
     @property
     def transcript(self) -> tuple[Message, ...]:

@@ -1,0 +1,53 @@
+"""The runs that a run asked, as the store holds them: also those that its process took down with it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from run_specialist.messages import Usage
+from run_specialist.outcome import Child
+from run_specialist.store.restoring import child, outcome, standing
+from run_specialist.store.schema import runs
+
+PORTION = 1_000
+"""As many ids go into one statement."""
+
+
+def children(connection: Connection, run_id: str) -> tuple[Child, ...]:
+    """Return what was asked by a run, in the order in which it began."""
+    asked = select(runs).where(runs.c.parent_id == run_id).order_by(runs.c.started_at, runs.c.run_id)
+    return tuple(_child(connection, row._asdict()) for row in connection.execute(asked).all())
+
+
+def with_descendants(connection: Connection, ids: Sequence[str]) -> list[str]:
+    """Return these runs and all that was asked below them."""
+    found = dict.fromkeys(ids)
+    newest = list(found)
+    while newest:
+        asked = (select(runs.c.run_id).where(runs.c.parent_id.in_(part)) for part in portions(newest))
+        below = (run_id for wanted in asked for run_id in connection.execute(wanted).scalars())
+        newest = [run_id for run_id in below if run_id not in found]
+        found |= dict.fromkeys(newest)
+    return list(found)
+
+
+def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield them in portions that one statement takes."""
+    return (ids[at : at + PORTION] for at in range(0, len(ids), PORTION))
+
+
+def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
+    told = outcome(run["outcome"])
+    if told is not None:
+        of_child = {key: told[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd")}
+        return child({**of_child, "tool_calls": told["tool_calls"]["used"], "children": told.get("children", ())})
+    stood = None if run["standing"] is None else standing(json.loads(run["standing"]))
+    below = children(connection, run["run_id"])
+    if stood is None:
+        return Child(run["run_id"], run["specialist"], "aborted", 0, Usage(), 0.0, below)
+    total, used = stood.total, stood.used.get("tool_calls", 0)
+    for one in stood.untold(below):
+        total = total.plus(one.usage, one.cost_usd)
+    return Child(run["run_id"], run["specialist"], "aborted", int(used), total.usage, total.cost_usd, below)

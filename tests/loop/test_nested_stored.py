@@ -1,0 +1,130 @@
+"""Specialists that ask one another, and the store: each run stands there once, and a parent goes on after a crash."""
+
+import asyncio
+
+import pytest
+
+from run_specialist.doors.api import Runner
+from run_specialist.events import ChildTold
+from run_specialist.journal import Ended, Returned, Stood, Told
+from run_specialist.providers.scripted import calls
+from run_specialist.runner import Run
+from run_specialist.store.reading import Store
+from run_specialist.tools.base import Tool
+from tests.cast import Cast, write
+from tests.jobs import LOOK, results
+from tests.journals import Notebook, keep
+
+pytestmark = pytest.mark.anyio
+
+ASKS = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}))
+LOOKS = calls(("look", {"query": "owls"}))
+
+
+def answers(text: str):
+    """Make a reply that ends a run."""
+    return calls(("respond", {"answer": text}), first_id=90)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """Return the URL of a store, beside a parent and its child."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
+    write(tmp_path, "finder", "tool_calls_limit: 6")
+    return f"sqlite:///{tmp_path}/runs.db"
+
+
+async def test_x_11_both_runs_are_kept_and_the_child_names_its_parent(store):
+    """Two rows; the events of the child stand with the child alone; `last` is the run that a person asked for."""
+    cast = Cast(lead=[[ASKS, answers("all")]], finder=[[LOOKS, answers("mice")]])
+    async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
+        outcome = await runner.run("lead", "What is known?")
+    with Store(store) as kept:
+        lead = kept.load("last")
+        finder = kept.load(outcome.children[0].run_id)
+    assert (lead.run_id, lead.parent_id) == (outcome.run_id, None)
+    assert (finder.parent_id, finder.status) == (lead.run_id, "answered")
+    assert lead.children == outcome.children == lead.standing.children
+    assert "child" not in {event.body["event"] for event in lead.events}
+    assert [event.body["event"] for event in finder.events][-1] == "finished"
+    assert lead.outcome["children"][0]["run_id"] == finder.run_id
+
+
+async def test_x_11_a_parent_that_goes_on_keeps_its_children_and_asks_them_again(store):
+    """What the first child spent stays counted once; the tool that asks is there again, byte for byte."""
+    cast = Cast(lead=[[ASKS, answers("some")]], finder=[[LOOKS, answers("mice")]])
+    async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
+        first = await runner.run("lead", "What is known?")
+    again = calls(("delegate", {"specialist": "finder", "query": "And bats?"}), first_id=20)
+    more = Cast(lead=[[again, answers("all")]], finder=[[answers("moths")]])
+    async with Runner(provider=more, tools=[LOOK], store=store) as runner:
+        run = await runner.resume(first.run_id, "And bats?")
+        outcome = await run.outcome()
+    before, after = (one.played["lead"][0].opening.tools.get("delegate").definition for one in (cast, more))
+    assert before == after
+    assert [child.tool_calls for child in outcome.children] == [1, 0]
+    assert (outcome.tool_calls.used, outcome.usage.input_tokens) == (3, 70)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_x_11_what_a_child_spent_that_died_with_its_parent_is_counted(store, tmp_path, shared):
+    """The records of both end in the middle: on resuming, requests and calls of the child are the parent's too."""
+    if not shared:
+        write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10", "share_budget: false")
+    looked, never = asyncio.Event(), asyncio.Event()
+
+    async def look(query: str) -> str:
+        if query == "bats":
+            looked.set()
+            await never.wait()
+        return f"note on {query}"
+
+    cast = Cast(lead=[[], [ASKS]], finder=[[LOOKS, calls(("look", {"query": "bats"}), first_id=2)]])
+    told = []
+    async with Runner(provider=cast, tools=[Tool("look", "Look.", look)], store=store) as runner:
+        run = await runner.prepare("lead", "What is known?", listener=told.append)
+        notebook = Notebook()
+        broken = Run(run._job, told.append, journal=notebook)
+        task = asyncio.create_task(broken.outcome())
+        await looked.wait()
+        broken.abort()
+        await task
+    child_id = next(event.run_id for event in told if isinstance(event, ChildTold))
+    await keep(store, [record for record in notebook.records if not_after_the_call(record)])
+    more = Cast(lead=[[answers("all")]])
+    async with Runner(provider=more, tools=[LOOK], store=store) as runner:
+        outcome = await (await runner.resume(run.run_id)).outcome()
+    (child,) = outcome.children
+    assert (child.run_id, child.status, child.tool_calls) == (child_id, "aborted", 2)
+    assert outcome.tool_calls.used == (3 if shared else 1)
+    assert outcome.usage.input_tokens == 40
+    (result,) = results(more.played["lead"][0].asked[0].messages[-1])
+    assert result.startswith("Not finished: the process ended before delegate returned")
+
+
+def not_after_the_call(record) -> bool:
+    """Tell whether a process that died while the child was at work had written a record."""
+    if isinstance(record, Told):
+        return record.event.event not in {"finished", "budget"}
+    return not isinstance(record, Returned | Ended) and not (isinstance(record, Stood) and record.standing.calls)
+
+
+async def test_an_opened_child_is_kept_with_its_parent_at_once(store):
+    """The first record names the parent, so that whatever dies next the tree is known."""
+    cast = Cast(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
+    async with Runner(provider=cast, store=store) as runner:
+        outcome = await runner.run("lead", "What is known?")
+    with Store(store) as kept:
+        assert kept.load(outcome.children[0].run_id).frozen["parents"] == ["lead"]
+
+
+async def test_deleting_a_run_deletes_what_it_asked(store):
+    """No row of the child is left behind; other runs stay."""
+    cast = Cast(lead=[[ASKS, answers("all")], [answers("at once")]], finder=[[answers("mice")]])
+    async with Runner(provider=cast, store=store) as runner:
+        outcome = await runner.run("lead", "What is known?")
+        other = await runner.run("lead", "And else?")
+    with Store(store) as kept:
+        kept.delete([outcome.run_id])
+        assert [run.run_id for run in kept.runs()] == [other.run_id]
