@@ -70,7 +70,7 @@ class Runner:
         self._tools = tools
         self._augmenters = augmenters
         self._providers: dict[str, Provider] = {}
-        self._family = Family(self.registry, self._begin, max_depth)
+        self._family = Family(self.registry, self._begin, max_depth, strict=strict)
         self.store = store
         self._writer: Writer | None = None
 
