@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from run_specialist.doors.api import Runner, run
-    from run_specialist.errors import ProviderError, RunSpecialistError, SpecialistNotFound, UsageError
+    from run_specialist.errors import NotTrusted, ProviderError, RunSpecialistError, SpecialistNotFound, UsageError
+    from run_specialist.executed import Augmenter, Executed
     from run_specialist.outcome import Outcome
     from run_specialist.specialist.fields import Specialist
-    from run_specialist.tools.base import Tool, tool
+    from run_specialist.tools.base import Tool
+    from run_specialist.tools.context import Context
+    from run_specialist.tools.own import tool
 
 __all__ = [
+    "Augmenter",
+    "Context",
+    "Executed",
+    "NotTrusted",
     "Outcome",
     "ProviderError",
     "RunSpecialistError",
@@ -30,12 +37,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Augmenter": "executed",
+    "Context": "tools.context",
+    "Executed": "executed",
     "Outcome": "outcome",
     "Runner": "doors.api",
     "Specialist": "specialist.fields",
     "Tool": "tools.base",
     "run": "doors.api",
-    "tool": "tools.base",
+    "tool": "tools.own",
 }
 
 

@@ -7,6 +7,7 @@
     │   ├── StoreUnusable       the store cannot be opened or written, is newer than this program, or is not ours
     │   │   └── StoreMissing    there is none yet, and who only looks makes none
     │   ├── RunNotFound         no run of that id is stored, or several are
+    │   ├── NotTrusted          the file would start or import something, and nobody has allowed it yet
     │   └── NotResumable        the run cannot go on as it is asked to; the reason is told
     ├── ProviderError           the model could not be asked, or answered nonsense (exit code 3)
     │   ├── ForcingRefused      the endpoint does not take a forced `tool_choice`; the landing goes on without
@@ -43,6 +44,10 @@ class StoreMissing(StoreUnusable):
 
 class RunNotFound(UsageError):
     """No run of that id is stored, or its beginning fits several."""
+
+
+class NotTrusted(UsageError):
+    """The file would start a command, import code or talk to a server, and nobody has allowed it yet."""
 
 
 class NotResumable(UsageError):

@@ -21,7 +21,7 @@ from run_specialist.messages import Message, Reply, Stop, Usage
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.writer import Writer
-from run_specialist.tools.base import tool
+from run_specialist.tools.own import tool
 
 LONG = 900
 """Of the outputs of the second turn, so that a summary is due before the third [characters]."""

@@ -2,20 +2,16 @@
 
 import asyncio
 import contextvars
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import Any, get_type_hints
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ArgsKwargs
-
-from run_specialist.errors import ToolError
 from run_specialist.tools.context import Context
+from run_specialist.tools.parameters import Parameters, parameters_of
+from run_specialist.tools.returned import as_text, drained
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ class Tool:
     description: str
     """What a model reads when it chooses between tools."""
     function: Callable[..., Any]
-    """Takes the arguments by keyword and returns a string or an `Output`, directly or as an awaitable."""
+    """Takes the arguments by keyword; returns text, an `Output` or what JSON can tell, or an awaitable of it."""
     repeatable: bool = False
     """True where an identical call in the same run can be answered from the record."""
     schema: Mapping[str, Any] | None = None
@@ -48,22 +44,14 @@ class Tool:
     runs_child: bool = False
     """True where a call is a run of its own: it draws on the budget, and when it is cut short it is waited for,
     because it gives back what it gathered."""
-    _adapter: TypeAdapter[Any] = field(init=False, repr=False, compare=False)
-    _context: str | None = field(init=False, repr=False, compare=False)
+    _parameters: Parameters = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # The twin has the signature and only hands the checked arguments back: the function itself is then called from
-        # Python, because a thread that is given up inside of pydantic's native code takes the program down with it.
-        twin = functools.wraps(self.function)(lambda **arguments: arguments)
-        context = _context_parameter(self.function)
-        if context is not None:
-            # No model sees the context, and none can give it.
-            signature = inspect.signature(self.function)
-            rest = [one for name, one in signature.parameters.items() if name != context]
-            twin.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined] # functions have one
-        adapter: TypeAdapter[Any] = TypeAdapter(twin)  # type: ignore[arg-type] # a function has a schema too
-        object.__setattr__(self, "_adapter", adapter)
-        object.__setattr__(self, "_context", context)
+        object.__setattr__(self, "_parameters", parameters_of(self.function))
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - what the function takes and returns
+        """Call the function as if it were no tool."""
+        return self.function(*arguments, **named)
 
     @property
     def definition(self) -> Mapping[str, Any]:
@@ -73,7 +61,7 @@ class Tool:
     @property
     def input_schema(self) -> Mapping[str, Any]:
         """JSON Schema of the arguments, made from the function's signature unless given."""
-        return self.schema or {"type": "object", "properties": {}, **self._adapter.json_schema()}
+        return self.schema or self._parameters.schema
 
     async def call(self, arguments: Mapping[str, Any], context: Context | None = None) -> Output:
         """Run the tool; a plain function runs in a thread so that it cannot hold up the loop.
@@ -81,19 +69,13 @@ class Tool:
         context: for a function that takes one.
         Raises ToolError for arguments that do not fit, and whatever the function raises.
         """
-        try:
-            # What the model said is history, whatever the function does with it.
-            checked = self._adapter.validate_python(ArgsKwargs((), deepcopy(dict(arguments))))
-        except ValidationError as error:
-            raise ToolError(f"invalid arguments: {_reasons(error)}") from error
-        if self._context is not None:
-            checked[self._context] = context
+        checked = self._parameters.checked(arguments, context)
         if inspect.iscoroutinefunction(self.function):
             result = await self.function(**checked)
         else:
-            result = await in_thread(lambda: self.function(**checked))
+            result = await in_thread(lambda: drained(self.function(**checked)))
             result = await result if inspect.isawaitable(result) else result
-        return result if isinstance(result, Output) else Output(str(result))
+        return result if isinstance(result, Output) else Output(as_text(result))
 
     async def call_within(
         self, seconds: float, arguments: Mapping[str, Any], context: Context | None = None
@@ -159,24 +141,6 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what 
 
     Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
     return await future
-
-
-def tool(function: Callable[..., Any]) -> Tool:
-    """Make a tool of a function: its name, its docstring and its signature are what a model sees."""
-    return Tool(function.__name__, inspect.getdoc(function) or function.__name__, function)
-
-
-def _context_parameter(function: Callable[..., Any]) -> str | None:
-    """Return the name of the parameter that takes the context; None where there is none."""
-    try:
-        hints = get_type_hints(function)
-    except (NameError, TypeError):
-        hints = {}
-    return next((name for name, hint in hints.items() if hint is Context and name != "return"), None)
-
-
-def _reasons(error: ValidationError) -> str:
-    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors())
 
 
 class Toolset:

@@ -1,7 +1,7 @@
 """What a tool may know of the call that it works for: the run's budget, and a child's share of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from run_specialist.budget import Budget, Kind, Limit
@@ -38,7 +38,8 @@ class Context:
     """As it stands when the call begins; all calls of its turn are spent already."""
     seconds: float
     """After these the call is given up [s]."""
-    purse: Purse
+    purse: Purse = field(repr=False)
+    """For `delegate` alone, whose call is a run of its own; what any other tool takes out of it is nobody's."""
 
     def left(self, kind: Kind | str = Kind.TOOL_CALLS) -> float | None:
         """Return how much of a kind is left; None when it is not limited.

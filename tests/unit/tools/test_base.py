@@ -7,7 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.base import Output, Toolset, tool
+from run_specialist.tools.base import Output, Toolset
+from run_specialist.tools.own import tool
 
 pytestmark = pytest.mark.anyio
 
