@@ -1,0 +1,232 @@
+"""An agent that asks specialists, over the wire: its loop and theirs with the real SDKs against one simulated API."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from run_specialist.doors.api import Runner
+from run_specialist.doors.delegate import delegate_tool
+from run_specialist.providers import anthropic, openai_chat
+from tests.wire import parent
+from tests.wire.chat import replies as chat
+from tests.wire.simulator import Gate, faults
+from tests.wire.simulator.replies import answers, calls, says, tool_use
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "Do owls and toads sleep in winter?"
+OWLS = {"specialist": "owls", "query": "Do owls sleep in winter?"}
+TOADS = {"specialist": "toads", "query": "Do toads sleep in winter?"}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Give a folder with two specialists and their notes."""
+    (tmp_path / "notes").mkdir()
+    for name, habit in (("owls", "Owls hunt in winter."), ("toads", "Toads sleep in winter.")):
+        (tmp_path / "notes" / f"{name}.md").write_text(f"# {name}\n\n{habit}\n")
+        head = f"---\nname: {name}\ndescription: Knows {name}.\ntools: read\ntool_calls_limit: 2\n---\n"
+        (tmp_path / f"{name}.md").write_text(f"{head}You know {name}.\n")
+    return tmp_path
+
+
+@asynccontextmanager
+async def of_messages(api, files, **options):
+    """Give the client of an agent on the Messages API, and its tool."""
+    async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = anthropic.AnthropicProvider("haiku", client)
+        async with Runner(root=files, dir=files, provider=provider, store=f"{files}/runs.db") as runner:
+            yield client, delegate_tool(["toads", "owls"], runner=runner, **options)
+
+
+def conversation(first, last="Only toads do."):
+    """Play the agent, which calls as it is told and then answers, and the specialists, which read and then answer.
+
+    first: the blocks of the agent's first reply.
+    """
+
+    def policy(request):
+        if request.tool_names == ["delegate"]:
+            return says(last) if request.results else says(*first)
+        name = "owls" if "owls" in request.messages[0]["content"][0]["text"] else "toads"
+        if not request.results:
+            return calls("read", {"path": f"notes/{name}.md"})
+        quote = "Owls hunt in winter." if name == "owls" else "Toads sleep in winter."
+        evidence = [{"source": f"notes/{name}.md:3", "quote": quote}]
+        return answers(f"{name}: it stands in the notes", evidence=evidence, gaps=["Other seasons."])
+
+    return policy
+
+
+def of_parent(api):
+    """Return the agent's own requests."""
+    return [one for one in api.requests if one.tool_names == ["delegate"]]
+
+
+async def test_an_agent_asks_two_specialists_in_one_turn_and_answers(messages_api, files):
+    """Two calls at once, two runs, two results in call order with all that the agent's model needs; then its answer."""
+    api = messages_api(conversation([tool_use("delegate", OWLS), tool_use("delegate", TOADS)]))
+    async with of_messages(api, files) as (client, delegate):
+        assert await parent.ask_messages(client, delegate, QUESTION) == "Only toads do."
+    first, second = of_parent(api)
+    assert first.body["tools"] == second.body["tools"] == [delegate.definition]
+    owls, toads = second.results.values()
+    lines = owls.split("\n\n")
+    assert lines[:4] == [
+        "[owls: answered after 1 of 2 tool calls]",
+        "owls: it stands in the notes",
+        "Evidence:\n- notes/owls.md:3: Owls hunt in winter. (verified)",
+        "Gaps:\n- Other seasons.",
+    ]
+    assert 'call delegate with run_id "' in lines[4]
+    assert toads.startswith("[toads: answered after 1 of 2 tool calls]\n\ntoads: it stands")
+    assert [block.get("is_error") for block in second.messages[-1]["content"]] == [False, False]
+    assert len(api.requests) == 2 + 2 * 2
+
+
+async def test_specialists_really_work_side_by_side(messages_api, files):
+    """While the server holds back what one of them is told, the other one answers; the results keep their order."""
+    gate = Gate()
+    play = conversation([tool_use("delegate", OWLS), tool_use("delegate", TOADS)])
+
+    def policy(request):
+        if request.tool_names != ["delegate"] and not request.results and "owls" in str(request.messages[0]):
+            return calls("read", {"path": "notes/owls.md"}, gate=gate)
+        if request.tool_names != ["delegate"] and request.results and "toads" in str(request.messages[0]):
+            gate.open()
+        return play(request)
+
+    api = messages_api(policy)
+    async with of_messages(api, files) as (client, delegate):
+        await parent.ask_messages(client, delegate, QUESTION)
+    assert [text.split(":")[0] for text in of_parent(api)[1].results.values()] == ["[owls", "[toads"]
+
+
+async def test_an_agent_on_chat_completions_does_the_same(chat_api, files):
+    """The same two calls as `tool` messages, in call order; the definition is that of chat completions."""
+
+    def policy(request):
+        if [tool["function"]["name"] for tool in request.body["tools"]] == ["delegate"]:
+            asked = [chat.tool_call("delegate", OWLS), chat.tool_call("delegate", TOADS)]
+            return chat.says("Only toads do.") if request.results else chat.says(None, *asked)
+        return chat.answers("it stands in the notes")
+
+    api = chat_api(policy)
+    async with openai_chat.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = openai_chat.ChatProvider("some-model", client)
+        async with Runner(root=files, dir=files, provider=provider, store="none") as runner:
+            delegate = delegate_tool(["owls", "toads"], runner=runner)
+            assert await parent.ask_chat(client, delegate, QUESTION) == "Only toads do."
+    last = api.requests[-1]
+    assert last.body["tools"] == [delegate.function]
+    assert [text.splitlines()[0] for text in last.results] == [
+        "[owls: answered after 0 of 2 tool calls]",
+        "[toads: answered after 0 of 2 tool calls]",
+    ]
+    assert "run_id" not in "".join(last.results)
+
+
+WRONG = [
+    ({"specialist": "owl", "query": "Why?"}, "delegate failed: specialist: there is no owl; did you mean owls?"),
+    ({"query": "Why?"}, "delegate failed: specialist: wanted one of owls, toads, found none"),
+    ({"specialist": "owls", "query": "  "}, "delegate failed: query: it is empty"),
+    ({"specialist": "owls", "query": 7}, "delegate failed: query: wanted the question as a text, found 7"),
+    (
+        {**OWLS, "run_id": "last"},
+        "delegate failed: run_id: no run last of owls is kept here; leave run_id out to ask anew",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "said"), WRONG)
+async def test_what_the_agents_model_gets_wrong_comes_back_as_an_error_result(messages_api, files, given, said):
+    """The result is marked as an error and says what is wanted; the agent's loop goes on and answers."""
+    api = messages_api(conversation([tool_use("delegate", given)], last="I could not ask."))
+    async with of_messages(api, files) as (client, delegate):
+        assert await parent.ask_messages(client, delegate, QUESTION) == "I could not ask."
+    (block,) = of_parent(api)[1].messages[-1]["content"]
+    assert block["is_error"] is True
+    assert block["content"].startswith(said)
+    assert len(api.requests) == 2
+
+
+async def test_another_tools_name_is_no_reason_to_break_off(messages_api, files):
+    """A call of a tool that is not there is answered like one."""
+    api = messages_api(conversation([tool_use("ask", OWLS)]))
+    async with of_messages(api, files) as (client, delegate):
+        await parent.ask_messages(client, delegate, QUESTION)
+    (block,) = of_parent(api)[1].messages[-1]["content"]
+    assert (block["is_error"], block["content"]) == (True, "ask failed: there is no such tool; there is delegate")
+
+
+async def test_a_specialist_whose_api_fails_gives_what_it_gathered(messages_api, files):
+    """The run's second request is refused for good: an error result with status, reason and the salvage."""
+    play = conversation([tool_use("delegate", TOADS)], last="The notes say so.")
+
+    def policy(request):
+        if request.tool_names != ["delegate"] and request.results:
+            return faults.unauthorised()
+        return play(request)
+
+    api = messages_api(policy)
+    async with of_messages(api, files) as (client, delegate):
+        assert await parent.ask_messages(client, delegate, QUESTION) == "The notes say so."
+    (block,) = of_parent(api)[1].messages[-1]["content"]
+    assert block["is_error"] is True
+    assert block["content"].startswith("[toads: failed after 1 of 2 tool calls]")
+    assert "Toads sleep in winter." in block["content"]
+
+
+async def test_an_agent_that_is_cancelled_stops_its_specialist(messages_api, files):
+    """The cancellation goes on its way; the run is over by then, and its store says that it was aborted."""
+    gate = Gate()
+    play = conversation([tool_use("delegate", TOADS)])
+
+    def policy(request):
+        late = request.tool_names != ["delegate"] and request.results
+        return says("too late", gate=gate) if late else play(request)
+
+    api = messages_api(policy)
+    async with of_messages(api, files) as (client, delegate):
+        work = asyncio.create_task(parent.ask_messages(client, delegate, QUESTION))
+        await asyncio.to_thread(gate.wait_for_request, 60)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        (run,) = (await asyncio.to_thread(listed, f"{files}/runs.db"))[:1]
+        assert (run.specialist, run.status, run.tool_calls) == ("toads", "aborted", 1)
+    gate.open()
+
+
+def listed(path):
+    """Return the runs of a store."""
+    from run_specialist.store.reading import Store
+
+    with Store(f"sqlite:///{path}") as store:
+        return store.runs()
+
+
+async def test_the_same_run_is_asked_for_more_with_a_refreshed_budget(messages_api, files):
+    """With the id that it was told: the transcript goes on, the limit is what was used and the file's once more."""
+    script = [
+        calls("read", {"path": "notes/toads.md"}),
+        calls("read", {"path": "notes/owls.md"}),
+        answers("Toads do."),
+        calls("read", {"path": "notes/toads.md", "offset": 2}),
+        answers("Since ever."),
+    ]
+    api = messages_api(script)
+    async with of_messages(api, files) as (_, delegate):
+        first = await delegate(TOADS)
+        run_id = first.outcome.run_id
+        assert first.text.startswith("[toads: landed after 2 of 2 tool calls]")
+        assert f'run_id "{run_id}"' in first.text
+        again = await delegate(json.dumps({**TOADS, "query": "Since when?", "run_id": run_id}))
+    assert (again.outcome.run_id, again.outcome.answer) == (run_id, "Since ever.")
+    assert again.text.startswith("[toads: answered after 3 of 4 tool calls]")
+    note = str(api.requests[3].messages[-1]["content"])
+    assert "you now have 4 tool calls in all, of which 2 are used" in note
+    assert "The user now asks: Since when?" in note
+    assert api.requests[3].body["system"] == api.requests[0].body["system"]
