@@ -2,55 +2,131 @@
 
 from run_specialist import run
 
-outcome = run("thoughts-analyzer", "Why did we choose SQLite?", tool_calls_limit=12)
+outcome = await run("thoughts-analyzer", "Why did we choose SQLite?", tool_calls_limit=12)
 print(outcome.status, outcome.answer)
+
+Where no event loop is running, `run_sync` takes the same arguments and returns the same outcome. `Runner` keeps the
+connections open for many questions. Every name, with an example: docs/python.md.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from run_specialist.doors.api import Runner, run
-    from run_specialist.errors import NotTrusted, ProviderError, RunSpecialistError, SpecialistNotFound, UsageError
+    from run_specialist.doors.api import Runner, run, run_sync
+    from run_specialist.doors.delegate import Delegate, delegate_tool
+    from run_specialist.doors.stream import Stream
+    from run_specialist.errors import (
+        NotResumable,
+        ProviderError,
+        RunNotFound,
+        RunSpecialistError,
+        SpecialistNotFound,
+        SpecialistUnusable,
+        StoreUnusable,
+        ToolError,
+        UsageError,
+    )
+    from run_specialist.events import (
+        BudgetSpent,
+        Called,
+        ChildTold,
+        Event,
+        Finished,
+        Landed,
+        Replied,
+        Requested,
+        Resumed,
+        Started,
+        Summarized,
+        Warned,
+    )
     from run_specialist.executed import Augmenter, Executed
-    from run_specialist.outcome import Outcome
+    from run_specialist.outcome import Child, Evidence, Outcome
+    from run_specialist.providers.base import Delta
+    from run_specialist.runner import Run
     from run_specialist.specialist.fields import Specialist
-    from run_specialist.tools.base import Tool
+    from run_specialist.tools.base import Output, Tool
     from run_specialist.tools.context import Context
     from run_specialist.tools.own import tool
 
 __all__ = [
     "Augmenter",
+    "BudgetSpent",
+    "Called",
+    "Child",
+    "ChildTold",
     "Context",
+    "Delegate",
+    "Delta",
+    "Event",
+    "Evidence",
     "Executed",
-    "NotTrusted",
+    "Finished",
+    "Landed",
+    "NotResumable",
     "Outcome",
+    "Output",
     "ProviderError",
+    "Replied",
+    "Requested",
+    "Resumed",
+    "Run",
+    "RunNotFound",
     "RunSpecialistError",
     "Runner",
     "Specialist",
     "SpecialistNotFound",
+    "SpecialistUnusable",
+    "Started",
+    "StoreUnusable",
+    "Stream",
+    "Summarized",
     "Tool",
+    "ToolError",
     "UsageError",
+    "Warned",
+    "delegate_tool",
     "run",
+    "run_sync",
     "tool",
 ]
 
 _HOMES = {
-    "Augmenter": "executed",
-    "Context": "tools.context",
-    "Executed": "executed",
-    "Outcome": "outcome",
-    "Runner": "doors.api",
-    "Specialist": "specialist.fields",
-    "Tool": "tools.base",
-    "run": "doors.api",
-    "tool": "tools.own",
+    "doors.api": ("Runner", "run", "run_sync"),
+    "doors.delegate": ("Delegate", "delegate_tool"),
+    "doors.stream": ("Stream",),
+    "errors": (
+        "NotResumable",
+        "ProviderError",
+        "RunNotFound",
+        "RunSpecialistError",
+        "SpecialistNotFound",
+        "SpecialistUnusable",
+        "StoreUnusable",
+        "ToolError",
+        "UsageError",
+    ),
+    "executed": ("Augmenter", "Executed"),
+    "outcome": ("Child", "Evidence", "Outcome"),
+    "providers.base": ("Delta",),
+    "runner": ("Run",),
+    "specialist.fields": ("Specialist",),
+    "tools.base": ("Output", "Tool"),
+    "tools.context": ("Context",),
+    "tools.own": ("tool",),
 }
+"""Where the names are defined; all others are events."""
 
+if not TYPE_CHECKING:  # else every name that there is not would be taken for an object
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first asked for: the commands' `--help` must not pay for all of them."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first asked for: the commands' `--help` must not pay for all of them."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = next((home for home, names in _HOMES.items() if name in names), "events")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

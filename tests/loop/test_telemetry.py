@@ -1,0 +1,329 @@
+"""Spans of whole runs, as the SDK of OpenTelemetry exports them."""
+
+import asyncio
+import json
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from run_specialist.budget import Kind
+from run_specialist.doors.api import Runner
+from run_specialist.errors import ProviderError
+from run_specialist.messages import Reply, Stop, Usage
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.runner import Run
+from run_specialist.telemetry import CONTENT
+from run_specialist.tools.base import Tool
+from tests.cast import Cast, write
+from tests.goings import Desk
+from tests.jobs import LOOK, job, outcome_of
+from tests.spans import recorded
+
+pytestmark = pytest.mark.anyio
+LOOKS = calls(("look", {"query": "a"}))
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)
+
+
+@pytest.fixture
+def spans():
+    """Trace what the test does."""
+    with recorded() as spans:
+        yield spans
+
+
+async def test_a_run_is_a_tree_of_spans(spans):
+    """One for the run, below it one for each request and one for each executed call; `respond` is none."""
+    await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+    assert [(span.name, spans.parent(span)) for span in spans.all] == [
+        ("chat scripted", "invoke_agent looker"),
+        ("execute_tool look", "invoke_agent looker"),
+        ("chat scripted", "invoke_agent looker"),
+        ("invoke_agent looker", None),
+    ]
+    kinds = {span.name: span.kind for span in spans.all}
+    assert kinds == {
+        "chat scripted": SpanKind.CLIENT,
+        "execute_tool look": SpanKind.INTERNAL,
+        "invoke_agent looker": SpanKind.INTERNAL,
+    }
+    assert {span.status.status_code for span in spans.all} == {StatusCode.UNSET}
+    assert {span.instrumentation_scope.name for span in spans.all} == {"run_specialist"}
+
+
+async def test_each_span_tells_what_the_conventions_name_and_nothing_that_was_said(spans):
+    """All attributes, word for word: no question, no answer, no arguments, no results."""
+    await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+    run = {"gen_ai.provider.name": "scripted", "gen_ai.conversation.id": "run-1", "gen_ai.request.model": "scripted"}
+    used = {"gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_write.input_tokens": 0}
+    assert dict(spans.one("invoke_agent").attributes) == {
+        **run,
+        **used,
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "looker",
+        "gen_ai.usage.input_tokens": 20,
+        "gen_ai.usage.output_tokens": 10,
+        "run_specialist.status": "answered",
+        "run_specialist.tool_calls.used": 1,
+        "run_specialist.tool_calls.limit": 4,
+        "run_specialist.tool_calls.failed": 0,
+        "run_specialist.tool_calls.skipped": 0,
+    }
+    assert dict(spans.named("chat")[0].attributes) == {
+        **run,
+        **used,
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.max_tokens": 16_000,
+        "gen_ai.response.finish_reasons": ("wants_tools",),
+        "gen_ai.usage.input_tokens": 10,
+        "gen_ai.usage.output_tokens": 5,
+    }
+    assert dict(spans.one("execute_tool").attributes) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "look",
+        "gen_ai.tool.call.id": "call_1",
+        "gen_ai.tool.type": "function",
+    }
+
+
+async def test_what_the_cache_took_is_part_of_the_input(spans):
+    """As the conventions have it: input counts all of it, and beside it stands what was read and written."""
+    reply = Reply(Stop.ANSWERED, ({"type": "text", "text": "mice"},), Usage(1, 20, 300, 4000), "end_turn", model="one")
+    await outcome_of(job(ScriptedProvider([reply]), 4))
+    assert spans.usage("chat") == spans.usage("invoke_agent") == [321, 4000, 20, 300]
+    for name in ("chat", "invoke_agent"):
+        assert spans.one(name).attributes["gen_ai.response.model"] == "one"
+    assert spans.one("chat").attributes["gen_ai.response.finish_reasons"] == ("end_turn",)
+
+
+async def test_a_landing_is_told(spans):
+    """Why, how, and with how many requests."""
+    await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 1))
+    told = spans.one("invoke_agent").attributes
+    assert told["run_specialist.status"] == "landed"
+    assert [told[f"run_specialist.landing.{key}"] for key in ("reason", "how", "requests")] == [
+        "tool_calls",
+        "force",
+        1,
+    ]
+
+
+async def test_calls_that_fail_are_marked_and_calls_that_are_not_run_have_no_span(spans):
+    """The error's type is told, never its words; a repeated call and a skipped one were not executed."""
+
+    def burst(query: str) -> str:
+        raise KeyError(f"no {query}, secret")
+
+    tools = [Tool("burst", "Bursts.", burst), Tool("look", "Looks.", LOOK.function, repeatable=True)]
+    wanted = [("burst", {"query": "a"}), ("nowhere", {}), ("look", {"query": "b"}), ("look", {"query": "b"})]
+    script = [calls(*wanted, ("look", {"query": "c"})), ANSWER]
+    outcome = await outcome_of(job(ScriptedProvider(script), 4, tools=tools))
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (4, 1)
+    told = {span.name.split()[1]: (span.status, span.attributes.get("error.type")) for span in spans.named("execute")}
+    assert {name: (status.status_code, kind) for name, (status, kind) in told.items()} == {
+        "burst": (StatusCode.ERROR, "KeyError"),
+        "nowhere": (StatusCode.ERROR, "ToolError"),
+        "look": (StatusCode.UNSET, None),
+    }
+    assert len(spans.named("execute_tool look")) == 1
+    assert not any("secret" in str(span.to_json()) for span in spans.all)
+
+
+async def test_a_request_that_fails_fails_the_run(spans):
+    """The error stands on the request by its type, and on the run by what its exit code says."""
+    outcome = await outcome_of(job(ScriptedProvider([LOOKS, ProviderError("the server is down")]), 4))
+    assert outcome.status == "failed"
+    request, run = spans.named("chat")[1], spans.one("invoke_agent")
+    assert (request.status.status_code, request.attributes["error.type"]) == (StatusCode.ERROR, "ProviderError")
+    assert (run.status.status_code, run.attributes["error.type"]) == (StatusCode.ERROR, "provider")
+    assert (run.status.description, run.attributes["run_specialist.status"]) == ("the server is down", "failed")
+    assert spans.usage("invoke_agent") == spans.usage("chat") == [10, 5, 0, 0]
+
+
+async def test_a_refusal_is_told_without_the_models_words(spans):
+    """What some servers give as a reason is a sentence of the model's."""
+    refused = Reply(Stop.REFUSED, (), Usage(10, 0, 0, 5), "I will not speak of owls")
+    await outcome_of(job(ScriptedProvider([refused]), 4))
+    assert spans.one("chat").attributes["gen_ai.response.finish_reasons"] == ("refused",)
+    assert spans.one("invoke_agent").attributes["error.type"] == "no_answer"
+
+
+async def test_a_request_that_time_ran_out_for_is_told(spans):
+    """It never came back: an error, and no usage."""
+
+    class Slow(ScriptedProvider):
+        async def ask(self, messages, choice, max_tokens):
+            if not self.asked:
+                self.asked.append(None)
+                await asyncio.Event().wait()
+            return await super().ask(messages, choice, max_tokens)
+
+    await outcome_of(job(Slow([ANSWER]), 4, limits={Kind.TIME: 0.2}))
+    first = spans.named("chat")[0]
+    assert (first.attributes["error.type"], first.status.status_code) == ("timeout", StatusCode.ERROR)
+    assert "gen_ai.usage.input_tokens" not in first.attributes
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+async def test_s3_6_the_spans_of_a_run_that_is_stopped_end_too(spans, how):
+    """The call under way was broken off; the run was aborted, which is no error of its own."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[Tool("look", "Hangs.", hang)]))
+    task = asyncio.create_task(run.outcome())
+    await reached.wait()
+    run.abort() if how == "abort" else task.cancel()
+    await asyncio.wait([task])
+    assert spans.names == ["chat scripted", "execute_tool look", "invoke_agent looker"]
+    assert spans.one("execute_tool").attributes["error.type"] == "CancelledError"
+    told = spans.one("invoke_agent")
+    assert (told.attributes["run_specialist.status"], told.status.status_code) == ("aborted", StatusCode.UNSET)
+    assert "error.type" not in told.attributes
+
+
+async def test_s4_5_a_run_that_goes_on_has_a_span_of_its_own_in_the_same_conversation(spans, tmp_path):
+    """It tells what this going took; what the one before took stands on the span of that."""
+    desk = Desk(tmp_path)
+    await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
+    going = await desk.go_on(calls(("look", {"query": "b"}), first_id=2), ANSWER, tool_calls_limit=5)
+    first, second = spans.named("invoke_agent")
+    assert first.attributes["gen_ai.conversation.id"] == second.attributes["gen_ai.conversation.id"]
+    assert ("run_specialist.resumed" in first.attributes, second.attributes["run_specialist.resumed"]) == (False, True)
+    for span in (first, second):
+        assert span.attributes["gen_ai.usage.input_tokens"] == 20
+    assert spans.usage("invoke_agent") == spans.usage("chat") == [40, 20, 0, 0]
+    assert going.outcome.usage.total_tokens == 60
+
+
+async def test_x_11_a_childs_run_stands_below_the_call_that_asked_it_and_nothing_is_counted_twice(
+    spans, tmp_path, monkeypatch
+):
+    """Its requests are its own; the sum over the runs is the sum over the requests, and what the parent's outcome says."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
+    write(tmp_path, "finder", "tool_calls_limit: 6")
+    asks = calls(("delegate", {"specialist": "finder", "query": "What?"}), ("look", {"query": "b"}))
+    cast = Cast(
+        lead=[[asks, ANSWER]], finder=[[calls(("look", {"query": "c"})), calls(("look", {}), first_id=5), ANSWER]]
+    )
+    async with Runner(provider=cast, tools=[LOOK]) as runner:
+        outcome = await runner.run("lead", "What is known?")
+    lead, finder = spans.one("invoke_agent lead"), spans.one("invoke_agent finder")
+    assert spans.parent(finder) == "execute_tool delegate"
+    assert finder.attributes["run_specialist.parent_run_id"] == outcome.run_id
+    below = [span for span in spans.all if span.parent and span.parent.span_id == finder.context.span_id]
+    assert sorted(span.name for span in below) == ["chat scripted"] * 3 + ["execute_tool look"] * 2
+    assert {span.context.trace_id for span in spans.all} == {lead.context.trace_id}
+    assert [span.attributes["gen_ai.usage.input_tokens"] for span in (lead, finder)] == [20, 30]
+    assert spans.usage("invoke_agent") == spans.usage("chat")
+    assert sum(spans.usage("chat")[:2]) == outcome.usage.total_tokens == 75
+
+
+@pytest.mark.parametrize("kind", ["thread", "task"])
+async def test_spans_of_a_tool_stand_below_its_call_and_a_run_below_its_callers(spans, kind):
+    """The context goes with the call into threads and tasks, and comes from whoever asked."""
+    tracer = trace.get_tracer("host")
+
+    def look(query: str) -> str:
+        with tracer.start_as_current_span("inside"):
+            return query
+
+    async def look_on(query: str) -> str:
+        return look(query)
+
+    tool = Tool("look", "Looks.", look if kind == "thread" else look_on)
+    with tracer.start_as_current_span("host"):
+        await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4, tools=[tool]))
+        after = trace.get_current_span()
+    assert spans.parent(spans.one("inside")) == "execute_tool look"
+    assert spans.parent(spans.one("invoke_agent")) == "host"
+    assert after.name == "host"
+
+
+async def test_what_comes_after_a_run_is_not_in_it(spans):
+    """Two runs of one task, one after the other: each request is told on its own run."""
+    for _ in range(2):
+        await outcome_of(job(ScriptedProvider([ANSWER]), 4))
+    runs = [span.context.span_id for span in spans.named("invoke_agent")]
+    assert [span.parent.span_id for span in spans.named("chat")] == runs
+    assert [span.attributes["gen_ai.usage.input_tokens"] for span in spans.named("invoke_agent")] == [10, 10]
+
+
+@pytest.mark.parametrize("switch", ["true", "SPAN_ONLY"])
+async def test_content_is_told_where_the_environment_says_so_and_secrets_never(spans, monkeypatch, switch):
+    """Question and answer on the run, arguments and result on the call, in the shapes of the conventions."""
+    monkeypatch.setenv(CONTENT, switch)
+    secret = f"sk-{'a1' * 20}"
+    script = [calls(("look", {"query": secret})), calls(("respond", {"answer": f"mice {secret}"}), first_id=9)]
+    await outcome_of(job(ScriptedProvider(script), 4, question=f"What of {secret}?"))
+    run, call = spans.one("invoke_agent").attributes, spans.one("execute_tool").attributes
+    assert json.loads(run["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "What of [redacted]?"}]}
+    ]
+    assert json.loads(run["gen_ai.output.messages"]) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "mice [redacted]"}], "finish_reason": "stop"}
+    ]
+    assert json.loads(call["gen_ai.tool.call.arguments"]) == {"query": "[redacted]"}
+    assert call["gen_ai.tool.call.result"] == "note on '[redacted]', part 0"
+    assert not any(secret in span.to_json() for span in spans.all)
+
+
+class Broken(SpanProcessor):
+    """Fails where it is told to."""
+
+    def __init__(self, where):
+        self.where = where
+        self.failed = 0
+
+    def _fail(self, where):
+        if where == self.where:
+            self.failed += 1
+            raise KeyError(where)
+
+    def on_start(self, span, parent_context=None):
+        """Fail at the beginning."""
+        self._fail("start")
+
+    def on_end(self, span):
+        """Fail at the end."""
+        self._fail("end")
+
+
+class Deaf(SpanExporter):
+    """Fails on every export."""
+
+    def export(self, spans):
+        """Fail."""
+        raise KeyError("export")
+
+
+@pytest.mark.parametrize("where", ["start", "end"])
+async def test_a_processor_that_fails_harms_nothing(where):
+    """The run ends as it would, and says nothing about it; after it the caller's span is the current one again."""
+    broken = Broken(where)
+    with recorded(broken):
+        before = trace.get_current_span()
+        outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+        assert trace.get_current_span() is before
+    assert broken.failed == 4
+    assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "mice", ())
+
+
+async def test_an_exporter_that_fails_harms_nothing():
+    """The SDK catches it, and the run ends as it would."""
+    with recorded(SimpleSpanProcessor(Deaf())):
+        outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+    assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "mice", ())
+
+
+async def test_a_text_is_told_as_an_answer_too(spans):
+    """`end_turn` and no call: one request, one run."""
+    await outcome_of(job(ScriptedProvider([says("mice")]), 4))
+    assert spans.names == ["chat scripted", "invoke_agent looker"]

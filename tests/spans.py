@@ -1,0 +1,69 @@
+"""Spans that a test looks at, collected by the real SDK."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+USAGE = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_write.input_tokens",
+)
+
+
+@dataclass
+class Spans:
+    """What was exported so far, in the order in which the spans ended."""
+
+    exporter: InMemorySpanExporter
+    provider: TracerProvider
+
+    @property
+    def all(self) -> Sequence[ReadableSpan]:
+        """Every span."""
+        return self.exporter.get_finished_spans()
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each."""
+        return [span.name for span in self.all]
+
+    def named(self, beginning: str) -> list[ReadableSpan]:
+        """Return the spans whose name begins like this."""
+        return [span for span in self.all if span.name.startswith(beginning)]
+
+    def one(self, beginning: str) -> ReadableSpan:
+        """Return the only span whose name begins like this."""
+        (span,) = self.named(beginning)
+        return span
+
+    def parent(self, span: ReadableSpan) -> str | None:
+        """Return the name of a span's parent; None where it has none."""
+        if span.parent is None:
+            return None
+        (name,) = [one.name for one in self.all if one.context.span_id == span.parent.span_id]
+        return name
+
+    def usage(self, beginning: str) -> list[int]:
+        """Return the sums of what spans tell of their tokens: input, output, read from the cache, written to it."""
+        return [sum(span.attributes.get(key, 0) for span in self.named(beginning)) for key in USAGE]
+
+
+@contextmanager
+def recorded(*processors: SpanProcessor) -> Iterator[Spans]:
+    """Let a provider of the SDK be the program's own, after processors of the test."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    for processor in processors:
+        provider.add_span_processor(processor)
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    # A program can set its provider once and for all; a test gives it back.
+    with patch("opentelemetry.trace._TRACER_PROVIDER", provider):
+        yield Spans(exporter, provider)
+    provider.shutdown()
