@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from run_specialist.doors.family import MAX_DEPTH, Family
@@ -73,6 +74,7 @@ class Runner:
         self._family = Family(self.registry, self._begin, max_depth, strict=strict)
         self.store = store
         self._writer: Writer | None = None
+        self._only_one = Lock()
 
     async def prepare(
         self,
@@ -127,7 +129,7 @@ class Runner:
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         job = resume(run, Wish(question, limits, force), await self._around(root, file, settled, provider, parent))
-        writer = await asyncio.to_thread(self._writing)
+        writer = await self._writing()
         return Run(job, listener, watch, journal=None if writer is None else writer.claim(run))
 
     async def run(
@@ -170,8 +172,7 @@ class Runner:
         return await self._started(job, listener, None)
 
     async def _started(self, job: Job, listener: Listener | None, watch: Watch | None) -> Run:
-        # A store that has to be waited for must not hold up other children.
-        writer = await asyncio.to_thread(self._writing)
+        writer = await self._writing()
         return Run(job, listener, watch, journal=None if writer is None else writer.journal(job.run_id))
 
     async def _around(
@@ -186,7 +187,7 @@ class Runner:
         found = place(self.store)
         return None if found.url == NONE else found
 
-    def _writing(self) -> Writer | None:
+    async def _writing(self) -> Writer | None:
         """Return what writes into the store; None where nothing is stored.
 
         Raises StoreUnusable for a store that somebody named; of the default one the run itself tells.
@@ -194,13 +195,18 @@ class Runner:
         found = self._place()
         if found is None:
             return None
-        writer = self._writer
-        # What was given up may work again; a default that never could be opened is not tried by each of many children.
-        if writer is not None and writer.is_given_up and (found.named or writer.was_open):
-            writer.close()
-            writer = None
-        if writer is None:
-            writer = self._writer = Writer(found)
+        # A store that has to be waited for must not hold up other children.
+        return await asyncio.to_thread(self._writer_into, found)
+
+    def _writer_into(self, found: Place) -> Writer:
+        with self._only_one:
+            writer = self._writer
+            # What was given up may work again; a default that never could be opened is not tried by each of many.
+            if writer is not None and writer.is_given_up and (found.named or writer.was_open):
+                writer.close()
+                writer = None
+            if writer is None:
+                writer = self._writer = Writer(found)
         if found.named:
             writer.check()
         return writer
