@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from run_specialist.doors.stream import Stream
     from run_specialist.errors import (
         NotResumable,
+        NotTrusted,
         ProviderError,
         RunNotFound,
         RunSpecialistError,
@@ -65,6 +66,7 @@ __all__ = [
     "Finished",
     "Landed",
     "NotResumable",
+    "NotTrusted",
     "Outcome",
     "Output",
     "ProviderError",
@@ -98,6 +100,7 @@ _HOMES = {
     "doors.stream": ("Stream",),
     "errors": (
         "NotResumable",
+        "NotTrusted",
         "ProviderError",
         "RunNotFound",
         "RunSpecialistError",

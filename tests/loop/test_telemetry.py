@@ -205,7 +205,7 @@ async def test_s4_5_a_run_that_goes_on_has_a_span_of_its_own_in_the_same_convers
 async def test_x_11_a_childs_run_stands_below_the_call_that_asked_it_and_nothing_is_counted_twice(
     spans, tmp_path, monkeypatch
 ):
-    """Its requests are its own; the sum over the runs is the sum over the requests, and what the parent's outcome says."""
+    """Its requests are its own: the sum over the runs is that over the requests, and what the parent's outcome says."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
     write(tmp_path, "finder", "tool_calls_limit: 6")
