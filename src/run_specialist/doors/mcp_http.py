@@ -1,0 +1,118 @@
+"""Streamable HTTP: the address, the socket, and the server on it."""
+
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.transport_security import TransportSecuritySettings
+
+from run_specialist.doors.mcp_guard import LOOPBACK, Guard, Guarded, is_loopback
+from run_specialist.errors import UsageError
+
+PATH = "/mcp"
+LONGEST_BODY = 4 * 1024 * 1024
+"""A request with more is refused [bytes]."""
+PATIENCE = 2
+"""What answers have to go out in when the server ends [s]."""
+
+_ADDRESS = re.compile(r"(?:(?P<host>\[[^\]]*\]|[^:\[\]]*):)?(?P<port>[0-9]{1,5})")
+_MOST_PORTS = 65_535
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens."""
+
+    host: str
+    port: int
+    """0 = any that is free."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read `HOST:PORT`, `[HOST]:PORT` for IPv6, or a port alone, which means this machine only.
+
+        Raises UsageError for anything else.
+        """
+        found = _ADDRESS.fullmatch(text.strip())
+        if not found or int(found["port"]) > _MOST_PORTS:
+            raise UsageError(f"--http: wanted HOST:PORT, [IPV6]:PORT or a port alone, found {text!r}")
+        return cls((found["host"] or "").strip("[]") or "127.0.0.1", int(found["port"]))
+
+
+class Http:
+    """Serves all clients that come over HTTP."""
+
+    def __init__(self, address: Address, token: str | None) -> None:
+        """Take the address; raises UsageError where it cannot be had, or is open to others and no token guards it."""
+        family, found = _resolved(address)
+        is_private = is_loopback(found[0])
+        if not (is_private or token):
+            raise UsageError(
+                f"--http {address.host}:{address.port} can be reached from other machines: set a token with --token or "
+                "SPECIALIST_MCP_TOKEN, or listen on 127.0.0.1"
+            )
+        try:
+            self._socket = socket.create_server(found, family=family)
+        except OSError as error:
+            raise UsageError(
+                f"--http {address.host}:{address.port}: {error.strerror or error}; choose another port, or 0 for any "
+                "that is free"
+            ) from None
+        port = self._socket.getsockname()[1]
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        self.url = f"http://{host}:{port}{PATH}"
+        """What clients are given."""
+        self._guard = Guard(token, LOOPBACK | {address.host.lower()} if is_private else None)
+        self._web: uvicorn.Server | None = None
+
+    async def serve(self, server: Server[Any], ready: Callable[[str], None]) -> None:
+        """Serve until `stop`."""
+        # The guard looks at Host and Origin; the library's own check knows neither IPv6 without a port nor the token.
+        unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        app = server.streamable_http_app(
+            streamable_http_path=PATH, max_request_body_size=LONGEST_BODY, transport_security=unchecked
+        )
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        self._web = _Quiet(
+            uvicorn.Config(
+                Guarded(app, self._guard),
+                log_config=None,
+                access_log=False,
+                lifespan="on",
+                ws="none",
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=PATIENCE,
+            )
+        )
+        ready(self.url)
+        await self._web.serve([self._socket])
+
+    def stop(self) -> None:
+        """Let `serve` return."""
+        if self._web is not None:
+            self._web.should_exit = True
+
+
+class _Quiet(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the command, which first stops the runs."""
+        yield
+
+
+def _resolved(address: Address) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"--http: {address.host}: {why}") from None
+    # `localhost` has two addresses, and clients try both.
+    family, _, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
+    return family, (str(place[0]), address.port)
