@@ -111,7 +111,7 @@ class Dispatcher:
         self._account.spend(len(calls), Kind.TOOL_CALLS)
         first, self.started = self.started + 1, self.started + len(calls)
         self._under_way = range(first, self.started + 1)
-        self._queue = Queue(self._account, sum(self._runs_child(call) for call in calls))
+        self._queue = Queue(self._account, sum(self._tools.runs_child(call.name) for call in calls))
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first)]
         budget = budget.spend(self._account.budget[Kind.TIME].used - budget[Kind.TIME].used, Kind.TIME)
@@ -211,10 +211,6 @@ class Dispatcher:
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{why}")
         return output
-
-    def _runs_child(self, call: ToolCall) -> bool:
-        tool = self._tools.get(call.name)
-        return tool is not None and tool.runs_child
 
     def _purse(self) -> Purse:
         return Purse(self._account, self._audience, self._queue, shared=self._settings.share_budget)

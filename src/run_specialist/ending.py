@@ -96,13 +96,17 @@ class Gathered:
 def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
     """Make the outcome: the answer with its evidence checked, or what can be salvaged."""
     executed, total, budget = gathered.dispatcher.executed, gathered.account.total, gathered.account.budget
+    # Of what a child says, only what it has read itself proves anything.
+    read = [one for one in executed if not job.opening.tools.runs_child(one.call.name)]
+    proven = [quote for child in gathered.account.children for quote in child.evidence if quote.verified]
     output = None
     if ending.response is not None:
         answer, gaps, output = ending.response.answer, tuple(ending.response.gaps), ending.response.output
-        quotes = evidence.check(((one.source, one.quote) for one in ending.response.evidence), executed)
+        claims = ((one.source, one.quote) for one in ending.response.evidence)
+        quotes = evidence.check(claims, read, (quote.quote for quote in proven))
     else:
         answer, gaps = evidence.salvage(ending.error or ending.status, gathered.last_text, executed), ()
-        quotes = evidence.gathered(executed)
+        quotes = (*evidence.gathered(read), *proven)
     status, exit_code = ending.status, ending.exit_code
     if status == "partial" and answer:
         exit_code = Exit.OK

@@ -23,12 +23,16 @@ _GAP = "\ud800"
 _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
 
 
-def check(claims: Iterable[tuple[str, str]], executed: Sequence[Executed]) -> tuple[Evidence, ...]:
+def check(
+    claims: Iterable[tuple[str, str]], executed: Sequence[Executed], proven: Iterable[str] = ()
+) -> tuple[Evidence, ...]:
     """Look each quote up in the run's results, white space folded.
 
     claims: pairs of source and quote, as the model gave them.
+    proven: what is known to stand in a source, beside the results.
     """
-    results = [form for one in executed if not one.is_error for form in forms(one.text)]
+    texts = [*(one.text for one in executed if not one.is_error), *proven]
+    results = [form for text in texts for form in forms(text)]
     return tuple(Evidence(source, quote, verified=is_in(results, quote)) for source, quote in claims)
 
 

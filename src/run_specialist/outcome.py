@@ -79,6 +79,8 @@ class Child:
     usage: Usage
     """Its children's included."""
     cost_usd: float | None
+    evidence: tuple[Evidence, ...] = ()
+    """Its quotes; those that are verified were read by it, and so by the run that asked."""
     children: tuple["Child", ...] = ()
 
 
@@ -113,7 +115,14 @@ class Outcome:
     def as_child(self) -> Child:
         """Return what the run that asked keeps of it."""
         return Child(
-            self.run_id, self.specialist, self.status, self.tool_calls.used, self.usage, self.cost_usd, self.children
+            run_id=self.run_id,
+            specialist=self.specialist,
+            status=self.status,
+            tool_calls=self.tool_calls.used,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            evidence=self.evidence,
+            children=self.children,
         )
 
     def as_json(self) -> dict[str, Any]:

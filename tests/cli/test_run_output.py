@@ -76,6 +76,7 @@ OUTCOME = exactly(
             tool_calls=COUNT,
             usage=USAGE,
             cost_usd=AMOUNT,
+            evidence=many({"type": "object"}),
             children=many({"type": "object"}),
         )
     ),

@@ -219,6 +219,23 @@ async def test_who_is_above_is_not_asked_again(play, tmp_path):
     assert "lead" not in str(cast.played["middle"][0].opening.tools.get("delegate").definition)
 
 
+async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(play, files):
+    """What the child quotes from a result proves it; what it merely says, or quotes from nowhere, does not."""
+    files()
+    quoted = [
+        {"source": "look", "quote": "note on 'owls', part 0"},
+        {"source": "nowhere", "quote": "Owls eat cheese."},
+    ]
+    child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": quoted}), first_id=90)]
+    said = [*quoted, {"source": "finder", "quote": "Owls eat mice."}]
+    cast = Cast(
+        lead=[[asks("finder"), calls(("respond", {"answer": "all", "evidence": said}), first_id=90)]], finder=[child]
+    )
+    outcome, _ = await play(cast)
+    assert [quote.verified for quote in outcome.evidence] == [True, False, False]
+    assert [quote.verified for quote in outcome.children[0].evidence] == [True, False]
+
+
 async def test_a_child_that_fails_costs_an_error_result(play, files):
     """Its provider breaks: the parent reads why, and answers all the same; what was spent is counted."""
     files()

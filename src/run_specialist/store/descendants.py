@@ -41,13 +41,13 @@ def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     told = outcome(run["outcome"])
     if told is not None:
-        of_child = {key: told[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd")}
+        of_child = {key: told[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         return child({**of_child, "tool_calls": told["tool_calls"]["used"], "children": told.get("children", ())})
     stood = None if run["standing"] is None else standing(json.loads(run["standing"]))
     below = children(connection, run["run_id"])
     if stood is None:
-        return Child(run["run_id"], run["specialist"], "aborted", 0, Usage(), 0.0, below)
+        return Child(run["run_id"], run["specialist"], "aborted", 0, Usage(), 0.0, children=below)
     total, used = stood.total, stood.used.get("tool_calls", 0)
     for one in stood.untold(below):
         total = total.plus(one.usage, one.cost_usd)
-    return Child(run["run_id"], run["specialist"], "aborted", int(used), total.usage, total.cost_usd, below)
+    return Child(run["run_id"], run["specialist"], "aborted", int(used), total.usage, total.cost_usd, children=below)

@@ -7,7 +7,7 @@ from typing import Any
 
 from run_specialist.journal import Spending, Standing
 from run_specialist.messages import Message, ToolCall, Usage
-from run_specialist.outcome import Child
+from run_specialist.outcome import Child, Evidence
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
 
 Row = Mapping[str, Any]
@@ -57,7 +57,8 @@ def standing(values: Mapping[str, Any]) -> Standing:
 def child(values: Mapping[str, Any]) -> Child:
     """Read what a run kept of one that it asked."""
     inner = tuple(map(child, values["children"]))
-    return Child(**{**values, "usage": Usage(**values["usage"]), "children": inner})
+    quotes = tuple(Evidence(**quote) for quote in values["evidence"])
+    return Child(**{**values, "usage": Usage(**values["usage"]), "evidence": quotes, "children": inner})
 
 
 def _spending(values: Mapping[str, Any]) -> Spending:

@@ -161,6 +161,10 @@ class Toolset:
         """Return the tool of that name, or None."""
         return self._tools.get(name)
 
+    def runs_child(self, name: str) -> bool:
+        """Tell whether a call of that name is a run of its own."""
+        return name in self._tools and self._tools[name].runs_child
+
     @property
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
