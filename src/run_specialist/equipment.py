@@ -1,8 +1,20 @@
 """What a specialist's file brings along beyond our own tools: functions of the project, tools of MCP servers."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from run_specialist.tools.base import Tool
+from run_specialist.errors import UsageError
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.registry import project_root
+from run_specialist.specialist.server import Server
+from run_specialist.specialist.servers import servers_of
+from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.tools import python
+from run_specialist.tools.base import Tool, in_thread
+from run_specialist.tools.mcp import McpClients
+from run_specialist.trust import Claim, Demand, Trust, is_own
 
 
 @dataclass(frozen=True)
@@ -15,3 +27,131 @@ class Equipment:
     """Of `mcp_servers`, as `mcp__server__tool`; filtered by the file's `tools`."""
     warnings: tuple[str, ...] = ()
     """Why some are missing."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a file names, looked up; nothing of it is started or imported yet."""
+
+    file: SpecialistFile
+    """As it is now."""
+    claim: Claim
+    found: tuple[python.Found, ...]
+    servers: Mapping[str, Server]
+    warnings: tuple[str, ...] = ()
+
+
+async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with what
+    file: SpecialistFile,
+    settings: Specialist,
+    root: Path,
+    trust: Trust,
+    clients: McpClients,
+    *,
+    resumed: bool = False,
+    by_program: bool = False,
+) -> Equipment:
+    """Import the functions and start the servers that a file names.
+
+    root: what the file tools see; functions come from the project that holds it.
+    resumed: the settings are those of the run's beginning; a function that is gone costs itself, not the run.
+    by_program: the settings are a value made in Python, whose program answers for it.
+    Raises NotTrusted before anything is imported or started, and UsageError for a function that is not to be had.
+    """
+    if not settings.python_tools and not settings.mcp_servers:
+        return Equipment()
+
+    def prepare() -> tuple[Wanted, tuple[Tool, ...], tuple[str, ...]]:
+        wanted = wanted_by(file, settings, root, resumed=resumed, by_program=by_program)
+        odd = trust.check(wanted.claim)
+        functions, missing = _functions(wanted, settings, resumed=resumed)
+        return wanted, functions, (*wanted.warnings, *odd, *missing)
+
+    # Disks and imports may be slow, and other children have work to do.
+    wanted, functions, warnings = await in_thread(prepare)
+    served: tuple[Tool, ...] = ()
+    if wanted.servers:
+        served, missing = await clients.tools(wanted.servers, root=wanted.claim.project)
+        warnings += tuple(f"{_place(wanted.file, 'mcp_servers')}: {text}" for text in missing)
+    return Equipment(functions, served, warnings)
+
+
+def wanted_by(
+    file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool = False, by_program: bool = False
+) -> Wanted:
+    """Look up what a file names, and what of it somebody has to allow.
+
+    Raises UsageError for a module that is not there, unless a run is resumed: then it is a warning.
+    """
+    project = project_root(root)
+    own = by_program or is_own(file.path, project)
+    if resumed:
+        # The file is asked as it is now: what a store says of it, others may have written.
+        now = load(file.path)
+        own = own and _names_the_same(now, settings)
+        file = replace(file, digest=now.digest, lines=now.lines)
+    found, warnings = [], []
+    for reference in settings.python_tools:
+        try:
+            found.append(python.find(reference, project))
+        except UsageError as error:
+            warnings.append(_told(file, error, resumed=resumed))
+    servers = servers_of(settings, root)
+    demands = () if by_program else _demands(file, found, servers, project, own=own)
+    return Wanted(file, Claim(file.path, file.digest, project, demands), tuple(found), servers, tuple(warnings))
+
+
+def _functions(wanted: Wanted, settings: Specialist, *, resumed: bool) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    loaded: dict[str, Tool] = {}
+    warnings = []
+    for found in wanted.found:
+        try:
+            tool = python.load(found, wanted.claim.project)
+            python.check_name(found, tool, loaded)
+            loaded[tool.name] = tool
+        except UsageError as error:
+            warnings.append(_told(wanted.file, error, resumed=resumed))
+    allowed = resolve_tools(None, settings.disallowed_tools, loaded).names
+    return tuple(loaded[name] for name in allowed), tuple(warnings)
+
+
+def _told(file: SpecialistFile, error: UsageError, *, resumed: bool) -> str:
+    """Return as a warning why a function is missing; where a run begins, raise it."""
+    text = f"{_place(file, 'python_tools')}: python_tools: {error}"
+    if not resumed:
+        raise UsageError(text) from None
+    return text
+
+
+def _demands(
+    file: SpecialistFile, found: list[python.Found], servers: Mapping[str, Server], project: Path, *, own: bool
+) -> tuple[Demand, ...]:
+    """Return what somebody has to allow.
+
+    own: the file is the user's; what it takes out of the project is the project's all the same.
+    """
+    demands = []
+    for one in found:
+        if not own or any(module.is_below(project) for module in one.chain):
+            where = f" ({one.module.path})" if one.module.path else ""
+            mark = " ".join([one.reference, *(module.digest for module in one.chain)])
+            demands.append(
+                Demand(f"{_place(file, 'python_tools')}: python_tools", f"import {one.module.name}{where}", mark)
+            )
+    for server in servers.values():
+        if server.needs_trust and (not own or server.source is not None):
+            verb = "start" if server.command is not None else "talk to"
+            demands.append(
+                Demand(f"{_place(file, 'mcp_servers')}: mcp_servers", f"{verb} {server}", server.fingerprint)
+            )
+    return tuple(dict.fromkeys(demands))
+
+
+def _names_the_same(file: SpecialistFile, settings: Specialist) -> bool:
+    """Say whether a file names just what some settings name."""
+    now = file.specialist
+    return now is not None and (now.python_tools, now.mcp_servers) == (settings.python_tools, settings.mcp_servers)
+
+
+def _place(file: SpecialistFile, key: str) -> str:
+    return f"{file.path}:{file.lines.get(key, 1)}:1"

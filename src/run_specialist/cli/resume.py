@@ -17,6 +17,7 @@ from run_specialist.cli.flags import (
     settings,
 )
 from run_specialist.cli.past import RunId
+from run_specialist.cli.trusting import TrustFlag
 
 if TYPE_CHECKING:
     from run_specialist.events import Listener
@@ -42,6 +43,7 @@ def resume(
             "--force", help="Go on although its file was changed, tools are gone, or another model takes over."
         ),
     ] = False,
+    trust: TrustFlag = False,
     store: StoreUrl = None,
     json_: OutcomeJson = False,
     events: Events = False,
@@ -64,7 +66,7 @@ def resume(
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - fast `--help`
 
-        runner = Runner(model=model, store=store)
+        runner = Runner(model=model, store=store, trust=trust)
 
         async def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
             return await runner.resume(run, query, force=force, listener=listener, watch=watch, **given)

@@ -20,6 +20,7 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
+from run_specialist.cli.trusting import TrustFlag
 
 if TYPE_CHECKING:
     from run_specialist.events import Listener
@@ -58,6 +59,7 @@ def run(
     events: Events = False,
     quiet: Quiet = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a file that has warnings.")] = False,
+    trust: TrustFlag = False,
 ) -> None:
     """Put a question to a specialist and print its answer.
 
@@ -82,7 +84,7 @@ def run(
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - `--help` must not pay for it
 
         question = _read_question() if query == "-" else query
-        runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store)
+        runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store, trust=trust)
 
         async def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
             return await runner.prepare(name, question, listener=listener, watch=watch, **given)

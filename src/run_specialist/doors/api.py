@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from run_specialist.doors.family import MAX_DEPTH, Family
 from run_specialist.doors.stream import Stream
-from run_specialist.equipment import Equipment
+from run_specialist.equipment import equip
 from run_specialist.errors import NotResumable, UsageError
 from run_specialist.events import Listener
 from run_specialist.executed import Augmenter
@@ -27,6 +28,8 @@ from run_specialist.store.place import NONE, Place, place
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
+from run_specialist.tools.mcp import McpClients
+from run_specialist.trust import Trust
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -70,6 +73,8 @@ class Runner:
         self._provider = provider
         self._tools = tools
         self._augmenters = augmenters
+        self._trust = Trust(given=trust)
+        self._clients = McpClients()
         self._providers: dict[str, Provider] = {}
         self._family = Family(self.registry, self._begin, max_depth, strict=strict)
         self.store = store
@@ -99,7 +104,9 @@ class Runner:
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
         settled = resolve(file, settings, strict=self._strict).settings
         provider = self._provider or self._provider_of(choose_model(settings.get("model", self._model), settled.model))
-        job = spawn(file, settled, question, await self._around(self.root, file, settled, provider, None))
+        by_program = isinstance(specialist, Specialist)
+        around = await self._around(self.root, file, settled, provider, None, by_program=by_program)
+        job = spawn(file, settled, question, around)
         return await self._started(job, listener, watch)
 
     async def resume(
@@ -128,7 +135,8 @@ class Runner:
         provider = self._provider or self._provider_of(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
-        job = resume(run, Wish(question, limits, force), await self._around(root, file, settled, provider, parent))
+        around = await self._around(root, file, settled, provider, parent, resumed=True)
+        job = resume(run, Wish(question, limits, force), around)
         writer = await self._writing()
         return Run(job, listener, watch, journal=None if writer is None else writer.claim(run))
 
@@ -175,12 +183,23 @@ class Runner:
         writer = await self._writing()
         return Run(job, listener, watch, journal=None if writer is None else writer.journal(job.run_id))
 
-    async def _around(
-        self, root: Path, file: SpecialistFile, settings: Specialist, provider: Provider, parent: Parent | None
+    async def _around(  # noqa: PLR0913 - all that a run differs in
+        self,
+        root: Path,
+        file: SpecialistFile,
+        settings: Specialist,
+        provider: Provider,
+        parent: Parent | None,
+        *,
+        resumed: bool = False,
+        by_program: bool = False,
     ) -> Surroundings:
         place = f"{file.path}:{file.lines.get('agents', 1)}:1"
         delegate, missing = self._family.delegate(settings, place, parent, provider)
-        equipment = Equipment(warnings=missing)
+        equipment = await equip(
+            file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
+        )
+        equipment = replace(equipment, warnings=(*equipment.warnings, *missing))
         return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent)
 
     def _place(self) -> Place | None:
@@ -217,7 +236,8 @@ class Runner:
         return self._providers[model]
 
     async def aclose(self) -> None:
-        """Close the connections of all children, and the store."""
+        """Close the connections of all children, the servers of their tools, and the store."""
+        await self._clients.aclose()
         for provider in self._providers.values():
             await provider.aclose()
         self._providers.clear()

@@ -1,5 +1,6 @@
 """Load a specialist's file: whatever it holds, the result can be listed, and often run."""
 
+import hashlib
 import os
 import re
 import stat
@@ -40,6 +41,8 @@ class SpecialistFile:
     """None = the file has an error."""
     lines: Mapping[str, int] = field(default_factory=dict)
     """Line of each key, by its canonical spelling; unknown keys included."""
+    digest: str = ""
+    """SHA-256 of the very bytes that were read; empty where there were none."""
 
     @property
     def status(self) -> Literal["ok", "warning", "error"]:
@@ -84,7 +87,7 @@ def load(path: Path) -> SpecialistFile:
         return load_unreadable(path, f"cannot be read: {error.strerror or error}")
     except ValueError as error:
         return load_unreadable(path, f"cannot be read: {error}")
-    return _load(data, Problems(path))
+    return replace(_load(data, Problems(path)), digest=hashlib.sha256(data).hexdigest())
 
 
 def load_text(text: bytes | str, path: Path) -> SpecialistFile:
