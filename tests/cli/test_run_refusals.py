@@ -158,7 +158,26 @@ def test_quiet_keeps_warnings_back_and_never_errors(write, refused, call):
     assert "colour_of_owls" in refused("finder", "What?", "--strict", "--quiet")
 
 
-@pytest.mark.parametrize("line", ["agents: other", "mcp_servers: [files]", "python_tools: [app.tools:look]"])
+def test_agents_that_are_not_there_are_warned_about_once(write, call):
+    """The run goes on without them and says so, with file and line and a guess."""
+    write("toads")
+    path = write("finder", "agents: toad")
+    result = call("finder", "What do owls eat?", "--model", "offline")
+    assert (result.exit_code, "mice" in result.stdout) == (0, True)
+    said = [line for line in result.stderr.splitlines() if "agents" in line]
+    assert said == [f"pytest: warning: {path}:4:1: agents: no specialist is called toad; did you mean toads?"]
+
+
+def test_specialists_that_ask_one_another_in_a_circle_are_refused(write, refused):
+    """Each of them, with file and line and the way round."""
+    for name, other in (("finder", "checker"), ("checker", "finder")):
+        path = write(name, f"agents: {other}")
+        if name == "checker":
+            said = refused(name, "What?")
+            assert f"{path}:4:1: agents: ask one another in a circle: checker -> finder -> checker; take" in said
+
+
+@pytest.mark.parametrize("line", ["mcp_servers: [files]", "python_tools: [app.tools:look]"])
 def test_tools_that_this_version_does_not_offer_are_warned_about(write, call, line):
     """The run goes on without them and says so, with file and line."""
     path = write("finder", line)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli import past, resume, tuning
+from run_specialist.cli import mcp, past, resume, tuning
 from run_specialist.cli.console import (
     complete_names,
     fail,
@@ -21,6 +21,7 @@ from run_specialist.cli.console import (
 )
 from run_specialist.cli.flags import PresetName, setting, takes
 from run_specialist.cli.table import print_table
+from run_specialist.cli.trusting import trust_told
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
@@ -70,11 +71,12 @@ def check(
 ) -> None:
     """Check files: a line for each problem, exit code 2 on errors."""
     with guarded():
-        from run_specialist.specialist.registry import Registry, project_places  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.registry import Registry, places, project_places  # noqa: PLC0415 - fast `--help`
 
         if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
             fail(f"no such file: {', '.join(missing)}")
-        files = Registry(paths or project_places(_root(root), dir_)).files()
+        found = _root(root)
+        files = Registry(paths or project_places(found, dir_), places(found, dir_)).files()
         if strict:
             files = [file.strict() for file in files]
         if json_:
@@ -149,12 +151,13 @@ def show(
 
         file = Registry(places(_root(root), dir_)).find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
+        trusted, told = trust_told(file, file.specialist, _root(root)) if file.specialist else (None, "")
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
-            print_json(file.as_json() | {"settings": values, "prompt": prompt})
+            print_json(file.as_json() | {"settings": values, "prompt": prompt, "trusted": trusted})
         else:
-            _print_specialist(file, settings)
+            _print_specialist(file, settings, told)
 
 
 @app.command()
@@ -165,7 +168,7 @@ def schema() -> None:
     print_json(json_schema())
 
 
-for command in (past.runs, past.transcript, resume.resume, past.report, tuning.tune):
+for command in (past.runs, past.transcript, resume.resume, past.report, tuning.tune, mcp.mcp):
     app.command()(command)
 
 
@@ -200,12 +203,14 @@ def _print_listing(files: Sequence["SpecialistFile"]) -> None:
         _print_problems(problems)
 
 
-def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"]) -> None:
+def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], told: str) -> None:
     from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
 
     print_line(f"{_one_line(file.name)}  {file.status}  {_near(file.path)}\n{_one_line(file.description)}\n")
     if settings:
         print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
+    if told:
+        print_line(f"\n{_one_line(told)}")
     if file.problems:
         print_line("")
         _print_problems(file.problems)

@@ -1,13 +1,14 @@
 """Find specialists: the places that are searched, near ones first."""
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from run_specialist.errors import SpecialistNotFound, UsageError
+from run_specialist.specialist import family
 from run_specialist.specialist.loader import SpecialistFile, load, load_unreadable, stem
+from run_specialist.specialist.names import Names
 from run_specialist.specialist.problems import Problem, shown
 
 __all__ = ["Registry", "SpecialistFile", "packaged", "places", "project_places", "project_root"]
@@ -51,18 +52,27 @@ def packaged() -> Path:
 
 
 class Registry:
-    """The specialists in some places, each read once."""
+    """The specialists in some places, each read once until `reread`."""
 
-    def __init__(self, places: Sequence[Path]) -> None:
-        """Take the places, near ones first; nothing is read yet."""
+    def __init__(self, places: Sequence[Path], further: Sequence[Path] = ()) -> None:
+        """Take the places, near ones first; nothing is read yet.
+
+        further: where those are that may be asked by the specialists in `places`; nothing in there is listed.
+        """
         self.places = tuple(places)
+        self._further = tuple(further)
+        self._read_files: list[SpecialistFile] | None = None
         self._files: list[SpecialistFile] | None = None
 
     def files(self) -> list[SpecialistFile]:
         """Return every file, near ones first; one that a nearer file hides says so in a warning."""
         if self._files is None:
-            self._files = self._read()
+            self._files = family.check(self._each_alone(), lambda: Registry(self._further)._each_alone())  # noqa: SLF001 - our own
         return self._files
+
+    def reread(self) -> None:
+        """Forget what was read: files may have changed since."""
+        self._read_files = self._files = None
 
     def find(self, name: str) -> SpecialistFile:
         """Return the nearest file of that name, or the `.md` file at that path.
@@ -72,18 +82,14 @@ class Registry:
         """
         path = Path(name)
         if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
-            return load(path)
+            return family.check([load(path)], self._each_alone)[0]
         files = self.files()
-        found = (
-            next((file for file in files if file.name == name), None)
-            or next((file for file in files if stem(file.path) == name), None)
-            or next((file for file in files if file.name.lower() == name.lower()), None)
-        )
-        if found:
+        names = Names(files)
+        if found := names.find(name):
             return found
         if "/" in name or name.lower().endswith(".md"):
             raise SpecialistNotFound(f"there is no file {shown(name)}")
-        raise SpecialistNotFound(self._not_found(name, sorted({file.name for file in files})))
+        raise SpecialistNotFound(self._not_found(name, names.near(name), sorted({file.name for file in files})))
 
     def names(self) -> list[str]:
         """Return the names, read from the head of each file alone: near enough for completion."""
@@ -99,6 +105,12 @@ class Registry:
             match = _NAME.search(head)
             names[(match[1].strip() if match else "") or stem(path)] = None
         return list(names)
+
+    def _each_alone(self) -> list[SpecialistFile]:
+        """Return every file, with what is wrong with it by itself."""
+        if self._read_files is None:
+            self._read_files = self._read()
+        return self._read_files
 
     def _read(self) -> list[SpecialistFile]:
         files: list[SpecialistFile] = []
@@ -122,8 +134,7 @@ class Registry:
                     seen.add(str(real))
                     yield path
 
-    def _not_found(self, name: str, names: list[str]) -> str:
-        close = difflib.get_close_matches(name[:100], names, n=3, cutoff=0.5)
+    def _not_found(self, name: str, close: list[str], names: list[str]) -> str:
         meant = f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
         known = f"; there are: {shown(', '.join(names), 300)}" if names and not close else ""
         searched = ", ".join(shown(str(place), None) for place in self.places if place.is_dir())
