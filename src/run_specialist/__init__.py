@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from run_specialist.doors.api import Runner, run, run_sync
-    from run_specialist.doors.delegate import Delegate, delegate_tool
+    from run_specialist.doors.delegate import Delegate, Delegated, delegate_tool
     from run_specialist.doors.stream import Stream
     from run_specialist.errors import (
         NotResumable,
@@ -59,6 +59,7 @@ __all__ = [
     "ChildTold",
     "Context",
     "Delegate",
+    "Delegated",
     "Delta",
     "Event",
     "Evidence",
@@ -96,7 +97,7 @@ __all__ = [
 
 _HOMES = {
     "doors.api": ("Runner", "run", "run_sync"),
-    "doors.delegate": ("Delegate", "delegate_tool"),
+    "doors.delegate": ("Delegate", "Delegated", "delegate_tool"),
     "doors.stream": ("Stream",),
     "errors": (
         "NotResumable",

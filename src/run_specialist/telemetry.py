@@ -5,10 +5,9 @@ What each span holds: docs/telemetry.md.
 """
 
 import json
-import logging
 import os
-import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,94 +15,17 @@ from run_specialist.messages import Reply, Stop, ToolCall, Usage
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider
 from run_specialist.redaction import redact
+from run_specialist.spans import Span, find_tracer
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import Tracer
     from opentelemetry.util.types import AttributeValue
 
-SCOPE = "run_specialist"
-PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER"
-"""The variable with which a program that imports nothing of OpenTelemetry has its spans exported."""
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The variable that lets what was said into the spans."""
 WITH_CONTENT = {"true", "span_only", "span_and_event"}
-
-_log = logging.getLogger(__name__)
-
-
-class Span:
-    """A span while it is open, current for all that is done inside; nothing at all where nobody traces."""
-
-    kind = "INTERNAL"
-
-    def __init__(self, tracer: "Tracer | None", name: str, attributes: Mapping[str, "AttributeValue | None"]) -> None:
-        self._tracer = tracer
-        self._name = name
-        self._attributes = attributes
-        self._span: OtelSpan | None = None
-        self._token: Token[Context] | None = None
-        self._settled = False
-        """True once it is told how the work ended."""
-
-    def __enter__(self) -> Self:
-        if self._tracer is None:
-            return self
-        try:
-            from opentelemetry import context, trace  # noqa: PLC0415 - whoever made the tracer has paid for it
-
-            known = {key: value for key, value in self._attributes.items() if value is not None}
-            self._span = self._tracer.start_span(self._name, kind=trace.SpanKind[self.kind], attributes=known)
-            self._token = context.attach(trace.set_span_in_context(self._span))
-        except Exception:  # noqa: BLE001 - processors and samplers are foreign code
-            _log.debug("a span could not be begun", exc_info=True)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
-        if error is not None and not self._settled:
-            self.failed(type(error).__name__)
-        span, self._span = self._span, None
-        if span is None:
-            return
-        try:
-            if self._token is not None:
-                from opentelemetry import context  # noqa: PLC0415 - as above
-
-                context.detach(self._token)
-            span.end()
-        except Exception:  # noqa: BLE001 - as above
-            _log.debug("a span could not be ended", exc_info=True)
-
-    def set(self, attributes: Mapping[str, "AttributeValue | None"]) -> None:
-        """Add attributes; those that are None are left out."""
-        if self._span is None:
-            return
-        try:
-            self._span.set_attributes({key: value for key, value in attributes.items() if value is not None})
-        except Exception:  # noqa: BLE001 - as above
-            _log.debug("a span could not be told", exc_info=True)
-
-    def failed(self, kind: str, words: str | None = None) -> None:
-        """Mark what the span stands for as failed.
-
-        kind: one of few words.
-        words: in one line; nothing of what was said.
-        """
-        self._settled = True
-        if self._span is None:
-            return
-        self.set({"error.type": kind})
-        try:
-            from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - as above
-
-            self._span.set_status(Status(StatusCode.ERROR, words))
-        except Exception:  # noqa: BLE001 - as above
-            _log.debug("the status of a span could not be set", exc_info=True)
 
 
 class AgentSpan(Span):
@@ -128,7 +50,9 @@ class AgentSpan(Span):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         if self._outer is not None:
-            _current.reset(self._outer)
+            # A run that is thrown away unfinished is closed in a context that is not its own.
+            with suppress(ValueError):
+                _current.reset(self._outer)
         self.set(_of_usage(self._usage))
         super().__exit__(kind, error, trace)
 
@@ -164,19 +88,10 @@ class ChatSpan(Span):
 
     kind = "CLIENT"
 
-    def __init__(self, agent: AgentSpan | None, provider: Provider, max_tokens: int) -> None:
-        tracer = agent.tracer if agent else None
-        model = _model(provider) if tracer else ""
-        super().__init__(
-            tracer,
-            f"chat {model}",
-            {
-                "gen_ai.operation.name": "chat",
-                "gen_ai.request.model": model,
-                "gen_ai.request.max_tokens": max_tokens,
-                **(agent.shared if agent else {}),
-            },
-        )
+    def __init__(self, agent: AgentSpan, provider: Provider, max_tokens: int) -> None:
+        model = _model(provider)
+        attributes = {"gen_ai.request.model": model, "gen_ai.request.max_tokens": max_tokens, **agent.shared}
+        super().__init__(agent.tracer, f"chat {model}", {"gen_ai.operation.name": "chat", **attributes})
         self._agent = agent
 
     def replied(self, reply: Reply, usage: Usage) -> None:
@@ -184,8 +99,6 @@ class ChatSpan(Span):
 
         usage: as the run books it.
         """
-        if self._agent is None or self._agent.tracer is None:
-            return
         self._agent.spent(usage)
         told = {"gen_ai.response.model": reply.model or None}
         self._agent.set(told)
@@ -197,11 +110,11 @@ class ChatSpan(Span):
 class ToolSpan(Span):
     """One executed tool call."""
 
-    def __init__(self, agent: AgentSpan | None, call: ToolCall) -> None:
-        self._with_content = agent is not None and agent.with_content
+    def __init__(self, agent: AgentSpan, call: ToolCall) -> None:
+        self._with_content = agent.with_content
         arguments = json.dumps(call.arguments, ensure_ascii=False, default=str) if self._with_content else ""
         super().__init__(
-            agent.tracer if agent else None,
+            agent.tracer,
             f"execute_tool {call.name}",
             {
                 "gen_ai.operation.name": "execute_tool",
@@ -224,6 +137,26 @@ class ToolSpan(Span):
             self.failed("tool_error" if error is None else type(error).__name__)
 
 
+class Silence:
+    """What stands for a span where nobody traces."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def replied(self, reply: Reply, usage: Usage) -> None:
+        """Tell nobody."""
+
+    def returned(self, text: str, error: BaseException | None, *, is_error: bool) -> None:
+        """Tell nobody."""
+
+    def failed(self, kind: str) -> None:
+        """Tell nobody."""
+
+
+_SILENCE = Silence()
 _current: ContextVar[AgentSpan | None] = ContextVar("run_specialist_agent_span", default=None)
 
 
@@ -234,7 +167,7 @@ def invoke_agent(  # noqa: PLR0913 - all that a run is known by
 
     parent_id: the run whose tool call this is.
     """
-    tracer = _tracer()
+    tracer = find_tracer()
     if tracer is None:
         return AgentSpan(None, "", {})
     return AgentSpan(
@@ -253,34 +186,16 @@ def invoke_agent(  # noqa: PLR0913 - all that a run is known by
     )
 
 
-def chat(provider: Provider, max_tokens: int) -> ChatSpan:
+def chat(provider: Provider, max_tokens: int) -> ChatSpan | Silence:
     """Return the span of a request of the run that is under way."""
-    return ChatSpan(_current.get(), provider, max_tokens)
+    agent = _current.get()
+    return _SILENCE if agent is None or agent.tracer is None else ChatSpan(agent, provider, max_tokens)
 
 
-def execute_tool(call: ToolCall) -> ToolSpan:
+def execute_tool(call: ToolCall) -> ToolSpan | Silence:
     """Return the span of a tool call of the run that is under way."""
-    return ToolSpan(_current.get(), call)
-
-
-def _tracer() -> "Tracer | None":
-    """Return what makes spans; None unless the program, or the environment, has set up a tracer provider."""
-    if "opentelemetry.trace" not in sys.modules and not os.environ.get(PROVIDER):
-        return None
-    try:
-        from opentelemetry import trace  # noqa: PLC0415 - see above
-
-        provider = trace.get_tracer_provider()
-        if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-            return None
-        from importlib.metadata import version  # noqa: PLC0415 - only where somebody traces
-
-        tracer = provider.get_tracer(SCOPE, version("run-specialist"))
-    except Exception:  # noqa: BLE001 - a provider is foreign code
-        _log.debug("there is no tracer", exc_info=True)
-        return None
-    # What a provider gives that is switched off.
-    return None if isinstance(tracer, trace.NoOpTracer) else tracer
+    agent = _current.get()
+    return _SILENCE if agent is None or agent.tracer is None else ToolSpan(agent, call)
 
 
 def _with_content() -> bool:

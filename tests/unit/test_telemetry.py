@@ -1,5 +1,7 @@
 """When spans are made at all, and what that costs where nobody traces: nothing is imported, nothing is made."""
 
+import asyncio
+import contextvars
 import os
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.sdk.trace import TracerProvider
 
-from run_specialist import telemetry
+from run_specialist import spans, telemetry
 from run_specialist.messages import Reply, Stop, ToolCall, Usage
 from run_specialist.providers.scripted import ScriptedProvider
 from tests.spans import recorded
@@ -36,7 +38,7 @@ def agent():
 
 def test_the_variable_is_that_of_opentelemetry():
     """It is spelled out here, because looking it up there would be an import."""
-    assert telemetry.PROVIDER == OTEL_PYTHON_TRACER_PROVIDER
+    assert spans.PROVIDER == OTEL_PYTHON_TRACER_PROVIDER
 
 
 def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
@@ -52,13 +54,13 @@ from opentelemetry.sdk.trace import TracerProvider
 begun = TracerProvider.get_tracer
 TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) or begun(*given, **more)
 {PROGRAM}"""
-    told = run(tmp_path, watch, **{telemetry.PROVIDER: "sdk_tracer_provider"})
+    told = run(tmp_path, watch, **{spans.PROVIDER: "sdk_tracer_provider"})
     assert told.stdout.splitlines() == ["traced by run_specialist", "answered True False"], told.stderr
 
 
 def test_a_variable_that_names_nothing_harms_nothing(tmp_path):
     """OpenTelemetry says what is wrong, the run is not traced."""
-    told = run(tmp_path, PROGRAM, **{telemetry.PROVIDER: "nonsense"})
+    told = run(tmp_path, PROGRAM, **{spans.PROVIDER: "nonsense"})
     assert told.stdout == "answered True False\n"
 
 
@@ -82,8 +84,9 @@ def test_without_a_real_provider_no_span_is_made(monkeypatch, provider):
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
     monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
     with agent() as span, telemetry.chat(ScriptedProvider([]), 100) as request, telemetry.execute_tool(CALL) as call:
-        assert {span._tracer, request._tracer, call._tracer} == {None}
+        assert (span.tracer, type(request), type(call)) == (None, telemetry.Silence, telemetry.Silence)
         request.replied(Reply(Stop.ANSWERED, ()), Usage(1, 0, 0, 1))
+        request.failed("timeout")
         call.returned("mice", None, is_error=True)
         assert trace.get_current_span() is trace.INVALID_SPAN
 
@@ -109,36 +112,53 @@ def test_a_provider_that_fails_traces_nothing(monkeypatch):
 
 def test_outside_of_a_run_nothing_is_traced():
     """A request or a call that belongs to no run has no span, provider or not."""
-    with recorded() as spans, telemetry.chat(ScriptedProvider([]), 100), telemetry.execute_tool(CALL):
+    with recorded() as seen, telemetry.chat(ScriptedProvider([]), 100), telemetry.execute_tool(CALL):
         pass
-    assert spans.names == []
+    assert seen.names == []
 
 
 @pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])
 def test_content_is_told_on_clear_words_alone(monkeypatch, value):
     """Everything but the words that the conventions have for spans means no."""
     monkeypatch.setenv(telemetry.CONTENT, value)
-    with recorded() as spans, agent(), telemetry.execute_tool(CALL) as call:
+    with recorded() as seen, agent(), telemetry.execute_tool(CALL) as call:
         call.returned("mice", None, is_error=False)
-    assert not any("mice" in span.to_json() or "What?" in span.to_json() for span in spans.all)
+    assert not any("mice" in span.to_json() or "What?" in span.to_json() for span in seen.all)
 
 
 def test_arguments_that_are_no_json_are_told_somehow(monkeypatch):
     """A value of a foreign type is written as text; what is not there is null."""
     monkeypatch.setenv(telemetry.CONTENT, "true")
-    with recorded() as spans, agent():
+    with recorded() as seen, agent():
         for arguments in ({"at": object}, None):
             with telemetry.execute_tool(ToolCall("call_1", "look", arguments)):
                 pass
-    told = [span.attributes["gen_ai.tool.call.arguments"] for span in spans.named("execute")]
+    told = [span.attributes["gen_ai.tool.call.arguments"] for span in seen.named("execute")]
     assert told == ['{"at": "<class \'object\'>"}', "null"]
 
 
 def test_what_a_span_cannot_hold_harms_nothing(monkeypatch):
     """An attribute that is refused, a status that fails: the span ends all the same."""
-    with recorded() as spans, agent() as span:
+    with recorded() as seen, agent() as span:
         monkeypatch.setattr(span._span, "set_attributes", None)
         monkeypatch.setattr(span._span, "set_status", None)
         span.set({"a": 1})
         span.failed("oops")
-    assert spans.names == ["invoke_agent owls"]
+    assert seen.names == ["invoke_agent owls"]
+
+
+def test_a_run_that_is_thrown_away_ends_its_span():
+    """Its coroutine is closed in another context than its own, where nothing can be given back."""
+
+    async def work():
+        with agent():
+            await asyncio.Event().wait()
+
+    async def begin():
+        coroutine = work()
+        contextvars.copy_context().run(coroutine.send, None)
+        coroutine.close()
+
+    with recorded() as seen:
+        asyncio.run(begin())
+    assert seen.names == ["invoke_agent owls"]
