@@ -1,12 +1,12 @@
 """What a specialist's file brings along beyond our own tools: functions of the project, tools of MCP servers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.errors import UsageError
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import project_root
 from run_specialist.specialist.server import Server
 from run_specialist.specialist.servers import servers_of
@@ -33,8 +33,6 @@ class Equipment:
 class Wanted:
     """What a file names, looked up; nothing of it is started or imported yet."""
 
-    file: SpecialistFile
-    """As it is now."""
     claim: Claim
     found: tuple[python.Found, ...]
     servers: Mapping[str, Server]
@@ -53,6 +51,7 @@ async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with
 ) -> Equipment:
     """Import the functions and start the servers that a file names.
 
+    file: as it is now.
     root: what the file tools see; functions come from the project that holds it.
     resumed: the settings are those of the run's beginning; a function that is gone costs itself, not the run.
     by_program: the settings are a value made in Python, whose program answers for it.
@@ -64,7 +63,7 @@ async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with
     def prepare() -> tuple[Wanted, tuple[Tool, ...], tuple[str, ...]]:
         wanted = wanted_by(file, settings, root, resumed=resumed, by_program=by_program)
         odd = trust.check(wanted.claim)
-        functions, missing = _functions(wanted, settings, resumed=resumed)
+        functions, missing = _functions(file, settings, wanted, resumed=resumed)
         return wanted, functions, (*wanted.warnings, *odd, *missing)
 
     # Disks and imports may be slow, and other children have work to do.
@@ -72,7 +71,7 @@ async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with
     served: tuple[Tool, ...] = ()
     if wanted.servers:
         served, missing = await clients.tools(wanted.servers, root=wanted.claim.project)
-        warnings += tuple(f"{_place(wanted.file, 'mcp_servers')}: {text}" for text in missing)
+        warnings += tuple(f"{_place(file, 'mcp_servers')}: {text}" for text in missing)
     return Equipment(functions, served, warnings)
 
 
@@ -84,12 +83,9 @@ def wanted_by(
     Raises UsageError for a module that is not there, unless a run is resumed: then it is a warning.
     """
     project = project_root(root)
-    own = by_program or is_own(file.path, project)
-    if resumed:
-        # The file is asked as it is now: what a store says of it, others may have written.
-        now = load(file.path)
-        own = own and _names_the_same(now, settings)
-        file = replace(file, digest=now.digest, lines=now.lines)
+    # What a store says of a file, others may have written.
+    as_written = not resumed or _names_the_same(file, settings)
+    own = by_program or (as_written and is_own(file.path, project))
     found, warnings = [], []
     for reference in settings.python_tools:
         try:
@@ -98,10 +94,12 @@ def wanted_by(
             warnings.append(_told(file, error, resumed=resumed))
     servers = servers_of(settings, root)
     demands = () if by_program else _demands(file, found, servers, project, own=own)
-    return Wanted(file, Claim(file.path, file.digest, project, demands), tuple(found), servers, tuple(warnings))
+    return Wanted(Claim(file.path, file.digest, project, demands), tuple(found), servers, tuple(warnings))
 
 
-def _functions(wanted: Wanted, settings: Specialist, *, resumed: bool) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+def _functions(
+    file: SpecialistFile, settings: Specialist, wanted: Wanted, *, resumed: bool
+) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     loaded: dict[str, Tool] = {}
     warnings = []
     for found in wanted.found:
@@ -110,7 +108,7 @@ def _functions(wanted: Wanted, settings: Specialist, *, resumed: bool) -> tuple[
             python.check_name(found, tool, loaded)
             loaded[tool.name] = tool
         except UsageError as error:
-            warnings.append(_told(wanted.file, error, resumed=resumed))
+            warnings.append(_told(file, error, resumed=resumed))
     allowed = resolve_tools(None, settings.disallowed_tools, loaded).names
     return tuple(loaded[name] for name in allowed), tuple(warnings)
 

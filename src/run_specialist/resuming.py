@@ -69,7 +69,7 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
         job,
         run_id=run.run_id,
         opening=Opening(frozen["system"], _same(frozen["tools"], job.opening.tools), frozen["effort"]),
-        warnings=tuple(frozen["warnings"]),
+        warnings=tuple(dict.fromkeys([*frozen["warnings"], *around.equipment.warnings])),
         origin={**job.origin, **kept},
         past=past,
         news=News(changed, wish.question, tuple(remarks)),

@@ -168,7 +168,8 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
     further = [*around.equipment.functions, *around.tools, *_delegate(settings, around)]
     # A server that is not there costs its tools, not the run.
-    if resolved.nothing_known and settings.tools and not (settings.mcp_servers or around.delegate):
+    others = settings.mcp_servers or around.delegate or around.equipment.functions
+    if resolved.nothing_known and settings.tools and not others:
         raise UsageError(
             f"{_place(file, 'tools')}: tools: none of {', '.join(settings.tools)} exists here; "
             f"there are {', '.join(known)}"

@@ -21,7 +21,7 @@ from run_specialist.resuming import Wish, begun_with, resume
 from run_specialist.runner import Run
 from run_specialist.spawner import Parent, Surroundings, spawn
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.store.place import NONE, Place, place
@@ -135,7 +135,7 @@ class Runner:
         provider = self._provider or self._provider_of(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
-        around = await self._around(root, file, settled, provider, parent, resumed=True)
+        around = await self._around(root, load(file.path), settled, provider, parent, resumed=True)
         job = resume(run, Wish(question, limits, force), around)
         writer = await self._writing()
         return Run(job, listener, watch, journal=None if writer is None else writer.claim(run))

@@ -1,5 +1,6 @@
 """Check the values of a file, with every complaint in plain words at its place."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,8 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     if not given.get("tools"):
         return
     available = [name for name in BUILT_IN if name != "delegate" or given.get("agents")]
+    # They are there whether they are named or not.
+    available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = resolve_tools(given["tools"], (), available)
     lacking = [name for name in resolved.unknown if not (given.get("mcp_servers") and _is_mcp(name))]
     if not lacking:

@@ -105,10 +105,10 @@ def _outermost(name: str, root: Path) -> Module:
         installed = None
     if here is None and installed is None:
         raise CannotImport(f"there is no module {name} in {root}, nor among what is installed")
-    if here is None or (here.loader is None and installed is not None and installed.loader is not None):
+    if here is None or (_is_folder(here) and installed is not None and not _is_folder(installed)):
         # A folder alone never hides a package: so it is in Python itself.
         return _module(installed)  # type: ignore[arg-type] # one of them is there
-    if installed is not None and installed.loader is not None and not _same(_module(here), installed):
+    if installed is not None and not _is_folder(installed) and not _same(_module(here), installed):
         raise CannotImport(
             f"{name} is the name of another module too, {installed.origin}; rename the one in {root}, or install it "
             "so that both are the same"
@@ -156,9 +156,15 @@ def _check_loaded(module: Module) -> None:
         )
 
 
+def _is_folder(spec: ModuleSpec) -> bool:
+    """Say whether it is a folder without `__init__.py`, or several."""
+    return spec.origin is None and spec.submodule_search_locations is not None
+
+
 def _same(module: Module, spec: ModuleSpec) -> bool:
     if module.path is None:
-        return spec.loader is None or not spec.has_location
+        loaded = {os.path.realpath(folder) for folder in spec.submodule_search_locations or ()}
+        return not spec.has_location and {os.path.realpath(folder) for folder in module.folders or ()} <= loaded
     return spec.origin is not None and os.path.realpath(module.path) == os.path.realpath(spec.origin)
 
 

@@ -1,0 +1,255 @@
+"""`python_tools`: functions are found without running anything, and imported as what they were when they were found."""
+
+import sys
+import threading
+
+import pytest
+
+from run_specialist.errors import UsageError
+from run_specialist.tools import modules, python
+from tests.projects import project
+
+pytestmark = pytest.mark.anyio
+
+LOOKUP = ("def lookup(word: str) -> str:", '    """Look up a word."""', "    return f'found {word}'")
+
+
+@pytest.fixture
+def app(tmp_path):
+    """A project with a module."""
+    with project(tmp_path / "project") as made:
+        made.write("PKG/tools.py", *LOOKUP)
+        yield made
+
+
+def tool_of(app, reference):
+    """Look a function up and import it."""
+    return python.load(python.find(reference.replace("PKG", app.package), app.root), app.root)
+
+
+@pytest.mark.parametrize("init", [True, False], ids=["package", "folder"])
+async def test_a_plain_function_of_the_project_is_a_tool(app, init):
+    """In a package with or without `__init__.py`; its name, its docstring and its parameters are told."""
+    if init:
+        app.write("PKG/__init__.py")
+    made = tool_of(app, "PKG.tools:lookup")
+    assert (made.name, made.description, made.input_schema["required"]) == ("lookup", "Look up a word.", ["word"])
+    assert (await made.call({"word": "owl"})).text == "found owl"
+
+
+@pytest.mark.parametrize("path", ["PKG.py", "PKG/__init__.py", "PKG/deep/er/tools.py"])
+def test_a_module_may_stand_at_the_root_in_a_package_or_deeper(app, path):
+    """Wherever Python would look below the root."""
+    app.write(path, *LOOKUP)
+    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    assert tool_of(app, f"{name}:lookup").name == "lookup"
+
+
+def test_a_tool_made_by_the_decorator_is_taken_as_it_is_also_inside_of_something(app):
+    """`name=` holds; a name with points leads into a class or another object."""
+    app.write(
+        "PKG/made.py",
+        "from run_specialist import tool",
+        "@tool(name='find_word', timeout=3)",
+        *LOOKUP,
+        "class Desk:",
+        "    @staticmethod",
+        "    def look(word: str) -> str:",
+        "        return word",
+    )
+    assert (tool_of(app, "PKG.made:lookup").name, tool_of(app, "PKG.made:lookup").timeout) == ("find_word", 3)
+    assert tool_of(app, "PKG.made:Desk.look").name == "look"
+
+
+async def test_what_stands_beside_a_module_is_found_at_its_import_and_at_the_first_call(app):
+    """Absolute and relative imports, packages with and without `__init__.py`, also those inside of a function."""
+    app.write("PKGside.py", "WORD = 'side'")
+    app.write("PKGdata/words.py", "WORD = 'data'")
+    app.write("PKG/near.py", "WORD = 'near'")
+    app.write("PKGlazy.py", "WORD = 'lazy'")
+    app.write(
+        "PKG/more.py",
+        "from . import near",
+        "from PKGdata.words import WORD",
+        "import PKGside",
+        "def lookup() -> str:",
+        "    import PKGlazy",
+        "    return ' '.join([near.WORD, WORD, PKGside.WORD, PKGlazy.WORD])",
+    )
+    path = list(sys.path)
+    assert (await tool_of(app, "PKG.more:lookup").call({})).text == "near data side lazy"
+    assert sys.path == path, "the path of the program is left as it was"
+
+
+def test_nothing_of_a_project_stands_in_for_what_python_or_an_installed_package_has(app):
+    """A project's `colorsys.py` hides nothing from whoever imports the library's."""
+    app.write("colorsys.py", "raise RuntimeError('imported')")
+    app.write("PKG/colours.py", "import colorsys", "def lookup() -> str:", "    return colorsys.__file__")
+    sys.modules.pop("colorsys", None)
+    assert str(app.root) not in tool_of(app, "PKG.colours:lookup")()
+
+
+def test_finding_runs_nothing(app):
+    """Neither the module nor the packages around it, though all of them are read."""
+    app.write("PKG/__init__.py", "raise RuntimeError('package')")
+    app.write("PKG/loud.py", "raise RuntimeError('module')")
+    found = python.find(f"{app.package}.loud:lookup", app.root)
+    assert [module.data for module in found.chain] == [
+        b"raise RuntimeError('package')\n",
+        b"raise RuntimeError('module')\n",
+    ]
+    assert app.package not in sys.modules
+
+
+def test_what_runs_is_what_was_found_whatever_became_of_the_file_or_its_compiled_copy(app):
+    """The bytes that somebody has allowed are the bytes that are imported, package and module alike."""
+    app.write("PKG/__init__.py", "STATE = 'old'")
+    file = app.write("PKG/late.py", "from . import STATE", "def lookup() -> str:", "    return 'old ' + STATE")
+    found = python.find(f"{app.package}.late:lookup", app.root)
+    app.write("PKG/__init__.py", "STATE = 'new'")
+    app.write("PKG/late.py", "from . import STATE", "def lookup() -> str:", "    return 'new ' + STATE")
+    assert python.load(found, app.root)() == "old old"
+    assert file.read_text().endswith("'new ' + STATE\n")
+    assert not list(app.root.rglob("late*.pyc"))
+
+
+def test_a_module_is_imported_once_however_many_ask_for_it(app):
+    """At the same time, from many threads, and later again."""
+    app.write("PKG/count.py", "import PKG.seen as seen", "seen.times += 1", *LOOKUP)
+    app.write("PKG/seen.py", "times = 0")
+    made = []
+    threads = [threading.Thread(target=lambda: made.append(tool_of(app, "PKG.count:lookup"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made.append(tool_of(app, "PKG.count:lookup"))
+    assert len({one.function for one in made}) == 1
+    assert (len(made), sys.modules[f"{app.package}.seen"].times) == (9, 1)
+
+
+def test_a_module_that_the_program_has_imported_itself_is_the_same_one(app, monkeypatch):
+    """No second copy: what the program knows of it holds for its tools too."""
+    monkeypatch.syspath_prepend(str(app.root))
+    own = __import__(f"{app.package}.tools").tools
+    assert tool_of(app, "PKG.tools:lookup").function is own.lookup
+
+
+def test_modules_of_one_name_in_two_projects_are_refused(app, tmp_path):
+    """The second one is told where the first one is; neither is taken for the other."""
+    tool_of(app, "PKG.tools:lookup")
+    other = tmp_path / "other"
+    (other / app.package).mkdir(parents=True)
+    (other / app.package / "tools.py").write_text("def lookup() -> str:\n    return 'other'\n")
+    with pytest.raises(UsageError, match=rf"{app.package}.* is loaded already|is the name of another module too"):
+        python.load(python.find(f"{app.package}.tools:lookup", other), other)
+
+
+def test_a_module_with_the_name_of_an_installed_one_is_refused(app):
+    """Which of the two is meant nobody can tell, and one of them would break the other's users."""
+    app.write("tabnanny.py", *LOOKUP)
+    with pytest.raises(UsageError, match=r"tabnanny is the name of another module too, .*tabnanny\.py; rename"):
+        python.find("tabnanny:lookup", app.root)
+
+
+def test_a_folder_alone_hides_no_installed_package(app):
+    """As in Python itself: a folder `json` without `__init__.py` is no `json`."""
+    app.write("json/tools.py", *LOOKUP)
+    with pytest.raises(UsageError, match=r"there is no module json\.tools in"):
+        python.find("json.tools:lookup", app.root)
+
+
+async def test_an_installed_module_can_be_named_too(app):
+    """What the project does not hold is looked for where the program's own packages are."""
+    found = python.find("textwrap:dedent", app.root)
+    assert not found.module.is_below(app.root)
+    assert (await python.load(found, app.root).call({"text": "  a"})).text == "a"
+
+
+WRONG = {
+    "nowhere.tools:lookup": "nowhere.tools:lookup: there is no module nowhere in ",
+    "PKG.nothing:lookup": "PKG.nothing:lookup: there is no module PKG.nothing in ",
+    "PKG.tools.deeper:lookup": "there is no module PKG.tools.deeper in ",
+    "PKG.tools:lokup": "PKG.tools:lokup: PKG.tools has no lokup; did you mean lookup?",
+    "PKG.odd:NUMBER": "PKG.odd:NUMBER: int: is of the type int; a tool is made of a function",
+    "PKG.odd:Thing": "Thing: is a class; a tool is made of a function",
+    "PKG.odd:starred": "starred: the parameter *words cannot be given by name",
+    "PKG.odd:untold": "untold: no JSON Schema can be made of the parameter word: name 'Nowhere' is not defined",
+    "PKG.fails:lookup": "importing PKG.fails failed: RuntimeError: first second (",
+    "PKG.silent:lookup": "importing PKG.silent failed: ZeroDivisionError",
+    "PKG.leaves:lookup": "importing PKG.leaves failed: SystemExit: 3 (",
+    "PKG.wrong:lookup": "importing PKG.wrong failed: SyntaxError: ",
+    "PKG.lacks:lookup": "importing PKG.lacks failed: ModuleNotFoundError: No module named 'nowhere_at_all' (",
+}
+
+
+@pytest.fixture
+def odd(app):
+    """Modules with which something is wrong."""
+    app.write(
+        "PKG/odd.py",
+        "NUMBER = 3",
+        "class Thing: pass",
+        "def starred(*words): pass",
+        "def untold(word: 'Nowhere'): pass",
+    )
+    app.write("PKG/fails.py", "", "raise RuntimeError('first\\n second')")
+    app.write("PKG/silent.py", "1 / 0")
+    app.write("PKG/leaves.py", "raise SystemExit(3)")
+    app.write("PKG/wrong.py", "def :")
+    app.write("PKG/lacks.py", "import nowhere_at_all")
+    return app
+
+
+@pytest.mark.parametrize("reference", WRONG)
+def test_what_is_wrong_with_a_function_is_told_in_one_line(odd, reference):
+    """The reference is named, and what is the matter with it."""
+    with pytest.raises(UsageError) as caught:
+        tool_of(odd, reference)
+    assert WRONG[reference].replace("PKG", odd.package) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "line"), [("fails", 2), ("silent", 1), ("wrong", 1), ("lacks", 1)])
+def test_a_failing_import_names_the_line_of_the_module(odd, name, line):
+    """Not one of ours, nor one of Python's import."""
+    with pytest.raises(UsageError) as caught:
+        tool_of(odd, f"PKG.{name}:lookup")
+    assert str(caught.value).endswith(f"({odd.root / odd.package / name}.py:{line})")
+
+
+def test_a_module_that_failed_is_tried_again(odd):
+    """A mistake that was put right is no mistake any more."""
+    with pytest.raises(UsageError):
+        tool_of(odd, "PKG.fails:lookup")
+    odd.write("PKG/fails.py", *LOOKUP)
+    assert tool_of(odd, "PKG.fails:lookup").name == "lookup"
+
+
+@pytest.mark.parametrize("name", ["respond", "search", "read", "delegate", "get_tool_response", "context_summarize"])
+def test_a_name_of_ours_is_refused(app, name):
+    """And it is said how to give another one."""
+    app.write("PKG/named.py", f"def {name}() -> str:", "    return ''")
+    found = python.find(f"{app.package}.named:{name}", app.root)
+    with pytest.raises(UsageError, match=rf"{name} is a tool of ours; give it another name: @tool"):
+        python.check_name(found, python.load(found, app.root), ())
+
+
+def test_names_of_servers_and_names_given_twice_are_refused(app):
+    """Each name stands for one tool."""
+    app.write("PKG/named.py", "def mcp__web__get() -> str:", "    return ''")
+    served = python.find(f"{app.package}.named:mcp__web__get", app.root)
+    with pytest.raises(UsageError, match="is kept for the tools of MCP servers"):
+        python.check_name(served, python.load(served, app.root), ())
+    found = python.find(f"{app.package}.tools:lookup", app.root)
+    made = python.load(found, app.root)
+    python.check_name(found, made, ["other"])
+    with pytest.raises(UsageError, match="lookup is another one of python_tools too"):
+        python.check_name(found, made, ["lookup"])
+
+
+def test_a_file_that_cannot_be_read_is_told(app):
+    """A link that leads nowhere is no module; a folder in its place is no file."""
+    (app.root / app.package / "gone.py").symlink_to("nowhere.py")
+    with pytest.raises(modules.CannotImport):
+        modules.find(f"{app.package}.gone", app.root)
