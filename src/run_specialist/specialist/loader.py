@@ -14,6 +14,7 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.frontmatter import FrontMatter, read
 from run_specialist.specialist.given import take_values
 from run_specialist.specialist.problems import START, Problem, Problems, shown
+from run_specialist.specialist.server_checks import check_servers
 
 LARGEST = 32 * 1024 * 1024
 _SUFFIXES = (".agent", ".chatmode", ".subagent")
@@ -115,6 +116,7 @@ def _load(data: bytes | str, problems: Problems) -> SpecialistFile:
     given = take_values(front, problems)
     name, description = _name(given, front, problems), _description(given, front, problems)
     check_tools(given, front, problems)
+    check_servers(given, front, problems)
     specialist = validate(given | {"name": name, "description": description}, front, problems)
     check_output_schema(given, front, problems)
     file = SpecialistFile(

@@ -12,7 +12,7 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.server import START_TIMEOUT, Server
 
-__all__ = ["Server", "named_entries", "server_of", "servers_of"]
+__all__ = ["Server", "listed_in_project", "named_entry", "server_of", "servers_of"]
 
 LONGEST_START = 600.0
 PROJECT_FILE = ".mcp.json"
@@ -92,6 +92,18 @@ def project_file(start: Path) -> Path | None:
         if (folder / ".git").exists():
             return None
     return None
+
+
+def listed_in_project(name: str, folder: Path) -> str:
+    """Return why a name alone stands for no server in the project that a folder lies in; empty where it does.
+
+    Where no project can be told, a run may still be in one.
+    """
+    path = project_file(folder.absolute())
+    if path is None and not any((place / ".git").exists() for place in (folder.absolute(), *folder.absolute().parents)):
+        return ""
+    server = _from_project(name, path, _listed(path))
+    return server.unusable if server else ""
 
 
 def _listed(path: Path | None) -> Mapping[str, Any] | str:

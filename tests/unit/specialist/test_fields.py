@@ -62,7 +62,7 @@ def value(line: str) -> Any:
         ("agents: [a, b]", ("a", "b")),
         ("python_tools: [pkg.mod:fn]", ("pkg.mod:fn",)),
         ("mcp-servers: {web: {command: x}}", {"web": {"command": "x"}}),
-        ("mcpServers: a, b", ["a", "b"]),
+        ("mcpServers: [{web: {url: 'http://localhost/'}}]", [{"web": {"url": "http://localhost/"}}]),
         ("output_schema: {type: object}", {"type": "object"}),
         ("countdown: {from: 0.8, style: budget, warnAt: 2}", Countdown(from_=0.8, style="budget", warn_at=2)),
         ("countdown: none", Countdown(from_=None)),

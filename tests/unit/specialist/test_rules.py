@@ -458,7 +458,7 @@ def test_rule_7_tools_that_we_lack() -> None:
     assert lines_of(file_of(HEAD + "tools: Bash")) == [
         "4:8: tools: not available here: Bash; no tool is left, so it will not be run"
     ]
-    assert file_of(HEAD + "tools: mcp__web__fetch\nmcp_servers: [web]").status == "ok"
+    assert file_of(HEAD + "tools: mcp__web__fetch\nmcp_servers: {web: http://localhost/}").status == "ok"
 
 
 def test_s0_9_a_bad_file_is_named_with_line_and_reason_and_the_others_load(tmp_path: Path) -> None:

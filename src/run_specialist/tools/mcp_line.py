@@ -1,0 +1,258 @@
+"""One life of a connection to an MCP server: a task that holds it open until one of both sides ends it."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from run_specialist.errors import ToolError
+from run_specialist.specialist.server import Server
+from run_specialist.tools.base import in_thread
+from run_specialist.tools.mcp_process import TO_LEAVE, TO_OBEY, ServerProcess
+from run_specialist.tools.mcp_result import first_line, text_of
+from run_specialist.tools.mcp_web import Web
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import Tool as Listed
+    from pydantic import ValidationError
+
+MOST_TOOLS = 1_000
+MOST_PAGES = 100
+TO_CLOSE = 2 * TO_LEAVE + 2 * TO_OBEY
+"""After these a connection that does not end is cut [s]."""
+
+_CLOSED = "Connection closed"
+_SESSION_GONE = "Session terminated"
+
+
+class Unreachable(Exception):
+    """A server cannot be had; `str(error)` says why, in one line."""
+
+
+class Forgotten(Exception):
+    """The server no longer knows us, and has not run the call."""
+
+
+class _Transport(Protocol):
+    @property
+    def last_words(self) -> str: ...
+
+    def connected(self) -> AbstractAsyncContextManager[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of a server, as it told them when it was started."""
+
+    tools: tuple["Listed", ...]
+    complete: bool
+    """False where there are more than are taken."""
+
+
+class Line:
+    """A server that was started, or is being started; it ends when it is closed, or by itself."""
+
+    def __init__(self, server: Server, root: Path) -> None:
+        """Start it in a task of its own: what the library opens has to be closed where it was opened.
+
+        root: the folder that its process works in.
+        """
+        loop = asyncio.get_running_loop()
+        self._server = server
+        self._root = root
+        self._transport: _Transport | None = None
+        self._client: Client | None = None
+        self._over = asyncio.Event()
+        self._why = ""
+        self._listed: asyncio.Future[Listing | Unreachable] = loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task = asyncio.create_task(self._hold())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be asked over it any more."""
+        return self._over.is_set()
+
+    async def listing(self) -> Listing:
+        """Wait until the server has told its tools.
+
+        Raises Unreachable.
+        """
+        listed = await asyncio.shield(self._listed)
+        if isinstance(listed, Unreachable):
+            raise listed
+        return listed
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Return what a tool answers; cancelling tells the server so.
+
+        Raises ToolError, and Forgotten where the call may simply be made again over another line.
+        """
+        from mcp import MCPError  # noqa: PLC0415 - a heavy library, loaded since the server was started
+        from pydantic import ValidationError  # noqa: PLC0415 - likewise
+
+        try:
+            return await self._called(tool, arguments)
+        except MCPError as error:
+            if self.is_over or error.error.message == _CLOSED:
+                await self._ended()
+                raise ToolError(f"the server ended before it answered: {self._words()}") from None
+            if error.error.message == _SESSION_GONE:
+                raise Forgotten from None
+            raise ToolError(first_line([error.error.message, f"error {error.error.code}"])) from None
+        except ValidationError as error:
+            raise ToolError(_misfit("its answer", error)) from None
+
+    async def _called(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        from mcp.types import (  # noqa: PLC0415 - as above
+            CallToolRequest,
+            CallToolRequestParams,
+            CallToolResult,
+            InputRequiredResult,
+        )
+        from pydantic import TypeAdapter  # noqa: PLC0415 - as above
+
+        if self._client is None or self.is_over:
+            raise ToolError(f"the server ended: {self._words()}")
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
+        wanted: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+        # Not by `call_tool`, which throws a result away that does not fit the server's own schema of it.
+        result = await self._client.session.send_request(request, wanted)
+        if isinstance(result, InputRequiredResult):
+            raise ToolError("the server asks for more input, and there is nobody to ask")
+        return text_of(result)
+
+    async def close(self) -> None:
+        """End it, and the process behind it."""
+        if not self._listed.done():
+            self._task.cancel()
+        await self._ended()
+
+    async def _ended(self) -> None:
+        self._over.set()
+        await asyncio.wait([self._task], timeout=TO_CLOSE)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=TO_CLOSE)
+
+    def _late(self) -> None:
+        if not self._listed.done():
+            self._why = f"it did not tell its tools within {self._server.timeout:g} seconds"
+            self._task.cancel()
+
+    def _left(self) -> None:
+        if not self.is_over and not self._listed.done():
+            self._task.cancel()
+        self._over.set()
+
+    async def _hold(self) -> None:
+        try:
+            await self._live()
+        except asyncio.CancelledError:
+            # By `close`, by `_late`, or because the program ends: nobody waits for this task to be cancelled.
+            pass
+        except BaseException as error:  # noqa: BLE001 - whatever a server or the library does, its tools alone are lost
+            self._why = self._why or _told(error)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._over.set()
+            if not self._listed.done():
+                self._listed.set_result(Unreachable(self._words()))
+
+    async def _live(self) -> None:
+        server = self._server.expanded(os.environ)
+        try:
+            await in_thread(_load)
+        except ImportError as error:
+            raise Unreachable(f"install what talks to it: pip install 'run-specialist[mcp]' ({error})") from None
+        # Our own loading is not the server's time.
+        self._timer = asyncio.get_running_loop().call_later(server.timeout, self._late)
+        from mcp import Client  # noqa: PLC0415 - as above
+        from mcp.types import Implementation  # noqa: PLC0415 - as above
+
+        self._transport = self._transport_of(server)
+        us = Implementation(name="run-specialist", version=_version())
+        async with Client(self._transport.connected(), client_info=us, cache=None) as client:
+            listing = await _listing(client)
+            self._client = client
+            self._listed.set_result(listing)
+            await self._over.wait()
+
+    def _transport_of(self, server: Server) -> _Transport:
+        from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above
+
+        if server.url is not None:
+            return Web(server.url, dict(server.headers), loopback=not server.needs_trust)
+        environment = get_default_environment() | dict(server.env)
+        folder = self._root / (server.cwd or "")
+        if not folder.is_dir():
+            raise Unreachable(f"there is no folder {folder}")
+        return ServerProcess(server.command or (), environment, str(folder), self._left)
+
+    def _words(self) -> str:
+        last = self._transport.last_words if self._transport else ""
+        return f"{self._why} ({last})" if self._why and last else self._why or last or "the connection was closed"
+
+
+def _load() -> None:
+    import logging  # noqa: PLC0415 - beside its use
+
+    import mcp.client.stdio  # noqa: PLC0415 - a second of work, in a thread
+    import mcp.client.streamable_http  # noqa: F401, PLC0415 - likewise
+
+    # What the library would tell of a server's faults stands in our warnings; it must not reach the terminal by itself.
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+def _version() -> str:
+    try:
+        return version("run-specialist")
+    except PackageNotFoundError:
+        return "0"
+
+
+async def _listing(client: "Client") -> Listing:
+    from mcp.types import PaginatedRequestParams  # noqa: PLC0415 - as above
+    from pydantic import ValidationError  # noqa: PLC0415 - as above
+
+    tools: list[Listed] = []
+    cursor = None
+    for _ in range(MOST_PAGES):
+        try:
+            page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        except ValidationError as error:
+            raise Unreachable(_misfit("its list of tools", error)) from None
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor or len(tools) > MOST_TOOLS:
+            break
+    return Listing(tuple(tools[:MOST_TOOLS]), complete=not cursor and len(tools) <= MOST_TOOLS)
+
+
+def _misfit(what: str, error: "ValidationError") -> str:
+    """Return where an answer of the server breaks the protocol."""
+    wrong = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in wrong["loc"])
+    return first_line([f"{what} is not what the protocol wants: {place}: {wrong['msg']}"])
+
+
+def _told(error: BaseException) -> str:
+    """Return in one line what went wrong; empty where the other side just went away."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = first_line([str(error)])
+    if text == _CLOSED:
+        return ""
+    if isinstance(error, FileNotFoundError):
+        return f"there is no program {first_line([str(error.filename)])}"
+    if isinstance(error, OSError) and error.filename:
+        return f"{first_line([str(error.filename)])} cannot be started: {error.strerror}"
+    if isinstance(error, Unreachable | ValueError) or type(error).__name__ == "MCPError":
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,93 @@
+"""A well-behaved MCP server, over its standard input and output."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents
+
+server = MCPServer("good")
+STOPPED = Path(os.environ.get("STOPPED", os.devnull))
+
+
+@server.tool()
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+@server.tool(name="odd.name/with blanks and a very long tail that no API of a model would take as a name")
+def odd() -> str:
+    """Be called by a strange name."""
+    return "odd"
+
+
+@server.tool()
+def fail() -> str:
+    """Fail."""
+    raise ValueError("the owl is asleep; token sk-ant-aaaaaaaaaaaaaaaaaaaaaaaaaaaa")
+
+
+@server.tool(structured_output=False)
+def environment() -> str:
+    """Tell the variables, and where it works."""
+    return "\n".join([f"cwd={Path.cwd()}", f"pid={os.getpid()}", *(f"{k}={v}" for k, v in sorted(os.environ.items()))])
+
+
+@server.tool(structured_output=False)
+async def slow(seconds: float) -> str:
+    """Take its time, and note when it is told to stop."""
+    try:
+        await asyncio.sleep(seconds)
+    except BaseException:
+        STOPPED.write_text("stopped")  # noqa: ASYNC240 - a word
+        raise
+    return "done"
+
+
+@server.tool(structured_output=False)
+def large(characters: int) -> str:
+    """Say much."""
+    return "x" * characters
+
+
+@server.tool(structured_output=False)
+def mixed() -> list[Any]:
+    """Answer with everything that is no text, and some that is."""
+    data = "QUJD" * 400
+    return [
+        TextContent(type="text", text="a text"),
+        ImageContent(type="image", data=data, mime_type="image/png"),
+        AudioContent(type="audio", data=data, mime_type="audio/wav"),
+        ResourceLink(type="resource_link", uri="file:///owls.md", name="owls", description="About owls"),
+        EmbeddedResource(
+            type="resource",
+            resource=TextResourceContents(uri="file:///mice.md", text="About mice", mime_type="text/plain"),
+        ),
+    ]
+
+
+@server.tool()
+def structured() -> dict[str, int]:
+    """Answer with data."""
+    return {"owls": 3}
+
+
+@server.tool(structured_output=False)
+async def ask_back(context: Context) -> str:
+    """Ask the client for what it does not offer."""
+    told = []
+    await context.report_progress(0.5, 1.0, "half")
+    try:
+        told.append(str(await context.session.list_roots()))
+    except Exception as error:  # noqa: BLE001 - told to the test
+        told.append(f"roots: {error}")
+    return "; ".join(told)
+
+
+if __name__ == "__main__":
+    sys.stderr.write("starting\n")
+    server.run("stdio")

@@ -1,0 +1,152 @@
+"""MCP servers that misbehave, each in the way that its first argument names; spoken by hand."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HOW = sys.argv[1]
+TOOL = {"name": "look", "description": "Look.", "inputSchema": {"type": "object", "properties": {}}}
+
+ASKED = {
+    "roots/list": {},
+    "sampling/createMessage": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}],
+        "maxTokens": 5,
+    },
+    "elicitation/create": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}},
+    "ping": {},
+}
+
+
+def say(number, **answer):
+    """Answer a request."""
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": number, **answer}) + "\n")
+    sys.stdout.flush()
+
+
+def text(words):
+    """Return the result of a call."""
+    return {"content": [{"type": "text", "text": words}]}
+
+
+def ask(method, params):
+    """Ask the client for something, amid notifications, and return what it says."""
+    for note in ("notifications/tools/list_changed", "notifications/progress", "notifications/nonsense"):
+        sys.stdout.write(
+            json.dumps({"jsonrpc": "2.0", "method": note, "params": {"progressToken": 1, "progress": 1}}) + "\n"
+        )
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}) + "\n")
+    sys.stdout.flush()
+    answer = json.loads(sys.stdin.readline())
+    return f"{answer['id']}: {answer.get('error', {}).get('message', 'granted')}"
+
+
+def begin():
+    """Do what is done before a word is exchanged."""
+    if HOW == "exits":
+        sys.exit("no licence found\nboo \x1b[31m failed")
+    if HOW == "silent":
+        time.sleep(600)
+    if HOW == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if HOW == "stderr":
+        for _ in range(3000):
+            sys.stderr.write("x" * 999 + "\n")
+        sys.stderr.flush()
+    if HOW == "children":
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        Path(os.environ["PIDS"]).write_text(str(child.pid))
+    if HOW == "garbage":
+        sys.stdout.buffer.write(b"Welcome to the server!\n\xff\xfe\n[1, 2]\n{}\nnull\n" + b"x" * 100_000 + b"\n")
+        sys.stdout.flush()
+
+
+def tools(params):
+    """Answer which tools there are."""
+    if HOW == "many":
+        return {"tools": [{**TOOL, "name": f"look{number}"} for number in range(10_000)]}
+    if HOW == "endless":
+        page = int(params.get("cursor", 0))
+        return {"tools": [{**TOOL, "name": f"look{page}"}], "nextCursor": str(page + 1)}
+    if HOW == "untyped":
+        return {"tools": [{"name": "look", "inputSchema": {}}]}
+    if HOW == "none":
+        return {"tools": []}
+    if HOW == "odd":
+        schemas = {
+            "any": {"anyOf": [{"required": ["a"]}], "properties": {"a": {"type": "string"}}, "type": "object"},
+            "broken": {"type": "object", "properties": {"a": {"type": "nonsense"}}},
+            "key": {"type": "object", "properties": {"a b": {"type": "string"}}},
+            "bare": {"type": "object"},
+            "same.name": {"type": "object"},
+            "same_name": {"type": "object"},
+        }
+        listed = [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]
+        return {"tools": [*listed, {**listed[0], "description": "again"}]}
+    return {"tools": [TOOL]}
+
+
+def call(number):
+    """Answer a call, or not."""
+    if HOW == "dies":
+        marker = Path(os.environ["MARKER"])
+        if not marker.exists():
+            marker.write_text("died")
+            sys.exit("out of cheese")
+    if HOW == "mute":
+        return
+    if HOW == "shut":
+        os.close(1)
+        time.sleep(600)
+    if HOW == "wide":
+        sys.stdout.write("x" * (11 * 1024 * 1024))
+        sys.stdout.flush()
+        time.sleep(600)
+    if HOW == "asks":
+        say(number, result=text("; ".join(ask(method, params) for method, params in ASKED.items())))
+        return
+    if HOW == "error":
+        say(number, error={"code": -32602, "message": "no such\nthing"})
+        return
+    if HOW == "wrong":
+        say(number, result={"content": "none"})
+        return
+    if HOW == "invalid":
+        sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {number}, "result": "\\ud800"}}\n')
+        sys.stdout.flush()
+        return
+    say(number, result=text("x" * 5_000_000 if HOW == "large" else "seen"))
+
+
+def main():
+    """Speak until the input ends."""
+    begin()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        number, method = asked.get("id"), asked["method"]
+        if number is None:
+            continue
+        if method == "initialize":
+            version = asked["params"]["protocolVersion"]
+            info = {
+                "protocolVersion": version,
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "r", "version": "1"},
+            }
+            say(number, result=info)
+        elif method == "tools/list":
+            say(number, result=tools(asked.get("params") or {}))
+        elif method == "tools/call":
+            call(number)
+        else:
+            say(number, error={"code": -32601, "message": "Method not found"})
+    if HOW == "deaf":
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()
