@@ -14,32 +14,21 @@ from rich.text import Text
 from run_specialist import units
 from run_specialist.budget import Kind, Phase
 from run_specialist.cli.console import printable
+from run_specialist.cli.scroll import COLOURS, Paper, Scroll, words
 from run_specialist.draft import Draft
 from run_specialist.events import (
     BudgetSpent,
     Called,
+    ChildTold,
     Event,
     Finished,
-    Landed,
     Replied,
     Requested,
     Resumed,
     Started,
-    Summarized,
-    Warned,
 )
-from run_specialist.landing import Rung
 from run_specialist.providers.base import Delta
 
-COLOURS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
-LANDINGS = {
-    Rung.FORCE: "it must call respond now",
-    Rung.ORDER: "it is told to respond now",
-    Rung.WAIT: "further calls are skipped",
-    Rung.FINALIZE: "it is told to finish now",
-    Rung.NONE: "it must answer in text now",
-    Rung.SALVAGE: "an answer is made from what was gathered",
-}
 BAR_WIDTH = 24
 ANSWER_LINES = 6
 ANSWER_CHARACTERS = 2_000
@@ -59,8 +48,7 @@ class LiveView:
         self._turn = 0
         self._begun = time.monotonic()
         self._budget: BudgetSpent | None = None
-        self._calls = 0
-        self._call = Text()
+        self._scroll = Scroll(Paper(self._print, lambda: self._console.width))
         self._draft = Draft()
         # Refreshed by a timer, so that a long wait is seen to be one.
         self._live = Live(get_renderable=self._render, console=self._console, transient=True, refresh_per_second=8)
@@ -87,17 +75,17 @@ class LiveView:
                 self._turn, self._doing, self._draft = event.turn, "thinking", Draft()
             case Replied():
                 self._tokens += event.usage.total_tokens
-            case Called():
-                self._called(event)
+            case Called() if event.phase == "started":
+                self._doing = words(event)
+            case ChildTold():
+                self._watch_below(event)
             case BudgetSpent():
                 self._budget = event
-                self._print_call(_remaining(event))
-            case Landed() | Warned() | Summarized():
-                self._print(_remark(event))
             case Finished():
                 self._print("")
             case _:
                 pass
+        self._scroll.take(event)
 
     def grow(self, delta: Delta) -> None:
         """Take a piece of a reply as it streams."""
@@ -105,31 +93,27 @@ class LiveView:
         if self._draft.is_answering:
             self._doing = "answering"
 
+    def _watch_below(self, child: ChildTold) -> None:
+        """Show what a specialist is doing that was asked, and count its tokens; the gauge stays the run's own."""
+        match child.told:
+            case ChildTold():
+                self._watch_below(child.told)
+            case Requested():
+                self._doing = f"{printable(child.specialist)}: thinking"
+            case Called() if child.told.phase == "started":
+                self._doing = f"{printable(child.specialist)}: {words(child.told)}"
+            case Replied():
+                self._tokens += child.told.usage.total_tokens
+            case _:
+                pass
+
     def _go_on(self, event: Resumed) -> None:
-        self._calls = int(event.used.get(Kind.TOOL_CALLS, 0))
+        self._scroll.calls = int(event.used.get(Kind.TOOL_CALLS, 0))
         if self._budget is not None and self._budget.limit is not None:
             used = event.used.get(self._budget.kind, 0)
             left = max(self._budget.limit - used, 0)
             self._budget = replace(self._budget, used=used, remaining=left)
-        self._print(Text(f"  goes on after {units.amount(Kind.TOOL_CALLS, self._calls)}", "cyan"))
-
-    def _called(self, event: Called) -> None:
-        words = f"{event.name:7} {_short(event.arguments)}"
-        if event.phase == "started":
-            self._doing = words
-        elif event.phase == "skipped":
-            self._call = Text(f"   -  {words}", "dim")
-            self._print_call(Text("  not run", "dim"))
-        else:
-            # Printed with what then remains, which the next event tells.
-            self._calls += 1
-            self._call = Text().append(f"  {self._calls:>2}  ", "dim").append(words)
-            if event.phase == "failed":
-                self._call.append(f"  {_one_line(event.text)}", "red")
-
-    def _print_call(self, told: Text) -> None:
-        self._call.truncate(max(self._console.width - len(told), 1), overflow="ellipsis")
-        self._print(self._call.append(told))
+        self._print(Text(f"  goes on after {units.amount(Kind.TOOL_CALLS, self._scroll.calls)}", "cyan"))
 
     def _print(self, line: RenderableType) -> None:
         self._console.print(line)
@@ -153,7 +137,7 @@ class LiveView:
         if budget is None:
             return Text(f"{seconds:.0f} s", "dim")
         if budget.limit is None:
-            return Text(f"{self._calls} tool calls, no limit{rest}", "dim")
+            return Text(f"{self._scroll.calls} tool calls, no limit{rest}", "dim")
         kind, colour = Kind(budget.kind), COLOURS[Phase(budget.phase)]
         filled = BAR_WIDTH if not budget.limit else round(BAR_WIDTH * min(budget.used / budget.limit, 1))
         gauge = Text("━" * filled, colour).append("━" * (BAR_WIDTH - filled), "bright_black")
@@ -161,39 +145,7 @@ class LiveView:
         return gauge.append(told, colour).append(rest, "dim")
 
 
-def _remark(event: Landed | Warned | Summarized) -> Text:
-    match event:
-        case Landed():
-            return Text(f"  limit of {event.reason.words} reached: {LANDINGS[event.how]}", "bold red")
-        case Warned():
-            return Text(f"  {_one_line(event.text)}", "yellow")
-        case Summarized():
-            size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
-            return Text(f"  summarised {event.archived} earlier results, from {size}", "cyan")
-
-
-def _remaining(budget: BudgetSpent) -> Text:
-    """What the model is told after a call, in the colour of the phase."""
-    phase = Phase(budget.phase)
-    if budget.remaining is None or phase is Phase.SILENT:
-        return Text()
-    kind = Kind(budget.kind)
-    left = units.number(kind, budget.remaining) if kind is Kind.TOOL_CALLS else units.amount(kind, budget.remaining)
-    return Text(f"  {left} remaining", COLOURS[phase])
-
-
 def _unspent(started: Started) -> BudgetSpent:
     """Return how the budget stands before anything is spent: the first limit speaks."""
     kind, limit = next(((k, v) for k, v in started.limits.items() if v is not None), ("tool_calls", None))
     return BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
-
-
-def _short(arguments: object) -> str:
-    if not isinstance(arguments, dict):
-        return ""
-    words = [str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(arguments.items())]
-    return _one_line(" ".join(words))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(printable(text).split())

@@ -2,11 +2,12 @@
 
 import math
 import shlex
+from collections.abc import Sequence
 
 from run_specialist import units
 from run_specialist.budget import Kind
 from run_specialist.messages import Usage
-from run_specialist.outcome import Outcome
+from run_specialist.outcome import Child, Outcome
 
 FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
 """What raises each limit."""
@@ -24,10 +25,9 @@ SOME = {
 def summary(outcome: Outcome) -> str:
     """Return it: status, calls used and their limit, tokens by kind, cost, what the landing alone cost, time."""
     calls = outcome.tool_calls
-    used = units.amount(Kind.TOOL_CALLS, calls.used)
     parts = [
         outcome.status,
-        used if calls.limit is None else f"{calls.used} of {units.of(Kind.TOOL_CALLS, calls.limit)}",
+        _calls(outcome),
         *([f"{calls.failed} failed"] if calls.failed else []),
         *([f"{calls.skipped} skipped"] if calls.skipped else []),
     ]
@@ -44,7 +44,18 @@ def summary(outcome: Outcome) -> str:
     if outcome.evidence and outcome.status in ("answered", "landed"):
         verified = sum(one.verified for one in outcome.evidence)
         parts.append(f"{verified} of {len(outcome.evidence)} quotes verified")
+    if outcome.children:
+        parts.append(_asked(outcome.children))
     return " · ".join(parts)
+
+
+def brief(outcome: Outcome) -> str:
+    """Return the same in fewer words, for a specialist that another one asked: calls, tokens, cost, time."""
+    parts = [_calls(outcome)]
+    if outcome.usage.total_tokens:
+        parts.append(f"{outcome.usage.total_tokens:,} tokens")
+        parts += [] if outcome.cost_usd is None else [units.dollars(outcome.cost_usd)]
+    return " · ".join([*parts, f"{outcome.duration_s:.1f} s"])
 
 
 def resume_command(outcome: Outcome, store: str | None) -> str:
@@ -82,6 +93,24 @@ def how_to_go_on(outcome: Outcome, resume: str | None) -> str | None:
         return "the model's context was full; ask for less, or let it summarise earlier with summarize_at"
     onwards = f"to go on: {resume}" if resume else f"raise it with {FLAGS[kind]} to go on"
     return f"the limit of {units.amount(kind, limit)} was reached; {onwards}"
+
+
+def _calls(outcome: Outcome) -> str:
+    calls = outcome.tool_calls
+    if calls.limit is None:
+        return units.amount(Kind.TOOL_CALLS, calls.used)
+    return f"{calls.used} of {units.of(Kind.TOOL_CALLS, calls.limit)}"
+
+
+def _asked(children: Sequence[Child]) -> str:
+    """Return what the specialists took that were asked on the way; each has in it what those below it took."""
+    parts = [units.amount(Kind.TOOL_CALLS, sum(one.tool_calls for one in children))]
+    if tokens := sum(one.usage.total_tokens for one in children):
+        parts.append(f"{tokens:,} tokens")
+        costs = [one.cost_usd for one in children if one.cost_usd is not None]
+        parts += [units.dollars(sum(costs))] if len(costs) == len(children) else []
+    asked = f"{len(children)} specialist{'' if len(children) == 1 else 's'} asked"
+    return f"{asked}: {', '.join(parts)}, included"
 
 
 def _tokens(usage: Usage) -> str:

@@ -1,0 +1,242 @@
+"""What a terminal shows of specialists that ask one another: the tree, side by side, and what it took."""
+
+import io
+import json
+import re
+
+import pytest
+from rich.console import Console
+
+from run_specialist.cli.live import LiveView
+from run_specialist.cli.scroll import Paper, Scroll
+from run_specialist.cli.summary import summary
+from run_specialist.doors.api import Runner
+from run_specialist.events import BudgetSpent, Called, ChildTold, Finished, Started, Warned
+from run_specialist.messages import Usage
+from run_specialist.outcome import Child, Outcome, ToolCalls
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from tests.wire.simulator.replies import answers, calls, says, tool_use
+
+TIMES = re.compile(r"[0-9]+\.[0-9] s")
+MONEY = re.compile(r"\$[0-9.]+")
+TOKENS = re.compile(r"[0-9,]+ tokens")
+
+
+def ask(name, query):
+    """Return a call of `delegate`."""
+    return tool_use("delegate", {"specialist": name, "query": query})
+
+
+def plain(text):
+    """Return a text without the figures that differ from run to run."""
+    return TOKENS.sub("N tokens", MONEY.sub("$0.00", TIMES.sub("0.0 s", text)))
+
+
+def family(request):
+    """Play three specialists: the first asks the second, which asks the third until it lands; a refused call beside."""
+    made = request.calls_so_far
+    if (request.tool_choice or {}).get("type") == "tool":
+        return answers("So far.")
+    if "You are first" in str(request.body["system"]):
+        wanted = [
+            tool_use("read", {"path": "notes/owls.md"}),
+            ask("second", "What do owls eat?"),
+            ask("nobody", "What?"),
+        ]
+        return says(wanted[made]) if made < len(wanted) else answers("Mice.")
+    if "You are second" in str(request.body["system"]):
+        return says(ask("third", "Is it at night?")) if made == 0 else answers("Mice, at night.")
+    return calls("read", {"path": "notes/owls.md", "offset": made + 1})
+
+
+@pytest.fixture
+def files(write):
+    """Write the three files."""
+    write("first", "tools: read", "agents: [second]", "tool_calls_limit: 8", body="You are first.")
+    write("second", "tools: read", "agents: [third]", body="You are second.")
+    write("third", "tools: read", "tool_calls_limit: 2", body="You are third.")
+
+
+async def shown(simulator, root, width=120):
+    """Return the lines that a terminal of this width shows of a run, and the run's outcome."""
+    paper = io.StringIO()
+    view = LiveView(Console(file=paper, width=width, highlight=False))
+    async with make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
+        runner = Runner(root=root, dir=root / "specialists", provider=AnthropicProvider("haiku", client))
+        outcome = await (await runner.prepare("first", "What do owls eat?", listener=view)).outcome()
+    return plain(paper.getvalue()).splitlines(), outcome
+
+
+@pytest.mark.anyio
+async def test_x_11_the_tree_stands_below_the_call_that_asked(api, files, notes):
+    """One line for the call, the child's below it with its name, its own countdown and landing, and what came of it."""
+    lines, outcome = await shown(api(family), notes)
+    refused = lines.pop(-2)
+    assert re.match(r"   3  delegate nobody query=What\?  delegate failed: invalid arguments: specialist: ", refused)
+    assert lines == [
+        "first · claude-haiku-5-5",
+        "   1  read    notes/owls.md",
+        "   2  delegate second  What do owls eat?",
+        "      2.1  second  delegate third  Is it at night?",
+        "        2.1.1  third  read    notes/owls.md offset=1  1 remaining",
+        "        2.1.2  third  read    notes/owls.md offset=2  0 remaining",
+        "        2.1  third  limit of tool calls reached: it must call respond now",
+        "      2.1  third landed · 2 of 2 tool calls · N tokens · $0.00 · 0.0 s  3 remaining",
+        "   2  second answered · 3 of 6 tool calls · N tokens · $0.00 · 0.0 s  3 remaining",
+        "",
+    ]
+    assert outcome.tool_calls.used == 6
+    assert plain(summary(outcome)).endswith(" · 1 specialist asked: 3 tool calls, N tokens, $0.00, included")
+
+
+@pytest.mark.anyio
+async def test_on_a_narrow_terminal_each_line_stays_one(api, files, notes):
+    """What is too long is cut, and what remains is still seen."""
+    lines, _ = await shown(api(family), notes, width=40)
+    below = [line for line in lines if line.startswith("      ")]
+    assert len(below) == 5
+    assert max(map(len, lines)) <= 40
+    assert below[1].endswith("…  1 remaining")
+    assert below[3].startswith("        2.1  third  limit of tool calls")
+
+
+def outcome_of(name, **fields):
+    """Return the outcome of a child."""
+    values = {
+        "run_id": name,
+        "specialist": name,
+        "model": "haiku",
+        "status": "answered",
+        "answer": "So.",
+        "evidence": (),
+        "gaps": (),
+        "output": None,
+        "tool_calls": ToolCalls(1, None, 0, 0),
+        "limits": {},
+        "landing": None,
+        "usage": Usage(),
+        "cost_usd": None,
+        "duration_s": 1.0,
+        "warnings": (),
+    }
+    return Outcome(**(values | fields))
+
+
+def call(phase, number, name="delegate", text="", **given):
+    """Return the event of a call."""
+    return Called(phase, f"call-{number}", name, given, text=text)
+
+
+def began(run_id, name, question):
+    """Return the first event of a child."""
+    return ChildTold(run_id, name, Started(run_id, name, "haiku", question, (), {}))
+
+
+def lines_of(*events, width=100):
+    """Return what is printed of some events."""
+    lines = []
+    scroll = Scroll(Paper(lambda line: lines.append(line.plain), lambda: width))
+    for event in events:
+        scroll.take(event)
+    return lines
+
+
+SILENT = BudgetSpent("tool_calls", 30, 1, 29, "silent")
+
+
+def test_two_children_at_once_stay_readable():
+    """Each line has the number of the call that it belongs to and a name, also where both have the same one."""
+    told = lines_of(
+        call("started", 1, specialist="owls", query="Why?"),
+        call("started", 2, specialist="owls", query="When?"),
+        began("b", "owls", "When?"),
+        began("a", "owls", "Why?"),
+        ChildTold("a", "owls", call("finished", 1, "search", query="a")),
+        ChildTold("b", "owls", call("finished", 1, "search", query="b")),
+        ChildTold("b", "owls", SILENT),
+        ChildTold("a", "owls", BudgetSpent("tool_calls", 2, 1, 1, "countdown")),
+        ChildTold("b", "owls", Warned("odd\nthing")),
+        ChildTold("b", "owls", Finished(outcome_of("owls"))),
+        call("finished", 2, specialist="owls", query="When?"),
+        SILENT,
+        ChildTold("a", "owls", Finished(outcome_of("owls", status="failed", error="no\nmore"))),
+        call("failed", 1, text="[owls: failed]", specialist="owls", query="Why?"),
+        BudgetSpent("tool_calls", 9, 8, 1, "countdown"),
+    )
+    assert told == [
+        "   1  delegate owls  When?",
+        "   2  delegate owls  Why?",
+        "      1.1  owls  search  b",
+        "      2.1  owls  search  a  1 remaining",
+        "      1  owls  odd thing",
+        "   1  owls answered · 1 tool call · 1.0 s",
+        "   2  owls failed · 1 tool call · 1.0 s  no more  1 remaining",
+    ]
+
+
+def test_a_call_that_reached_nobody_is_a_line_like_any_other():
+    """It failed before there was a run; a later call does not inherit it."""
+    told = lines_of(
+        call("started", 1, specialist="owls", query="Why?"),
+        call("failed", 1, text="owls could not be asked: no\ntool call is left", specialist="owls", query="Why?"),
+        SILENT,
+        call("started", 2, specialist="owls", query="Why?"),
+        began("a", "owls", "Why?"),
+        ChildTold("a", "owls", Finished(outcome_of("owls"))),
+        call("finished", 2, specialist="owls", query="Why?"),
+        SILENT,
+    )
+    assert told == [
+        "   1  delegate owls query=Why?  owls could not be asked: no tool call is left",
+        "   2  delegate owls  Why?",
+        "   2  owls answered · 1 tool call · 1.0 s",
+    ]
+
+
+def test_a_skipped_call_and_hostile_words_of_a_child():
+    """Nothing of it moves the cursor."""
+    told = lines_of(
+        began("a", "o\x1bwl", "Why\x1b[2J\nnot?"),
+        ChildTold("a", "o\x1bwl", call("skipped", 1, "se\x07arch", query="x\x1b]0;")),
+    )
+    assert told == ["   1  delegate o�wl  Why�[2J not?", "      1.-  o�wl  se�arch x�]0;  not run"]
+
+
+def test_the_summary_counts_what_children_took_once():
+    """Those that were asked directly; each has in it what those below took. An unknown price is left out."""
+    inner = Child("c", "owls", "answered", 2, Usage(100), 0.01)
+    one = Child("a", "owls", "answered", 5, Usage(1_000), 0.02, (inner,))
+    two = Child("b", "toads", "landed", 9, Usage(0, 0, 0, 234), 0.03)
+    assert summary(outcome_of("x", children=(one, two))).endswith(
+        "2 specialists asked: 14 tool calls, 1,234 tokens, $0.05, included"
+    )
+    unpriced = Child("b", "toads", "landed", 1, Usage(10), None)
+    assert summary(outcome_of("x", children=(unpriced,))).endswith(
+        "1 specialist asked: 1 tool call, 10 tokens, included"
+    )
+    offline = Child("b", "toads", "landed", 1, Usage(), 0.0)
+    assert summary(outcome_of("x", children=(offline,))).endswith("1 specialist asked: 1 tool call, included")
+
+
+def test_events_of_children_are_lines_of_json(api, files, call_json):
+    """Each as `child` with the event inside, nested as deep as the runs are."""
+    api(family)
+    told = call_json("first", "What do owls eat?", "--model", "haiku", "--events")
+    below = [event for event in told if event["event"] == "child"]
+    assert {event["specialist"] for event in below} == {"second"}
+    deep = [event["told"] for event in below if event["told"]["event"] == "child"]
+    assert [event["told"]["event"] for event in deep][0::20] == ["started"]
+    assert deep[-1]["told"]["event"] == "finished"
+    assert deep[-1]["told"]["outcome"]["specialist"] == "third"
+    children = told[-1]["outcome"]["children"]
+    assert [(one["specialist"], one["children"][0]["specialist"]) for one in children] == [("second", "third")]
+
+
+@pytest.fixture
+def call_json(call):
+    """Return a function that calls the command and returns the JSON lines that it printed."""
+
+    def called(*arguments):
+        return [json.loads(line) for line in call(*arguments).stdout.splitlines()]
+
+    return called
