@@ -1,0 +1,121 @@
+"""The pages on Python and on spans: every example runs as it stands, every public name is in one, tables hold."""
+
+import ast
+import asyncio
+import inspect
+import re
+import shutil
+from unittest.mock import patch
+
+import pytest
+from opentelemetry import trace
+
+import run_specialist
+from run_specialist import errors, events
+from tests.docs.reading import ROOT, blocks, table
+
+SPANS = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```python( no-loop)?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Enter a copy of this project's notes and specialists."""
+    (tmp_path / ".git").mkdir()
+    for folder in ("thoughts", "specialists"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def execute(example):
+    """Run an example that awaits things at its top, as a notebook does; return its names."""
+    names = {"__name__": "example"}
+    code = compile(example, "docs/python.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    done = eval(code, names)  # noqa: S307 - the examples are ours
+    if inspect.isawaitable(done):
+        await done
+    return names
+
+
+@pytest.mark.parametrize("place", range(len(EXAMPLES)))
+def test_every_example_runs(project, capsys, place):
+    """Offline, in a loop or without one as it says, and it prints something."""
+    no_loop, example = EXAMPLES[place]
+    if no_loop:
+        exec(example, {"__name__": "example"})  # noqa: S102 - likewise
+    else:
+        asyncio.run(execute(example))
+    assert capsys.readouterr().out.strip()
+
+
+def test_every_public_name_stands_in_an_example():
+    """Imported there, so that the example shows where it comes from and breaks when it goes."""
+    imported = set()
+    for _, example in EXAMPLES:
+        code = compile(example, "example", "exec", flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for node in ast.walk(code):
+            if isinstance(node, ast.ImportFrom) and node.module == "run_specialist":
+                imported |= {alias.name for alias in node.names}
+    assert imported == set(run_specialist.__all__)
+
+
+def test_what_an_example_shows_is_used_there():
+    """No name is imported for the test's sake alone."""
+    for _, example in EXAMPLES:
+        names = re.findall(r"\w+", example.split("import", 1)[1])
+        imports = re.findall(r"from run_specialist import (?:\((.*?)\)|(.*?)$)", example, re.MULTILINE | re.DOTALL)
+        told = [name for group in imports for part in group for name in re.findall(r"[A-Za-z_]+", part)]
+        assert [name for name in told if names.count(name) < 2] == []
+
+
+def test_the_tables_are_those_of_the_code():
+    """Each event and each error that a program may meet."""
+    told = [name for row in table(PAGE, "## What happens, while it happens") for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(told) == sorted({one.__name__ for one in events.Event.__subclasses__()})
+    rows = [row[0].strip("`") for row in table(PAGE, "## What can be raised")]
+    public = {name for name in run_specialist.__all__ if isinstance(getattr(errors, name, None), type)}
+    assert set(rows) == public - {"RunSpecialistError"}
+    below = [name for name in rows if issubclass(getattr(errors, name), errors.UsageError)]
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"]
+    assert f"the base of the next {words[len(below) - 1]}" in PAGE
+
+
+def test_what_the_page_says_of_a_stream_holds_in_its_example(project, capsys):
+    """With three calls the second example lands, and its stream says so."""
+    (example,) = [text for _, text in EXAMPLES if "runner.stream" in text]
+    names = asyncio.run(execute(example))
+    told = capsys.readouterr().out
+    assert "at the limit of" in told
+    assert names["stream"].outcome.status == "landed"
+
+
+def test_the_tool_of_the_page_works():
+    """Its docstring is read, its context is filled in, its error has words."""
+    (example,) = [text for _, text in EXAMPLES if "@tool" in text]
+    names = {}
+    exec(example.split("assert isinstance")[0], names)  # noqa: S102 - likewise
+    assert names["ticket"].input_schema["properties"]["number"]["description"] == "without the hash."
+    assert set(names["ticket"].input_schema["properties"]) == {"number"}
+
+
+def test_every_attribute_of_a_span_is_documented():
+    """Those that the code can set, and no other."""
+    source = (ROOT / "src/run_specialist").glob("*.py")
+    said = [path.read_text(encoding="utf-8") for path in source if path.stem in {"telemetry", "spans"}]
+    attribute = r"((?:gen_ai|run_specialist|error)\.[a-z_.]+)"
+    assert set(re.findall(f"`{attribute}`", SPANS)) == set(re.findall(f'"{attribute}"', "".join(said)))
+
+
+def test_the_example_of_the_spans_runs(project, capsys):
+    """The console shows the run and what was done below it."""
+    (example,) = blocks(SPANS, "python")
+    with patch("opentelemetry.trace.set_tracer_provider") as chosen:
+        chosen.side_effect = lambda provider: setattr(trace, "_TRACER_PROVIDER", provider)
+        with patch("opentelemetry.trace._TRACER_PROVIDER", None):
+            names = asyncio.run(execute(example))
+            names["provider"].shutdown()
+    told = capsys.readouterr().out
+    assert [f'"name": "{name}' in told for name in ("invoke_agent", "chat offline", "execute_tool")] == [True] * 3
+    assert "Why a soft landing?" not in told
