@@ -177,7 +177,7 @@ def test_specialists_that_ask_one_another_in_a_circle_are_refused(write, refused
             assert f"{path}:4:1: agents: ask one another in a circle: checker -> finder -> checker; take" in said
 
 
-@pytest.mark.parametrize("line", ["mcp_servers: [files]", "python_tools: [app.tools:look]"])
+@pytest.mark.parametrize("line", ["mcp_servers: [files]"])
 def test_tools_that_this_version_does_not_offer_are_warned_about(write, call, line):
     """The run goes on without them and says so, with file and line."""
     path = write("finder", line)

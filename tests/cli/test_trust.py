@@ -1,0 +1,119 @@
+"""`--trust`: what a project's file would start or import is refused until somebody allows it, once."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist.cli import manage
+from tests.projects import project
+
+
+@pytest.fixture
+def app(notes, write):
+    """The project, with a module and a specialist that names its function."""
+    with project(notes) as made:
+        made.write("PKG/tools.py", "def lookup(word: str) -> str:", "    return word")
+        made.finder = write("finder", f"python_tools: ['{made.package}.tools:lookup']", "tool_calls_limit: 1")
+        yield made
+
+
+@pytest.fixture
+def ask(call):
+    """Return a function that puts a question offline, and returns exit code, stdout and stderr."""
+
+    def put(*flags):
+        result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", *flags)
+        return result.exit_code, result.stdout, result.stderr
+
+    return put
+
+
+def specialists(*arguments):
+    """Call the other command."""
+    result = CliRunner().invoke(manage.app, arguments, catch_exceptions=False)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_it_is_asked_for_once_and_again_when_something_changed(app, ask):
+    """Exit code 2 and one line; then an answer, with the flag and ever after; a changed module asks anew."""
+    code, out, err = ask()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{app.finder}:4:1: python_tools: would import {app.package}.tools" in err
+    assert "--trust" in err
+    for flags in (["--trust"], []):
+        code, out, err = ask(*flags)
+        assert (code, err, "mice" in out) == (0, "", True)
+    app.write("PKG/tools.py", "def lookup() -> str:", "    return ''")
+    assert ask()[0] == 2
+
+
+def test_trust_given_for_one_project_holds_for_no_copy_of_it(app, ask, tmp_path, monkeypatch):
+    """The same bytes elsewhere stand beside other files, which they may import and start."""
+    assert ask("--trust")[0] == 0
+    copy = tmp_path / "copy"
+    app.root.rename(copy)
+    monkeypatch.chdir(copy)
+    assert ask()[0] == 2
+    copy.rename(app.root)
+    monkeypatch.chdir(app.root)
+    assert ask()[0] == 0
+
+
+def test_an_error_of_a_function_is_one_line_with_its_place(app, ask):
+    """Also one that the module itself raises."""
+    app.write("PKG/tools.py", "raise RuntimeError('broken')")
+    code, out, err = ask("--trust")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    where = app.root / app.package / "tools.py"
+    assert f"{app.finder}:4:1: python_tools: {app.package}.tools:lookup: importing {app.package}.tools failed: " in err
+    assert f"RuntimeError: broken ({where}:1)" in err
+
+
+def test_trust_that_cannot_be_remembered_is_a_warning(app, call, monkeypatch, tmp_path):
+    """The answer comes all the same."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    result = call("finder", "What do owls eat?", "--model", "offline", "--trust")
+    assert (result.exit_code, "mice" in result.stdout) == (0, True)
+    assert f"warning: trust cannot be remembered in {tmp_path}/file/run-specialist/trusted (" in result.stderr
+
+
+def test_show_says_whether_a_file_is_trusted_and_imports_nothing(app, ask, write):
+    """One line where it needs trust, and none where it does not; `trusted` in JSON."""
+    write("plain")
+    assert "trusted" not in specialists("show", "plain")[1]
+    assert json.loads(specialists("show", "plain", "--json")[1])["trusted"] is None
+    code, out, _ = specialists("show", "finder")
+    (line,) = [line for line in out.splitlines() if "trusted" in line]
+    where = app.root / app.package / "tools.py"
+    assert (
+        line == f"not trusted: it would import {app.package}.tools ({where}); to allow that, run it once with --trust"
+    )
+    assert (code, json.loads(specialists("show", "finder", "--json")[1])["trusted"]) == (0, False)
+    assert ask("--trust")[0] == 0
+    assert f"trusted: it may import {app.package}.tools ({where})\n" in specialists("show", "finder")[1]
+    assert json.loads(specialists("show", "finder", "--json")[1])["trusted"] is True
+
+
+def test_show_tells_of_a_module_that_is_not_there(app, write):
+    """And shows the rest."""
+    write("finder", "python_tools: [nowhere.tools:lookup]")
+    code, out, _ = specialists("show", "finder")
+    assert code == 0
+    assert "not trusted: " in out
+    assert "there is no module nowhere" in out
+
+
+def test_resume_asks_for_trust_too(app, ask, monkeypatch, tmp_path):
+    """A run whose function changed goes on when somebody allows it."""
+    store = str(tmp_path / "runs.db")
+    assert ask("--trust", "--store", store)[0] == 0
+    app.write("PKG/tools.py", "# changed", "def lookup(word: str) -> str:", "    return word")
+    arguments = ["resume", "last", "And toads?", "--tool-calls-limit", "4", "--store", store, "--quiet"]
+    code, out, err = specialists(*arguments)
+    assert (code, out) == (2, "")
+    assert "python_tools: would import" in err
+    assert specialists(*arguments, "--trust")[0] == 0
+    assert Path(store).is_file()

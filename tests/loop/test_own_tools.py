@@ -1,0 +1,296 @@
+"""Tools of one's own in a run: of `python_tools` and of a program, counted, cut short, resumed, and never unasked."""
+
+import asyncio
+import sys
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+
+from run_specialist import Context, Executed, NotTrusted, Runner, Specialist, UsageError, tool
+from run_specialist.providers.scripted import ScriptedProvider, calls
+from tests.cast import Cast, write
+from tests.jobs import results
+from tests.projects import project
+
+pytestmark = pytest.mark.anyio
+
+LOOKS = calls(("lookup", {"word": "owl"}))
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)
+LOOKUP = ("def lookup(word: str) -> dict:", '    """Look up a word."""', "    return {'found': word}")
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """A project with a module, entered, and a home with nothing in it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with project(tmp_path / "project") as made:
+        monkeypatch.chdir(made.root)
+        made.write("PKG/tools.py", *LOOKUP)
+        yield made
+
+
+@asynccontextmanager
+async def playing(*script, **options):
+    """Give a runner with a script, which must have been played to its end."""
+    provider = ScriptedProvider(script)
+    async with Runner(provider=provider, **options) as runner:
+        runner.script = provider
+        yield runner
+    provider.assert_used_up()
+
+
+async def test_a_function_of_the_project_is_called_and_counted(app):
+    """Its result is JSON, the call is one of the limit, and the countdown stands behind it."""
+    app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 2")
+    async with playing(LOOKS, ANSWER, trust=True) as runner:
+        outcome = await runner.run("finder", "What?")
+    assert results(runner.script.asked[1].messages[-1]) == ['{"found": "owl"}\n1 tool call remaining']
+    assert (outcome.answer, outcome.tool_calls.used) == ("mice", 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "there"),
+    [
+        (["tools: []"], ["get_tool_response", "lookup", "respond"]),
+        (["tools: [read]"], ["get_tool_response", "lookup", "read", "respond"]),
+        (["tools: [read, lookup]"], ["get_tool_response", "lookup", "read", "respond"]),
+        (["tools: [lookup]"], ["get_tool_response", "lookup", "respond"]),
+        (["tools: [read]", "disallowed_tools: [lookup]"], ["read", "respond"]),
+        (["tools: [read]", "disallowed_tools: ['look*']"], ["read", "respond"]),
+    ],
+    ids=str,
+)
+async def test_tools_does_not_filter_them_and_disallowed_tools_does(app, lines, there):
+    """Whoever names a function wants it; naming it among `tools` as well is no mistake."""
+    app.specialist("python_tools: ['PKG.tools:lookup']", *lines)
+    async with playing(ANSWER, trust=True) as runner:
+        outcome = await runner.run("finder", "What?")
+    assert list(runner.script.opening.tools.names) == there
+    assert outcome.warnings == ()
+
+
+async def test_nothing_is_imported_or_asked_before_it_is_allowed(app):
+    """The refusal comes first; once allowed, no later runner has to say so again."""
+    app.specialist("python_tools: ['PKG.tools:lookup']")
+    async with playing() as runner:
+        with pytest.raises(NotTrusted, match=rf"finder\.md:4:1: python_tools: would import {app.package}\.tools"):
+            await runner.run("finder", "What?")
+    assert f"{app.package}.tools" not in sys.modules
+    for trust in (True, False):
+        async with playing(ANSWER, trust=trust) as runner:
+            assert (await runner.run("finder", "What?")).answer == "mice"
+
+
+async def test_a_value_made_in_python_needs_no_leave(app):
+    """Its program answers for it."""
+    value = Specialist(name="mine", description="", prompt="You find.", python_tools=(f"{app.package}.tools:lookup",))
+    async with playing(LOOKS, ANSWER) as runner:
+        assert (await runner.run(value, "What?")).answer == "mice"
+
+
+@pytest.mark.parametrize(
+    ("references", "said"),
+    [
+        ("[nowhere.tools:lookup]", "python_tools: nowhere.tools:lookup: there is no module nowhere"),
+        ("['PKG.tools:lokup']", "PKG.tools has no lokup; did you mean lookup?"),
+        ("['PKG.tools:lookup', 'PKG.twin:lookup']", "PKG.twin:lookup: lookup is another one of python_tools too"),
+        ("['PKG.ours:respond']", "PKG.ours:respond: respond is a tool of ours"),
+    ],
+)
+async def test_what_cannot_be_had_is_refused_at_its_line_before_anything_is_asked(app, references, said):
+    """One line with file and key."""
+    app.write("PKG/twin.py", *LOOKUP)
+    app.write("PKG/ours.py", "def respond(answer: str) -> str:", "    return answer")
+    path = app.specialist(f"python_tools: {references}")
+    async with playing(trust=True) as runner:
+        with pytest.raises(UsageError) as caught:
+            await runner.run("finder", "What?")
+    assert str(caught.value).startswith(f"{path}:4:1: python_tools: ")
+    assert said.replace("PKG", app.package) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_child_without_leave_is_an_error_result_for_its_parent(app):
+    """The parent goes on, and reads what would have been imported; with leave the child runs."""
+    write(app.root, "lead", "agents: [finder]")
+    write(app.root, "finder", f"python_tools: ['{app.package}.tools:lookup']")
+    asks = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}))
+    for trust, child in ((False, []), (True, [[LOOKS, ANSWER]])):
+        cast = Cast(lead=[[asks, ANSWER]], finder=child)
+        async with Runner(provider=cast, trust=trust) as runner:
+            outcome = await runner.run("lead", "What?")
+        cast.assert_used_up()
+        (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+        assert ("could not be asked" in told, f"would import {app.package}.tools" in told) == (not trust, not trust)
+        assert (outcome.answer, len(outcome.children)) == ("mice", int(trust))
+
+
+async def test_a_tool_scales_its_effort_by_what_is_left():
+    """It reads how many calls and tokens remain, and what its own call may take."""
+    asked = []
+
+    @tool
+    async def lookup(word: str, ctx: Context) -> list[str]:
+        """Look up a word."""
+        asked.append((ctx.left("tool_calls"), ctx.left("tokens"), ctx.seconds, ctx.call_id))
+        return [word] * int(ctx.left())
+
+    looks = [calls(("lookup", {"word": "owl"}), first_id=number) for number in range(1, 4)]
+    value = Specialist(name="mine", description="", prompt="You find.", tools=(), tool_calls_limit=3, tool_timeout=9.0)
+    async with playing(*looks, ANSWER, tools=[lookup]) as runner:
+        await runner.run(value, "What?")
+    assert [(left, tokens) for left, tokens, _, _ in asked] == [(2, None), (1, None), (0, None)]
+    assert {seconds for _, _, seconds, _ in asked} == {9.0}
+    assert len({call_id for _, _, _, call_id in asked}) == 3
+    told = [results(asked.messages[-1])[0].splitlines()[0] for asked in runner.script.asked[1:]]
+    assert told == ['["owl", "owl"]', '["owl"]', "[]"]
+
+
+async def test_a_tool_that_hangs_or_takes_no_notice_of_being_cancelled_costs_an_error_result():
+    """By its own timeout, not by that of the specialist; the run goes on without waiting for either."""
+    release, let_go = threading.Event(), asyncio.Event()
+    begun = []
+
+    @tool(timeout=0.01)
+    def hangs() -> str:
+        """Hang."""
+        begun.append("hangs")
+        release.wait(30)
+        return "late"
+
+    @tool(timeout=0.01)
+    async def stubborn() -> str:
+        """Take no notice."""
+        begun.append("stubborn")
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                begun.append("cancelled")
+        return "late"
+
+    value = Specialist(name="mine", description="", prompt="You find.", tools=(), tool_timeout=3000.0)
+    both = calls(("hangs", {}), ("stubborn", {}))
+    async with playing(both, ANSWER, tools=[hangs, stubborn]) as runner:
+        outcome = await runner.run(value, "What?")
+    assert results(runner.script.asked[1].messages[-1]) == [
+        "hangs failed: no result within 0.01 seconds",
+        "stubborn failed: no result within 0.01 seconds",
+    ]
+    assert (outcome.answer, outcome.tool_calls.failed, sorted(begun)) == ("mice", 2, ["cancelled", "hangs", "stubborn"])
+    release.set()
+    let_go.set()
+
+
+async def test_invalid_arguments_and_what_a_function_raises_are_error_results():
+    """With a reason that a model can do something about."""
+
+    @tool
+    def lookup(word: str, limit: int = 3) -> str:
+        """Look up a word."""
+        raise LookupError(f"no {word}")
+
+    wrong = calls(("lookup", {"limit": "many"}), ("lookup", {"word": "owl"}))
+    value = Specialist(name="mine", description="", prompt="You find.", tools=())
+    async with playing(wrong, ANSWER, tools=[lookup]) as runner:
+        outcome = await runner.run(value, "What?")
+    first, second = results(runner.script.asked[1].messages[-1])
+    assert first.startswith("lookup failed: invalid arguments: word: Missing required argument; limit: ")
+    assert second == "lookup failed: LookupError: no owl"
+    assert outcome.tool_calls.failed == 2
+
+
+async def test_x_13_only_a_tool_that_says_so_is_answered_from_the_record():
+    """`repeatable=True` is the function's own word; without it each call is a call."""
+    asked = []
+
+    @tool(repeatable=True)
+    def once(word: str) -> str:
+        """Look up."""
+        asked.append("once")
+        return word
+
+    @tool
+    def each(word: str) -> str:
+        """Look up."""
+        asked.append("each")
+        return word
+
+    turn = [calls(("once", {"word": "owl"}), ("each", {"word": "owl"}), first_id=number) for number in (1, 3)]
+    value = Specialist(name="mine", description="", prompt="You find.", tools=())
+    async with playing(*turn, ANSWER, tools=[once, each]) as runner:
+        outcome = await runner.run(value, "What?")
+    assert (sorted(asked), outcome.tool_calls.used) == (["each", "each", "once"], 4)
+
+
+async def test_s3_3_an_augmenter_of_ones_own_sees_each_call_and_stands_before_the_countdown():
+    """It reads what was called and what came of it, failures too."""
+
+    def size(executed: Executed) -> str | None:
+        return f"[{executed.call.name}: {len(executed.text)} characters, error {executed.is_error}]"
+
+    @tool
+    def lookup(word: str) -> str:
+        """Look up a word."""
+        if word == "toad":
+            raise LookupError(word)
+        return word
+
+    turn = calls(("lookup", {"word": "owl"}), ("lookup", {"word": "toad"}))
+    value = Specialist(name="mine", description="", prompt="You find.", tools=(), tool_calls_limit=2)
+    async with playing(turn, ANSWER, tools=[lookup], augmenters=[size]) as runner:
+        await runner.run(value, "What?")
+    first, second = results(runner.script.asked[1].messages[-1])
+    assert first.splitlines() == ["owl", "[lookup: 3 characters, error False]", "1 tool call remaining"]
+    assert second.splitlines()[1:] == ["[lookup: 32 characters, error True]", "0 tool calls remaining"]
+
+
+async def test_a_resumed_run_has_its_functions_again_by_the_leave_that_was_given(app, tmp_path):
+    """No new word is needed while the file and its modules are what they were."""
+    app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
+    store = str(tmp_path / "runs.db")
+    async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:
+        assert (await runner.run("finder", "What?")).status == "landed"
+    again = calls(("lookup", {"word": "bat"}), first_id=5)
+    async with playing(again, ANSWER, store=store) as runner:
+        run = await runner.resume("last", tool_calls_limit=3)
+        outcome = await run.outcome()
+    assert results(runner.script.asked[1].messages[-1])[0].startswith('{"found": "bat"}')
+    assert outcome.warnings == ()
+
+
+async def test_a_function_that_is_gone_at_a_resume_costs_itself_and_says_so(app, tmp_path):
+    """Its definition stays, so that the cache holds; a call of it is an error result, and a warning tells why."""
+    app.write("PKGgone.py", *LOOKUP)
+    path = app.specialist("python_tools: ['PKGgone:lookup']", "tool_calls_limit: 1")
+    store = str(tmp_path / "runs.db")
+    async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:
+        await runner.run("finder", "What?")
+    (app.root / f"{app.package}gone.py").unlink()
+    del sys.modules[f"{app.package}gone"]
+    again = calls(("lookup", {"word": "bat"}), first_id=5)
+    async with playing(again, ANSWER, store=store) as runner:
+        run = await runner.resume("last", tool_calls_limit=3)
+        outcome = await run.outcome()
+    assert "lookup" in runner.script.opening.tools.names
+    assert results(runner.script.asked[1].messages[-1])[0].startswith("lookup failed: this tool is no longer there")
+    (warning,) = outcome.warnings
+    assert warning.startswith(f"{path}:4:1: python_tools: {app.package}gone:lookup: there is no module")
+
+
+async def test_a_module_that_changed_before_a_resume_has_to_be_allowed_anew(app, tmp_path):
+    """The run is refused before anything is imported, and goes on when somebody allows it."""
+    app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
+    store = str(tmp_path / "runs.db")
+    async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:
+        await runner.run("finder", "What?")
+    app.write("PKG/tools.py", "# changed", *LOOKUP)
+    async with playing(store=store) as runner:
+        with pytest.raises(NotTrusted, match="would import"):
+            await runner.resume("last", tool_calls_limit=3)
+    async with playing(ANSWER, store=store, trust=True) as runner:
+        run = await runner.resume("last", tool_calls_limit=3)
+        assert (await run.outcome()).status == "answered"
