@@ -205,7 +205,7 @@ def test_a_skipped_call_and_hostile_words_of_a_child():
 def test_the_summary_counts_what_children_took_once():
     """Those that were asked directly; each has in it what those below took. An unknown price is left out."""
     inner = Child("c", "owls", "answered", 2, Usage(100), 0.01)
-    one = Child("a", "owls", "answered", 5, Usage(1_000), 0.02, (inner,))
+    one = Child("a", "owls", "answered", 5, Usage(1_000), 0.02, children=(inner,))
     two = Child("b", "toads", "landed", 9, Usage(0, 0, 0, 234), 0.03)
     assert summary(outcome_of("x", children=(one, two))).endswith(
         "2 specialists asked: 14 tool calls, 1,234 tokens, $0.05, included"

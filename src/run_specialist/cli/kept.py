@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -28,20 +28,25 @@ def as_json(run: "Listed") -> dict[str, Any]:
 
 
 def print_runs(found: Sequence["Listed"]) -> None:
-    """Print a listing; nothing where there are none. On a narrow terminal the specialist stands before its question."""
+    """Print a listing; nothing where there are none. A run that another one asked is indented below that.
+
+    On a narrow terminal the specialist stands before its question.
+    """
     narrow = is_terminal() and shutil.get_terminal_size().columns < NARROW
     head = ["RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"]
     rows = [
         [
-            one.run_id,
+            f"{'  ' * depth}{one.run_id}",
             one_line(one.specialist),
             one.status,
             str(one.tool_calls),
             "unknown" if one.cost_usd is None else dollars(one.cost_usd),
             _started(one.started_at),
-            one_line(one.question),
+            one_line(one.question)
+            if depth or one.parent_id is None
+            else f"(of {one.parent_id}) {one_line(one.question)}",
         ]
-        for one in found
+        for one, depth in _as_tree(found)
     ]
     if narrow:
         for row in rows:
@@ -49,6 +54,19 @@ def print_runs(found: Sequence["Listed"]) -> None:
         head.remove("SPECIALIST")
     if rows:
         print_table(head, rows)
+
+
+def _as_tree(found: Sequence["Listed"]) -> Iterator[tuple["Listed", int]]:
+    """Yield each run with how many of those that are listed stand above it, the oldest below the same one first."""
+    listed = {one.run_id for one in found}
+    below: dict[str | None, list[Listed]] = {}
+    for one in found:
+        below.setdefault(one.parent_id if one.parent_id in listed else None, []).append(one)
+    waiting = [(one, 0) for one in reversed(below.pop(None, []))]
+    while waiting:
+        one, depth = waiting.pop()
+        yield one, depth
+        waiting += [(child, depth + 1) for child in below.pop(one.run_id, ())]
 
 
 def print_rows(rows: Sequence["Row"]) -> None:

@@ -133,9 +133,16 @@ def transcript(run: RunId, store: StoreUrl = None, json_: Json = False) -> None:
         rows = transcript_rows(kept)
         if json_:
             about = {"run_id": kept.run_id, "specialist": kept.specialist, "status": kept.status}
-            print_json({**about, "messages": rows})
+            asked = [
+                {"run_id": one.run_id, "specialist": one.specialist, "status": one.status} for one in kept.children
+            ]
+            print_json({**about, "parent_id": kept.parent_id, "children": asked, "messages": rows})
             return
         print_labelled(f"{kept.run_id}  {kept.specialist}  {kept.status}  {local(kept.started_at)}")
+        if kept.parent_id:
+            print_labelled(f"asked by {kept.parent_id}")
+        for one in kept.children:
+            print_labelled(f"asked {one.run_id}  {one.specialist}  {one.status}")
         print_rows(rows)
 
 

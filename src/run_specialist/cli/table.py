@@ -22,6 +22,8 @@ _COLOURS = {
 }
 _GAP = 2
 _WIDEST = 24
+_WIDEST_FIRST = 30
+"""Room for the id of a run two levels below another."""
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -37,7 +39,10 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             print_line((" " * _GAP).join(map(_fitted, row, widths)).rstrip())
         return
     rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [min(max(map(cell_len, column)), _WIDEST) for column in zip(head, *rows, strict=True)]
+    most = [_WIDEST_FIRST, *(_WIDEST for _ in head[1:])]
+    widths = [
+        min(max(map(cell_len, column)), room) for column, room in zip(zip(head, *rows, strict=True), most, strict=True)
+    ]
     columns = shutil.get_terminal_size().columns
     left = columns - sum(widths[:-1]) - _GAP * len(widths[:-1])
     below, widths[-1] = left < widths[-1], left
