@@ -10,7 +10,8 @@ from run_specialist.specialist.servers import Server
 from run_specialist.tools.base import Tool, in_thread
 from run_specialist.tools.mcp_connection import Connection
 from run_specialist.tools.mcp_definition import Definition, definitions, tool_name
-from run_specialist.tools.mcp_line import Listing, Unreachable
+from run_specialist.tools.mcp_line import Listing
+from run_specialist.tools.mcp_words import Unreachable
 
 
 class McpClients:

@@ -13,25 +13,20 @@ from run_specialist.errors import ToolError
 from run_specialist.specialist.server import Server
 from run_specialist.tools.base import in_thread
 from run_specialist.tools.mcp_process import TO_LEAVE, TO_OBEY, ServerProcess
-from run_specialist.tools.mcp_result import first_line, text_of
+from run_specialist.tools.mcp_result import text_of
 from run_specialist.tools.mcp_web import Web
+from run_specialist.tools.mcp_words import CLOSED, Unreachable, first_line, misfit, told
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import Tool as Listed
-    from pydantic import ValidationError
 
 MOST_TOOLS = 1_000
 MOST_PAGES = 100
 TO_CLOSE = 2 * TO_LEAVE + 2 * TO_OBEY
 """After these a connection that does not end is cut [s]."""
 
-_CLOSED = "Connection closed"
 _SESSION_GONE = "Session terminated"
-
-
-class Unreachable(Exception):
-    """A server cannot be had; `str(error)` says why, in one line."""
 
 
 class Forgotten(Exception):
@@ -99,14 +94,14 @@ class Line:
         try:
             return await self._called(tool, arguments)
         except MCPError as error:
-            if self.is_over or error.error.message == _CLOSED:
+            if self.is_over or error.error.message == CLOSED:
                 await self._ended()
                 raise ToolError(f"the server ended before it answered: {self._words()}") from None
             if error.error.message == _SESSION_GONE:
                 raise Forgotten from None
             raise ToolError(first_line([error.error.message, f"error {error.error.code}"])) from None
         except ValidationError as error:
-            raise ToolError(_misfit("its answer", error)) from None
+            raise ToolError(misfit("its answer", error)) from None
 
     async def _called(self, tool: str, arguments: Mapping[str, Any]) -> str:
         from mcp.types import (  # noqa: PLC0415 - as above
@@ -145,11 +140,6 @@ class Line:
             self._why = f"it did not tell its tools within {self._server.timeout:g} seconds"
             self._task.cancel()
 
-    def _left(self) -> None:
-        if not self.is_over and not self._listed.done():
-            self._task.cancel()
-        self._over.set()
-
     async def _hold(self) -> None:
         try:
             await self._live()
@@ -157,7 +147,7 @@ class Line:
             # By `close`, by `_late`, or because the program ends: nobody waits for this task to be cancelled.
             pass
         except BaseException as error:  # noqa: BLE001 - whatever a server or the library does, its tools alone are lost
-            self._why = self._why or _told(error)
+            self._why = self._why or told(error)
         finally:
             if self._timer is not None:
                 self._timer.cancel()
@@ -193,7 +183,7 @@ class Line:
         folder = self._root / (server.cwd or "")
         if not folder.is_dir():
             raise Unreachable(f"there is no folder {folder}")
-        return ServerProcess(server.command or (), environment, str(folder), self._left)
+        return ServerProcess(server.command or (), environment, str(folder), self._over.set)
 
     def _words(self) -> str:
         last = self._transport.last_words if self._transport else ""
@@ -227,32 +217,9 @@ async def _listing(client: "Client") -> Listing:
         try:
             page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         except ValidationError as error:
-            raise Unreachable(_misfit("its list of tools", error)) from None
+            raise Unreachable(misfit("its list of tools", error)) from None
         tools += page.tools
         cursor = page.next_cursor
         if not cursor or len(tools) > MOST_TOOLS:
             break
     return Listing(tuple(tools[:MOST_TOOLS]), complete=not cursor and len(tools) <= MOST_TOOLS)
-
-
-def _misfit(what: str, error: "ValidationError") -> str:
-    """Return where an answer of the server breaks the protocol."""
-    wrong = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in wrong["loc"])
-    return first_line([f"{what} is not what the protocol wants: {place}: {wrong['msg']}"])
-
-
-def _told(error: BaseException) -> str:
-    """Return in one line what went wrong; empty where the other side just went away."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    text = first_line([str(error)])
-    if text == _CLOSED:
-        return ""
-    if isinstance(error, FileNotFoundError):
-        return f"there is no program {first_line([str(error.filename)])}"
-    if isinstance(error, OSError) and error.filename:
-        return f"{first_line([str(error.filename)])} cannot be started: {error.strerror}"
-    if isinstance(error, Unreachable | ValueError) or type(error).__name__ == "MCPError":
-        return text or type(error).__name__
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

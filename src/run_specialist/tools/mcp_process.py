@@ -52,6 +52,7 @@ class ServerProcess:
         self._seen_off = False
         self._left = False
         self._code: int | None = None
+        self._stop_reading: Callable[[], object] = ended
 
     @property
     def last_words(self) -> str:
@@ -94,6 +95,7 @@ class ServerProcess:
             asyncio.create_task(one)
             for one in (self._read(process, to_reader), self._write(process, from_writer), self._listen(process))
         ]
+        self._stop_reading = work[0].cancel
         try:
             yield reader, writer
         finally:
@@ -149,7 +151,7 @@ class ServerProcess:
         if not self._seen_off:
             self._left = True
             # What it said last is still read.
-            asyncio.get_running_loop().call_later(_FOR_LAST_WORDS, self._ended)
+            asyncio.get_running_loop().call_later(_FOR_LAST_WORDS, self._stop_reading)
 
     async def _listen(self, process: Process) -> None:
         assert process.stderr is not None  # noqa: S101 - as above
@@ -162,7 +164,9 @@ class ServerProcess:
         process.stdin.close()
         if self._trouble or not await _gone(process, TO_LEAVE):
             _signal(process.pid, signal.SIGTERM)
-            await _gone(process, TO_OBEY)
+            if not await _gone(process, TO_OBEY):
+                _kill(process.pid)
+                await _gone(process, TO_OBEY)
         elif self._left:
             self._code = process.returncode
             # A child of its own may keep the pipe open.

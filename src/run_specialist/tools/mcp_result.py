@@ -1,8 +1,7 @@
 """What an MCP server answers to a call, as the text that a model reads."""
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ToolError
@@ -13,9 +12,6 @@ if TYPE_CHECKING:
 
 LONGEST = 2_000_000
 """Characters of a result that are kept; the rest would only fill the memory and the store."""
-
-_LONGEST_LINE = 300
-_LECTURE = re.compile(r":\s*\d+ validation errors? for .*", re.DOTALL)
 
 
 def text_of(result: "CallToolResult") -> str:
@@ -63,9 +59,3 @@ def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
     return f"{text[:LONGEST]}\n[{len(text) - LONGEST:,} more characters were not kept]"
-
-
-def first_line(words: Iterable[str]) -> str:
-    """Return the first words that are not empty, printable, on one line, without a validator's lecture."""
-    one = next((word for word in words if word.strip()), "")
-    return shown(" ".join(_LECTURE.sub("", one).split()), _LONGEST_LINE)

@@ -1,0 +1,49 @@
+"""What goes wrong with an MCP server, in one line each."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from run_specialist.specialist.problems import shown
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+CLOSED = "Connection closed"
+"""What the library says of a server that just went away."""
+
+_LONGEST = 300
+_LECTURE = re.compile(r":\s*\d+ validation errors? for .*", re.DOTALL)
+
+
+class Unreachable(Exception):
+    """A server cannot be had; `str(error)` says why, in one line."""
+
+
+def first_line(words: Iterable[str]) -> str:
+    """Return the first words that are not empty, printable, on one line, without a validator's lecture."""
+    one = next((word for word in words if word.strip()), "")
+    return shown(" ".join(_LECTURE.sub("", one).split()), _LONGEST)
+
+
+def misfit(what: str, error: "ValidationError") -> str:
+    """Return where an answer of the server breaks the protocol."""
+    wrong = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in wrong["loc"])
+    return first_line([f"{what} is not what the protocol wants: {place}: {wrong['msg']}"])
+
+
+def told(error: BaseException) -> str:
+    """Return in one line what went wrong; empty where the other side just went away."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = first_line([str(error)])
+    if text == CLOSED:
+        return ""
+    if isinstance(error, FileNotFoundError):
+        return f"there is no program {first_line([str(error.filename)])}"
+    if isinstance(error, OSError) and error.filename:
+        return f"{first_line([str(error.filename)])} cannot be started: {error.strerror}"
+    if isinstance(error, Unreachable | ValueError) or type(error).__name__ == "MCPError":
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
