@@ -33,7 +33,7 @@ def find_tracer() -> "Tracer | None":
         from opentelemetry import trace  # noqa: PLC0415 - see above
 
         provider = trace.get_tracer_provider()
-        if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        if isinstance(provider, trace.ProxyTracerProvider):
             return None
         from importlib.metadata import version  # noqa: PLC0415 - only where somebody traces
 
@@ -41,7 +41,7 @@ def find_tracer() -> "Tracer | None":
     except Exception:  # noqa: BLE001 - a provider is foreign code
         _log.debug("there is no tracer", exc_info=True)
         return None
-    # What a provider gives that is switched off.
+    # What a provider gives that does nothing, or is switched off.
     return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
 

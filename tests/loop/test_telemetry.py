@@ -133,12 +133,15 @@ async def test_calls_that_fail_are_marked_and_calls_that_are_not_run_have_no_spa
 
 async def test_a_request_that_fails_fails_the_run(spans):
     """The error stands on the request by its type, and on the run by what its exit code says."""
-    outcome = await outcome_of(job(ScriptedProvider([LOOKS, ProviderError("the server is down")]), 4))
+    outcome = await outcome_of(job(ScriptedProvider([LOOKS, ProviderError(f"the server takes no sk-{'a1' * 20}")]), 4))
     assert outcome.status == "failed"
     request, run = spans.named("chat")[1], spans.one("invoke_agent")
     assert (request.status.status_code, request.attributes["error.type"]) == (StatusCode.ERROR, "ProviderError")
     assert (run.status.status_code, run.attributes["error.type"]) == (StatusCode.ERROR, "provider")
-    assert (run.status.description, run.attributes["run_specialist.status"]) == ("the server is down", "failed")
+    assert (run.status.description, run.attributes["run_specialist.status"]) == (
+        "the server takes no [redacted]",
+        "failed",
+    )
     assert spans.usage("invoke_agent") == spans.usage("chat") == [10, 5, 0, 0]
 
 

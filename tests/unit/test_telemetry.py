@@ -112,9 +112,13 @@ def test_a_provider_that_fails_traces_nothing(monkeypatch):
 
 def test_outside_of_a_run_nothing_is_traced():
     """A request or a call that belongs to no run has no span, provider or not."""
-    with recorded() as seen, telemetry.chat(ScriptedProvider([]), 100), telemetry.execute_tool(CALL):
-        pass
-    assert seen.names == []
+    with recorded() as seen:
+        for _ in range(2):
+            with telemetry.chat(ScriptedProvider([]), 100), telemetry.execute_tool(CALL):
+                pass
+            with agent():
+                pass
+    assert seen.names == ["invoke_agent owls"] * 2
 
 
 @pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])
