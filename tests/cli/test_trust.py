@@ -117,3 +117,20 @@ def test_resume_asks_for_trust_too(app, ask, monkeypatch, tmp_path):
     assert "python_tools: would import" in err
     assert specialists(*arguments, "--trust")[0] == 0
     assert Path(store).is_file()
+
+
+@pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])
+def test_what_a_module_prints_is_neither_answer_nor_event(app, call, flag):
+    """It goes to standard error; standard output stays what a program expects."""
+    app.write("PKG/tools.py", "print('loading')", "def lookup(word: str) -> str:", "    return word")
+    result = call("finder", "What do owls eat?", "--model", "offline", "--trust", flag)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("loading\n")
+    if flag == "--json":
+        assert json.loads(result.stdout)["specialist"] == "finder"
+    elif flag == "--events":
+        events = [json.loads(line)["event"] for line in result.stdout.splitlines()]
+        assert (events[0], events[-1]) == ("started", "finished")
+    else:
+        assert "loading" not in result.stdout
+        assert "mice" in result.stdout

@@ -4,9 +4,9 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -52,7 +52,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
     Raises BrokenPipeError when the events are no longer read.
     """
     view = _view(output)
-    printer = _EventPrinter()
+    printer = _EventPrinter(sys.stdout)
 
     async def once() -> "Outcome":
         async with runner:
@@ -60,7 +60,8 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
             printer.run = await prepare(printer if output.events else view, view.grow if view else None)
             return await printer.run.outcome()
 
-    with view or nullcontext():
+    # What a tool prints, or the module that it comes from, is neither answer nor event.
+    with view or nullcontext(), redirect_stdout(sys.stderr):
         outcome = asyncio.run(once())
     if printer.unread:
         raise printer.unread
@@ -74,15 +75,16 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 class _EventPrinter:
     """Prints each event as a line; when nobody reads any more, the run is stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: TextIO | None) -> None:
+        self._out = out
         self.run: Run | None = None
         self.unread: BrokenPipeError | None = None
 
     def __call__(self, event: "Event") -> None:
-        if self.unread:
+        if self.unread or self._out is None:
             return
         try:
-            print_json(event.as_json(), indent=None)
+            print_json(event.as_json(), None, self._out)
         except BrokenPipeError as error:
             self.unread = error
             if self.run:

@@ -6,30 +6,35 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import typer
 
 from run_specialist.errors import ProviderError, RunSpecialistError
 
 
-def print_line(text: str) -> None:
-    """Print to standard output, whatever its encoding; a terminal gets no control characters."""
-    print_styled(printable(text) if is_terminal() else text)
+def print_line(text: str, to: TextIO | None = None) -> None:
+    """Print to standard output, whatever its encoding; a terminal gets no control characters.
+
+    to: in place of standard output.
+    """
+    print_styled(printable(text) if is_terminal(to) else text, to)
 
 
-def print_styled(text: str) -> None:
+def print_styled(text: str, to: TextIO | None = None) -> None:
     """Print what has colours of ours; whatever of it comes from outside went through `printable`."""
-    if sys.stdout is None:
+    out = to or sys.stdout
+    if out is None:
         return
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    sys.stdout.flush()
+    encoding = out.encoding or "utf-8"
+    out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    out.flush()
 
 
-def is_terminal() -> bool:
+def is_terminal(to: TextIO | None = None) -> bool:
     """Tell whether somebody looks at standard output."""
-    return sys.stdout is not None and sys.stdout.isatty()
+    out = to or sys.stdout
+    return out is not None and out.isatty()
 
 
 def has_colours() -> bool:
@@ -37,10 +42,10 @@ def has_colours() -> bool:
     return is_terminal() and not os.environ.get("NO_COLOR")
 
 
-def print_json(value: object, indent: int | None = 2) -> None:
+def print_json(value: object, indent: int | None = 2, to: TextIO | None = None) -> None:
     """Print a value as JSON; where the output cannot hold every character, all beyond ASCII is escaped."""
-    plain = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
-    print_line(json.dumps(value, ensure_ascii=plain, indent=indent))
+    plain = (getattr(to or sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
+    print_line(json.dumps(value, ensure_ascii=plain, indent=indent), to)
 
 
 def printable(text: str) -> str:
