@@ -2,18 +2,18 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from run_specialist.doors.family import MAX_DEPTH, Family
+from run_specialist.doors.storing import Storing
 from run_specialist.doors.stream import Stream
 from run_specialist.equipment import equip
-from run_specialist.errors import NotResumable, UsageError
+from run_specialist.errors import UsageError
 from run_specialist.events import Listener
 from run_specialist.executed import Augmenter
-from run_specialist.job import Job
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model, make_provider
@@ -24,9 +24,6 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
-from run_specialist.store.place import NONE, Place, place
-from run_specialist.store.stored import StoredRun
-from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import McpClients
 from run_specialist.trust import Trust
@@ -78,8 +75,7 @@ class Runner:
         self._providers: dict[str, Provider] = {}
         self._family = Family(self.registry, self._begin, max_depth, strict=strict)
         self.store = store
-        self._writer: Writer | None = None
-        self._only_one = Lock()
+        self._storing = Storing(store)
 
     async def prepare(
         self,
@@ -107,7 +103,7 @@ class Runner:
         by_program = isinstance(specialist, Specialist)
         around = await self._around(self.root, file, settled, provider, None, by_program=by_program)
         job = spawn(file, settled, question, around)
-        return await self._started(job, listener, watch)
+        return Run(job, listener, watch, journal=await self._storing.journal(job.run_id))
 
     async def resume(
         self,
@@ -127,18 +123,14 @@ class Runner:
         limits: new totals, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, and other UsageErrors, before anything is asked of a model.
         """
-        place = self._place()
-        if place is None:
-            raise NotResumable("nothing is stored here: the store is `none`; name the one that holds the run")
-        run = await asyncio.to_thread(_load, place.url, run_id)
+        run = await self._storing.load(run_id)
         root = Path(run.frozen["root"])
         provider = self._provider or self._provider_of(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         around = await self._around(root, load(file.path), settled, provider, parent, resumed=True)
         job = resume(run, Wish(question, limits, force), around)
-        writer = await self._writing()
-        return Run(job, listener, watch, journal=None if writer is None else writer.claim(run))
+        return Run(job, listener, watch, journal=await self._storing.claim(run))
 
     async def run(
         self,
@@ -177,11 +169,7 @@ class Runner:
         if self._provider is None and settings.model not in {None, "inherit"}:
             provider = self._provider_of(choose_model(self._model, settings.model))
         job = spawn(file, settings, question, await self._around(self.root, file, settings, provider, parent))
-        return await self._started(job, listener, None)
-
-    async def _started(self, job: Job, listener: Listener | None, watch: Watch | None) -> Run:
-        writer = await self._writing()
-        return Run(job, listener, watch, journal=None if writer is None else writer.journal(job.run_id))
+        return Run(job, listener, journal=await self._storing.journal(job.run_id))
 
     async def _around(  # noqa: PLR0913 - all that a run differs in
         self,
@@ -202,34 +190,6 @@ class Runner:
         equipment = replace(equipment, warnings=(*equipment.warnings, *missing))
         return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent)
 
-    def _place(self) -> Place | None:
-        found = place(self.store)
-        return None if found.url == NONE else found
-
-    async def _writing(self) -> Writer | None:
-        """Return what writes into the store; None where nothing is stored.
-
-        Raises StoreUnusable for a store that somebody named; of the default one the run itself tells.
-        """
-        found = self._place()
-        if found is None:
-            return None
-        # A store that has to be waited for must not hold up other children.
-        return await asyncio.to_thread(self._writer_into, found)
-
-    def _writer_into(self, found: Place) -> Writer:
-        with self._only_one:
-            writer = self._writer
-            # What was given up may work again; a default that never could be opened is not tried by each of many.
-            if writer is not None and writer.is_given_up and (found.named or writer.was_open):
-                writer.close()
-                writer = None
-            if writer is None:
-                writer = self._writer = Writer(found)
-        if found.named:
-            writer.check()
-        return writer
-
     def _provider_of(self, model: str) -> Provider:
         if model not in self._providers:
             self._providers[model] = make_provider(model)
@@ -237,14 +197,13 @@ class Runner:
 
     async def aclose(self) -> None:
         """Close the connections of all children, the servers of their tools, and the store."""
-        await self._clients.aclose()
-        for provider in self._providers.values():
-            await provider.aclose()
+        async with AsyncExitStack() as parts:
+            # The store last: what happens while the others are closed is kept too.
+            parts.push_async_callback(self._storing.aclose)
+            for provider in self._providers.values():
+                parts.push_async_callback(provider.aclose)
+            parts.push_async_callback(self._clients.aclose)
         self._providers.clear()
-        if self._writer is not None:
-            # It waits for the disk.
-            await asyncio.to_thread(self._writer.close)
-            self._writer = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -282,16 +241,6 @@ def run_sync(specialist: str | Specialist, question: str, **settings: Any) -> Ou
     except RuntimeError:
         return asyncio.run(run(specialist, question, **settings))
     raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")
-
-
-def _load(url: str, run_id: str) -> StoredRun:
-    from run_specialist.store.reading import Store  # noqa: PLC0415 - a database library
-
-    with Store(url) as store:
-        run = store.load(run_id)
-    if not Path(run.frozen["root"]).is_dir():
-        raise NotResumable(f"{run.run_id} worked in {run.frozen['root']}, which is gone")
-    return run
 
 
 def _file_of(specialist: Specialist) -> SpecialistFile:
