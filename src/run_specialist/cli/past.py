@@ -159,12 +159,13 @@ def report(
     """Write a page about a run that a browser shows: budget, timeline, tokens, calls."""
     with guarded(), _open(store) as opened:
         from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
+        from run_specialist.views.page.children import below  # noqa: PLC0415 - likewise
 
         kept = opened.load(run)
         if json_:
-            print_json(view.data(kept))
+            print_json(view.data(kept, below(kept, opened.load)))
             return
-        page = view.report(kept).encode("utf-8", "replace")
+        page = view.report(kept, below(kept, opened.load)).encode("utf-8", "replace")
         if out == Path("-"):
             if sys.stdout is not None:
                 sys.stdout.buffer.write(page)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 from run_specialist import units
@@ -13,11 +14,14 @@ from run_specialist.views.page.answer import answer, facts, status
 from run_specialist.views.page.axis import axis
 from run_specialist.views.page.budget import budget
 from run_specialist.views.page.calls import turns
+from run_specialist.views.page.children import Below, asked, children, spent
 from run_specialist.views.page.marks import marks
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
 from run_specialist.views.page.setup import setup
 from run_specialist.views.page.timeline import timeline
+
+NOBODY: Below = MappingProxyType({})
 
 _WRITTEN_BY = {
     **{name: getattr(words, name) for name in ("clock", "counted", "lasted", "moment", "pretty", "stamp", "ticks")},
@@ -26,13 +30,17 @@ _WRITTEN_BY = {
 }
 
 
-def data(run: StoredRun) -> Mapping[str, Any]:
-    """Return everything that the page shows, as JSON values; moments within the run are its working time [s]."""
+def data(run: StoredRun, below: Below = NOBODY) -> Mapping[str, Any]:
+    """Return everything that the page shows, as JSON values; moments within the run are its working time [s].
+
+    below: the runs that it asked, and those that they asked.
+    """
     working = axis(run)
     between = marks(run, working)
     holding = holders(run)
-    said = turns(run, working, between, holding)
-    spent = budget(run, working)
+    others = asked(run, below)
+    said = turns(run, working, between, holding, {one.call.number: one.child.run_id for one in others if one.call})
+    used = budget(run, working, spent(run, others))
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
@@ -44,9 +52,10 @@ def data(run: StoredRun) -> Mapping[str, Any]:
         "started_at": run.started_at,
         "ended_at": run.ended_at,
         "seconds": working.seconds,
-        "facts": facts(run, spent["kinds"]),
+        "facts": facts(run, used["kinds"]),
         "answer": answer(run, said, holding),
-        "budget": spent,
+        "children": children(run, others, below),
+        "budget": used,
         "timeline": timeline(run, working, between),
         "requests": requests(run, working),
         "turns": said,
@@ -55,8 +64,11 @@ def data(run: StoredRun) -> Mapping[str, Any]:
     }
 
 
-def report(run: StoredRun) -> str:
-    """Return the page: one HTML document that asks for nothing else, with all text from outside escaped."""
+def report(run: StoredRun, below: Below = NOBODY) -> str:
+    """Return the page: one HTML document that asks for nothing else, with all text from outside escaped.
+
+    below: as in `data`.
+    """
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only who wants a page pays for it
     from markupsafe import Markup  # noqa: PLC0415 - likewise
 
@@ -67,7 +79,7 @@ def report(run: StoredRun) -> str:
     page.filters |= _WRITTEN_BY
     style, script = _part("report.css"), _part("report.js")
     parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files
-    return page.from_string(_part("report.html.j2")).render(data(run), **parts, policy=_policy(style, script))
+    return page.from_string(_part("report.html.j2")).render(data(run, below), **parts, policy=_policy(style, script))
 
 
 def _part(name: str) -> str:

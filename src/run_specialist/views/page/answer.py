@@ -88,6 +88,7 @@ def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "failed": sum(call.is_error for call in run.calls),
         "skipped": outcome["tool_calls"]["skipped"] if outcome else booked,
         "turns": len(run.turns),
-        "tokens": int(used[Kind.TOKENS]),
+        # A budget of its own does not hold what those took who were asked; the bill does.
+        "tokens": sum(outcome["usage"].values()) if outcome else int(used[Kind.TOKENS]),
         "cost_usd": outcome.get("cost_usd", run.cost_usd),
     }

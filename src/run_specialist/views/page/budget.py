@@ -1,6 +1,6 @@
 """How the budget went over time: the share of each limit that was spent, and in which phase the run was."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,16 +25,19 @@ HOW = {
 }
 """What each rung of a landing does, in words."""
 
-_Spent = tuple[float, Kind, float]
+Spent = tuple[float, Kind, float]
 """When it was spent [seconds since 1970], and how much of which kind."""
 _Rule = tuple[float, Mapping[str, Any], Mapping[str, Any]]
 """Since when it holds [seconds since 1970], the limits, and what was used by then where that was told."""
 
 
-def budget(run: StoredRun, axis: Axis) -> dict[str, Any]:
-    """Return the chart of the budget and the table below it; moments are working time [s]."""
+def budget(run: StoredRun, axis: Axis, by_others: Iterable[Spent]) -> dict[str, Any]:
+    """Return the chart of the budget and the table below it; moments are working time [s].
+
+    by_others: what the specialists that were asked drew of it.
+    """
     ruled = list(_rules(run, axis))
-    spent = sorted(_spent(run), key=lambda one: one[0])
+    spent = sorted([*_spent(run), *by_others], key=lambda one: one[0])
     kinds = [_kind(kind, run, axis, ruled, spent) for kind in Kind]
     shares = [share for kind in kinds for line in kind["lines"] for _, share in line]
     return {
@@ -65,7 +68,7 @@ def _rules(run: StoredRun, axis: Axis) -> Iterator[_Rule]:
             yield stretch.begin, limits, stretch.resumed.get("used") or {}
 
 
-def _spent(run: StoredRun) -> Iterator[_Spent]:
+def _spent(run: StoredRun) -> Iterator[Spent]:
     """Yield what was spent, when, of which kind; time passes by itself."""
     for turn in run.turns:
         yield turn.at, Kind.TURNS, 1
@@ -80,7 +83,7 @@ def _spent(run: StoredRun) -> Iterator[_Spent]:
             yield event.at, Kind.COST, event.body["cost_usd"] or 0
 
 
-def _kind(kind: Kind, run: StoredRun, axis: Axis, ruled: Sequence[_Rule], spent: Sequence[_Spent]) -> dict[str, Any]:
+def _kind(kind: Kind, run: StoredRun, axis: Axis, ruled: Sequence[_Rule], spent: Sequence[Spent]) -> dict[str, Any]:
     lines, used = [], 0.0
     for number, (since, limits, told) in enumerate(ruled):
         until = ruled[number + 1][0] if number + 1 < len(ruled) else float("inf")

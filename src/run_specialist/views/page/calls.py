@@ -20,11 +20,16 @@ _UNFINISHED = prompts.STOPPED.partition(":")[0]
 
 
 def turns(
-    run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]], holders: Sequence[StoredCall | None]
+    run: StoredRun,
+    axis: Axis,
+    marks: Sequence[Mapping[str, Any]],
+    holders: Sequence[StoredCall | None],
+    asked: Mapping[int, str],
 ) -> list[dict[str, Any]]:
     """Return the turns in order, each with what happened before it, what the model wrote, and its calls.
 
     holders: for each piece of evidence the call that holds it.
+    asked: the ids of the runs that were asked, by the number of the call that did.
     """
     shown = results(run)
     quotes: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
@@ -45,7 +50,10 @@ def turns(
             "reason": turn.reason,
             "text": turn.reply.text,
             "before": [mark for mark in marks if mark["before"] == turn.number],
-            "calls": list(_calls(turn, executed[turn.number], shown, quotes)),
+            "calls": [
+                {**call, "child": asked.get(call["number"])}
+                for call in _calls(turn, executed[turn.number], shown, quotes)
+            ],
         }
         for turn in run.turns
     ]

@@ -1,0 +1,197 @@
+"""What the page of a run shows of the specialists that it asked, in its data and in a browser."""
+
+import html
+import json
+from dataclasses import replace
+
+import pytest
+
+from run_specialist.budget import Kind
+from run_specialist.messages import Usage
+from run_specialist.outcome import Child
+from run_specialist.views.page.children import below
+from run_specialist.views.report import data, report
+from tests.browser import browser
+from tests.views.full import full_run
+from tests.views.odd import ODD, odd_run
+from tests.views.runs import BEGIN, Did, Tape
+
+OWLS = Child(
+    "a", "owls", "landed", 5, Usage(1_000), 0.02, children=(Child("c", "mice", "answered", 2, Usage(300), 0.01),)
+)
+SAME = Child("b", "owls", "failed", 1, Usage(0, 0, 0, 50), 0.001)
+
+
+def ask(name, query, seconds=2.0, **others):
+    """Make a call of `delegate`."""
+    return Did("delegate", {"specialist": name, "query": query}, f"[{name}]", seconds, **others)
+
+
+def parent(*children, shared=True):
+    """Return a run that asked twice in one turn; all that its children took is in its figures."""
+    tape = Tape({Kind.TOOL_CALLS: 16, Kind.TOKENS: 100_000})
+    tape.turn("I ask.", ask("owls", "When?", 1.0, is_error=True), ask("owls", "Why?", 3.0))
+    tape.ask("", [Did("respond", {"answer": "So."}, "")], stop="answered")
+    own = sum((turn.usage for turn in tape.turns), Usage())
+    if shared:
+        for one in children:
+            tape.budget = tape.budget.spend(one.tool_calls).spend(one.usage.total_tokens, Kind.TOKENS)
+    outcome = tape.outcome("answered", "So.", children=children)
+    outcome = replace(outcome, usage=sum((one.usage for one in children), own), cost_usd=0.5)
+    run = tape.end(outcome)
+    frozen = {**run.frozen, "settings": {**run.frozen["settings"], "share_budget": shared}}
+    return replace(run, children=children, frozen=frozen, outcome=json.loads(json.dumps(run.outcome)))
+
+
+def kept(child, question, parent_id):
+    """Return the run of a child."""
+    return replace(
+        full_run(),
+        run_id=child.run_id,
+        parent_id=parent_id,
+        specialist=child.specialist,
+        status=child.status,
+        question=question,
+        children=child.children,
+    )
+
+
+RUNS = {"a": kept(OWLS, "Why?", "p"), "b": kept(SAME, "When?", "p"), "c": kept(OWLS.children[0], "Who eats whom?", "a")}
+
+
+@pytest.fixture
+def shown():
+    """Give the data of the page with all three."""
+    return data(parent(OWLS, SAME), RUNS)
+
+
+def test_x_11_the_tree_has_each_with_its_question_and_figures(shown):
+    """Those who were asked, and below them those that they asked; each with the call that asked, also side by side."""
+    owls, same = shown["children"]["asked"]
+    assert [(one["run_id"], one["question"], one["call"]) for one in (owls, same)] == [
+        ("a", "Why?", 2),
+        ("b", "When?", 1),
+    ]
+    assert (owls["status"], owls["calls"], owls["limit"], owls["tokens"], owls["cost_usd"]) == (
+        "landed",
+        5,
+        full_run().outcome["tool_calls"]["limit"],
+        1_000,
+        0.02,
+    )
+    (mice,) = owls["asked"]
+    assert (mice["run_id"], mice["question"], mice["call"], mice["tokens"]) == ("c", "Who eats whom?", None, 300)
+    assert len(owls["did"]) == len(full_run().calls)
+    assert [call["child"] for turn in shown["turns"] for call in turn["calls"]] == ["b", "a", None]
+    assert json.loads(json.dumps(shown)) == shown
+
+
+def test_x_11_what_they_took_is_counted_once(shown):
+    """In the figures of the run, in the chart at the end of their calls, and told apart from the run's own requests."""
+    own = shown["requests"]["total"]["total"]
+    took = shown["children"]
+    assert (took["calls"], took["tokens"], took["cost_usd"]) == (6, 1_050, pytest.approx(0.021))
+    assert shown["facts"]["tokens"] == own + 1_050
+    assert shown["facts"]["calls"] == 2 + 6
+    (line,) = next(kind["lines"] for kind in shown["budget"]["kinds"] if kind["kind"] == "tool_calls")
+    assert sorted({share * 16 for _, share in line}) == [0, 1, 2, 3, 8]
+    (tokens,) = next(kind["lines"] for kind in shown["budget"]["kinds"] if kind["kind"] == "tokens")
+    assert tokens[-1][1] == pytest.approx((own + 1_050) / 100_000, abs=1e-4)
+
+
+def test_budgets_of_their_own_leave_that_of_the_run_alone():
+    """Its calls and the chart are its own; tokens and cost are billed all the same."""
+    shown = data(parent(OWLS, shared=False), RUNS)
+    assert shown["facts"]["calls"] == 2
+    (line,) = next(kind["lines"] for kind in shown["budget"]["kinds"] if kind["kind"] == "tool_calls")
+    assert line[-1][1] == 2 / 16
+    assert shown["facts"]["tokens"] == shown["requests"]["total"]["total"] + 1_000
+    page = report(parent(OWLS, shared=False), RUNS)
+    assert "Tokens and cost are in the figures above, once; their tool calls had budgets of their own." in page
+
+
+def test_one_that_is_no_longer_kept_has_its_numbers():
+    """From the outcome of the run that asked; whoever it had asked likewise."""
+    run = replace(parent(OWLS), children=())
+    shown = data(run)
+    (owls,) = shown["children"]["asked"]
+    assert (owls["kept"], owls["question"], owls["calls"], owls["call"]) == (False, None, 5, 1)
+    assert [one["run_id"] for one in owls["asked"]] == ["c"]
+    assert "Of this run no more is kept." in report(run)
+
+
+def test_one_that_was_interrupted_is_shown_as_it_stands():
+    """The run itself has no outcome yet, nor has the one that it asked."""
+    cut = replace(RUNS["b"], outcome=None, ended_at=None, status="interrupted")
+    run = replace(parent(SAME), outcome=None, ended_at=None, status="interrupted")
+    (one,) = data(run, {"b": cut})["children"]["asked"]
+    assert (one["status"], one["answer"], one["evidence"]) == ("interrupted", "", [])
+    assert "interrupted</b>" in report(run, {"b": cut})
+
+
+def test_an_unknown_price_makes_the_sum_unknown():
+    """It is never taken for nothing."""
+    unknown = replace(SAME, cost_usd=None)
+    assert data(parent(OWLS, unknown))["children"]["cost_usd"] is None
+
+
+def test_a_run_that_asked_nobody_shows_no_section():
+    """Neither a heading nor a link to one."""
+    page = report(full_run())
+    assert 'id="specialists"' not in page
+    assert "Specialists" not in page
+    assert "In all " in page
+
+
+def test_the_runs_below_are_found_however_deep():
+    """Each is loaded once."""
+    loaded = []
+
+    def load(run_id):
+        loaded.append(run_id)
+        return RUNS[run_id]
+
+    assert set(below(parent(OWLS, SAME), load)) == {"a", "b", "c"}
+    assert sorted(loaded) == ["a", "b", "c"]
+
+
+def test_hostile_words_of_a_child_are_text():
+    """Its name, question, answer, quotes and calls come from outside."""
+    odd = Child("a", ODD, "partial", 1, Usage(1), None)
+    hostile = replace(odd_run(), run_id="a", specialist=ODD)
+    page = report(parent(odd), {"a": hostile})
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "<img" not in page
+    assert html.escape("{{ 7*7 }}") in page
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    """Give a tab of a browser."""
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_page_leads_from_a_call_to_the_specialist_and_back(tab, tmp_path, width):
+    """Each link opens what it leads to, nothing sticks out, and nothing is asked of anybody."""
+    path = tmp_path / "page.html"
+    path.write_text(report(parent(OWLS, SAME), RUNS), encoding="utf-8")
+    tab.open(path, "#run-c", width=width)
+    assert tab.run("document.getElementById('run-c').open")
+    tab.run("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    links = "[...document.querySelectorAll('#run-a a, #call-2 a')].map((one) => one.getAttribute('href'))"
+    assert {"#call-2", "#run-a"} <= set(tab.run(links))
+    every = "[...document.querySelectorAll('a[href^=\"#\"]')].map((one) => one.getAttribute('href').slice(1))"
+    assert tab.run(f"{every}.filter((id) => !document.getElementById(id))") == []
+    inset = "document.getElementById('run-{}').getBoundingClientRect().left"
+    assert tab.run(inset.format("c")) > tab.run(inset.format("a")) == tab.run(inset.format("b"))
+    assert tab.complaints == []
+    assert tab.requests == [path.as_uri()]
+
+
+def test_times_are_those_of_the_child():
+    """How long it worked, not when."""
+    (one,) = data(parent(SAME), RUNS)["children"]["asked"]
+    assert 0 < one["seconds"] < BEGIN
