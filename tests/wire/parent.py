@@ -3,10 +3,16 @@
 import asyncio
 from typing import Any
 
-from run_specialist.doors.delegate import Delegate
+from run_specialist import Delegate, delegate_tool
 
 MODEL = "claude-sonnet-5"
 CHAT_MODEL = "some-model"
+
+
+async def answer(client: Any, question: str) -> str:
+    """Answer a question with the help of two specialists, neither of which makes more than 12 tool calls."""
+    async with delegate_tool(["thoughts-analyzer", "fact-checker"], tool_calls_limit=12) as delegate:
+        return await ask_messages(client, delegate, question)
 
 
 async def ask_messages(client: Any, delegate: Delegate, question: str) -> str:

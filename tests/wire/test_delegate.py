@@ -1,8 +1,10 @@
 """An agent that asks specialists, over the wire: its loop and theirs with the real SDKs against one simulated API."""
 
 import asyncio
+import inspect
 import json
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 pytestmark = pytest.mark.anyio
 
+ROOT = Path(__file__).parents[2]
 QUESTION = "Do owls and toads sleep in winter?"
 OWLS = {"specialist": "owls", "query": "Do owls sleep in winter?"}
 TOADS = {"specialist": "toads", "query": "Do toads sleep in winter?"}
@@ -198,6 +201,36 @@ async def test_an_agent_that_is_cancelled_stops_its_specialist(messages_api, fil
         (run,) = (await asyncio.to_thread(listed, f"{files}/runs.db"))[:1]
         assert (run.specialist, run.status, run.tool_calls) == ("toads", "aborted", 1)
     gate.open()
+
+
+async def test_the_example_of_the_docs_answers(messages_api, monkeypatch):
+    """With a runner of the tool's own: the specialists of this repository, and the model where the environment says."""
+    monkeypatch.chdir(ROOT)
+
+    def policy(request):
+        if request.tool_names == ["delegate"]:
+            asked = {"specialist": "thoughts-analyzer", "query": "Why a soft landing?"}
+            return says("So that nothing is lost.") if request.results else says(tool_use("delegate", asked))
+        return answers("Nothing is lost.")
+
+    api = messages_api(policy)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", api.base_url)
+    async with anthropic.make_client(api_key="test", max_retries=0) as client:
+        assert await parent.answer(client, "Why?") == "So that nothing is lost."
+    (result,) = api.requests[-1].results.values()
+    assert result.startswith("[thoughts-analyzer: answered after 0 of 12 tool calls]")
+
+
+@pytest.mark.parametrize("document", ["delegate.md", "nested.md"])
+def test_the_examples_of_the_docs_are_those_that_run_here(document):
+    """Each stands in tests/wire/parent.py as it stands there, but for the words that tell what it does."""
+    source = inspect.getsource(parent)
+    told = (ROOT / "docs" / document).read_text(encoding="utf-8").split("```python\n")[1:]
+    examples = [block.split("```")[0] for block in told]
+    assert len(examples) == (4 if document == "delegate.md" else 0)
+    without_words = "".join(part for number, part in enumerate(source.split('"""')) if number % 2 == 0)
+    bare = "\n".join(line for line in without_words.splitlines() if line.strip())
+    assert [one for one in examples if "\n".join(line for line in one.splitlines() if line) not in bare] == []
 
 
 def listed(path):

@@ -174,3 +174,12 @@ def test_long_ways_are_followed_to_their_end():
     assert chain["n7"] == [("warning", "n7 -> n8 -> n9 -> n10: n10 will not be asked, more than 2 levels below")]
     team = told(*(file(f"n{number}", *(f"n{other}" for other in range(90))) for number in range(90)))
     assert all(said[0][0] == "error" for said in team.values())
+
+
+def test_the_example_of_the_docs_is_without_a_problem():
+    """docs/nested.md lists specialists that come along."""
+    root = Path(__file__).parents[3]
+    example = (root / "docs/nested.md").read_text(encoding="utf-8").split("```markdown\n")[1].split("```")[0]
+    loaded = load_text(example, Path("release-editor.md"))
+    (checked,) = family.check([loaded], Registry([root / "specialists"]).files)
+    assert (checked.specialist.agents, checked.problems) == (("thoughts-analyzer", "fact-checker"), ())
