@@ -66,7 +66,7 @@ class Progress:
                 return f"{event.outcome.status} after {units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)}"
             case ChildTold():
                 told = self._children.setdefault(event.run_id, Progress()).take(event.told)
-                return told and f"{event.specialist}: {told.message}"
+                return None if told is None else f"{event.specialist}: {told.message}"
             case _:
                 return None
 

@@ -44,10 +44,13 @@ def output_schema(answer: AnswerSchema | None) -> dict[str, Any]:
     answer: what `output` matches where it is not null; None for a specialist that answers in text alone.
     """
     schema = {**_outcome_schema()}
-    embedded = {} if answer is None else answer.embedded("/properties/output/anyOf/0")
-    # A schema that cannot stand inside of another one is left to the run, which checks the answer in any case.
-    either = {"anyOf": [embedded, {"type": "null"}]} if embedded else {"type": "null"} if answer is None else {}
-    schema["properties"] = schema["properties"] | {"output": either}
+    output: dict[str, Any] = {"type": "null"}
+    if answer is not None:
+        embedded = answer.embedded("/$defs/Output")
+        # A schema that cannot stand inside of another one is left to the run, which checks the answer in any case.
+        output = {} if embedded is None else {"anyOf": [{"$ref": "#/$defs/Output"}, {"type": "null"}]}
+        schema["$defs"] = schema["$defs"] | ({} if embedded is None else {"Output": dict(embedded)})
+    schema["properties"] = schema["properties"] | {"output": output}
     return schema
 
 

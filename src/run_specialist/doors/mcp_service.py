@@ -39,7 +39,7 @@ class Service:
         self._runner = runner
         self._say = say
         self._told: set[str] = set()
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._calls: set[asyncio.Task[Any] | None] = set()
         self.runs = Runs(runner)
 
     def catalogue(self) -> Catalogue:
@@ -84,8 +84,9 @@ class Service:
         seconds: for the answers; a client that does not take them is not waited for.
         """
         await self.runs.close()
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=seconds)
+        calls = self._calls - {asyncio.current_task()}
+        if calls:
+            await asyncio.wait(calls, timeout=seconds)
 
     async def _ask(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
         offered = self.catalogue().offered

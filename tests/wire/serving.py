@@ -1,0 +1,132 @@
+"""Specialists that are served: inside of this process, with a scripted model, and as a program of its own."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+
+from run_specialist.doors.api import Runner
+from run_specialist.doors.mcp_server import make_server
+from run_specialist.doors.mcp_service import Service
+from run_specialist.providers.scripted import Line, ScriptedProvider
+from run_specialist.tools.base import Tool
+
+PATIENCE = 30
+"""The longest that anything is waited for, so that a hang is a failure [s]."""
+MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
+
+
+@dataclass
+class Heard:
+    """The notifications of progress that a client got."""
+
+    news: list[tuple[float, float | None, str | None]] = field(default_factory=list)
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with each."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take one."""
+        self.news.append((progress, total, message))
+        self.came.set()
+
+    @property
+    def messages(self) -> list[str | None]:
+        """Their words."""
+        return [message for _, _, message in self.news]
+
+
+@dataclass
+class Held:
+    """A tool that a test holds fast."""
+
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: bool = False
+
+    @property
+    def tool(self) -> Tool:
+        """The tool `hold`."""
+
+        async def hold() -> str:
+            self.entered.set()
+            try:
+                await self.released.wait()
+            except asyncio.CancelledError:
+                self.cancelled = True
+                raise
+            return "let go"
+
+        return Tool("hold", "Waits.", hold)
+
+
+@dataclass
+class Served:
+    """A server with one client."""
+
+    client: Client
+    service: Service
+    said: list[str]
+    """What was told to who started it."""
+
+    async def call(self, name: str, heard: Heard | None = None, **arguments: Any) -> Any:
+        """Call a tool, and wait for its result."""
+        async with asyncio.timeout(PATIENCE):
+            return await self.client.call_tool(name, arguments, progress_callback=heard)
+
+
+@asynccontextmanager
+async def serving(
+    script: Sequence[Line] = (), *, mode: str = "auto", tools: Sequence[Tool] = (), store: str = "none"
+) -> AsyncIterator[Served]:
+    """Serve the specialists of the project that was entered, with a scripted model."""
+    said: list[str] = []
+    async with Runner(provider=ScriptedProvider(script), tools=tools, store=store) as runner:
+        service = Service(runner, said.append)
+        async with Client(make_server(service), mode=mode) as client:
+            yield Served(client, service, said)
+        await service.close(PATIENCE)
+
+
+def command(*arguments: str, code: str = MAIN) -> list[str]:
+    """Return the command that serves, as a program of its own."""
+    return [sys.executable, "-W", "error", "-c", code, "mcp", *arguments]
+
+
+def write_specialist(root: Path, name: str, *lines: str, file: str = "") -> Path:
+    """Write the file of a specialist: its name, and lines of front matter."""
+    path = root / "specialists" / f"{file or name}.md"
+    path.write_text("\n".join(["---", f"name: {name}", f"description: Is {name}", *lines, "---", "You look.", ""]))
+    return path
+
+
+class Program:
+    """The server as a program of its own, over standard input and output or HTTP."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    @classmethod
+    def start(cls, *arguments: str, code: str = MAIN, **options: Any) -> "Program":
+        """Start it."""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        given = {**pipes, "text": True, "env": dict(os.environ)} | options
+        return cls(subprocess.Popen(command(*arguments, code=code), **given))
+
+    def url(self) -> str:
+        """Wait until it serves over HTTP, and return where."""
+        for line in self.process.stderr:
+            if " on http" in line:
+                return line.split(" on ")[1].strip()
+        raise AssertionError("it ended before it served")
+
+    def end(self) -> None:
+        """Kill it, if it still runs, and let go of its pipes."""
+        self.process.kill()
+        self.process.communicate()

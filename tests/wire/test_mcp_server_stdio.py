@@ -1,0 +1,298 @@
+"""The server as a program: nothing but the protocol on standard output, and no process left behind."""
+
+import asyncio
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import jsonschema
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
+from run_specialist.store.reading import Store
+from tests.wire.serving import MAIN, PATIENCE, Heard, Program, command, write_specialist
+from tests.wire.simulator import Gate, MessagesSimulator
+from tests.wire.simulator.replies import answers, calls, says
+
+PRINTS = """
+import os, sys
+from run_specialist.tools import files
+search = files._FileTools.search
+
+def printing(self, query: str, limit: int = 10) -> str:
+    print("printed by a tool", flush=True)
+    os.write(1, b"written past Python\\n")
+    os.system("echo said by a child; cat")
+    return search(self, query, limit)
+
+files._FileTools.search = printing
+"""
+"""A search that prints in every way there is, and reads what is not its own."""
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch) -> Path:
+    """A project with notes and a specialist for them, entered, with a store of its own."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists", "notes"):
+        (root / folder).mkdir(parents=True)
+    (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
+    write_specialist(root, "finder", "tool_calls_limit: 4", "paths: [notes]")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{tmp_path}/runs.db")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Return a function that loads the newest run."""
+
+    def load():
+        with Store(f"sqlite:///{tmp_path}/runs.db") as opened:
+            return opened.load("last")
+
+    return load
+
+
+@pytest.fixture
+def program():
+    """Return a function that starts the server; what still runs at the end is killed."""
+    running = []
+
+    def start(*arguments, **options) -> Program:
+        running.append(Program.start(*arguments, **options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.end()
+
+
+@pytest.fixture
+def api(monkeypatch):
+    """Return a function that starts a simulated API and points ANTHROPIC_BASE_URL at it."""
+    running = []
+
+    def start(script, **options) -> MessagesSimulator:
+        running.append(MessagesSimulator(script, **options).start())
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", running[-1].base_url)
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+def own(code: str = MAIN, *arguments: str) -> StdioServerParameters:
+    """Return how the official client starts the server."""
+    name, *rest = command(*arguments, code=code)
+    return StdioServerParameters(command=name, args=rest, env=dict(os.environ))
+
+
+def asks(number: int, name: str, **arguments) -> dict:
+    """Return a call of a tool as it goes over the wire."""
+    params = {"name": name, "arguments": arguments, "_meta": {"progressToken": f"p{number}"}}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def send(program: Program, *messages: object) -> None:
+    """Write messages, or lines that are none."""
+    for message in messages:
+        program.process.stdin.write(message if isinstance(message, str) else json.dumps(message) + "\n")
+    program.process.stdin.flush()
+
+
+def answer_to(program: Program, number: int) -> dict:
+    """Read until a request is answered; all that comes is a message of the protocol."""
+    for line in program.process.stdout:
+        message = json.loads(line)
+        assert message["jsonrpc"] == "2.0"
+        if message.get("id") == number:
+            return message
+    raise AssertionError("it ended without an answer")
+
+
+def ended(program: Program) -> tuple[int, list[str]]:
+    """Wait for the end, and return the exit code and what was said on standard error after the first line."""
+    _, err = program.process.communicate(timeout=PATIENCE)
+    first, *rest = err.splitlines()
+    assert re.fullmatch(r"specialists: serving \d+ specialists on standard input and output", first)
+    return program.process.returncode, rest
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_official_client_asks_the_real_program(mode):
+    """List, call, progress in order, structured output that the client itself checks against the schema; no key."""
+    heard = Heard()
+    async with asyncio.timeout(PATIENCE), Client(own(), mode=mode) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        result = await client.call_tool("finder", {"query": "What do owls eat?"}, progress_callback=heard)
+        assert client.server_info is None or client.server_info.name == "run-specialist"
+        assert "at its limit with what it has gathered" in client.instructions
+    jsonschema.validate(result.structured_content, tools["finder"].output_schema)
+    assert "Owls eat mice at night." in result.content[0].text
+    assert result.structured_content["model"] == "offline"
+    assert heard.news == sorted(heard.news)
+    assert heard.messages[0].startswith("finder started on offline · 4 tool calls · run ")
+    assert heard.messages[1] == "search: 'What do owls eat?' · 1 of 4 tool calls used, 3 remaining"
+
+
+def test_nothing_but_the_protocol_is_written_to_standard_output(program):
+    """Tools that print, children that print or read: all goes to standard error, and no message is swallowed."""
+    server = program("--model", "offline", code=PRINTS + MAIN)
+    send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"), asks(3, "get_run", run_id="x"))
+    assert answer_to(server, 1)["result"]["serverInfo"]["name"] == "run-specialist"
+    answers = {}
+    for line in server.process.stdout:
+        message = json.loads(line)
+        answers[message.get("id")] = message
+        if {2, 3} <= answers.keys():
+            break
+    assert "Owls eat mice" in answers[2]["result"]["content"][0]["text"]
+    out, err = server.process.communicate(timeout=PATIENCE)
+    assert out == ""
+    for told in ("printed by a tool", "written past Python", "said by a child"):
+        assert told in err
+    assert server.process.returncode == 0
+
+
+def test_closed_input_stops_what_is_at_work_and_ends(api, program, stored):
+    """Exit code 0, no traceback, the run is stored as aborted with what was gathered."""
+    gate = Gate()
+    api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
+    server = program()
+    send(server, HELLO, READY, asks(2, "start_run", specialist="finder", query="What do owls eat?"))
+    assert answer_to(server, 2)["result"]["structuredContent"]["status"] == "running"
+    gate.wait_for_request(PATIENCE)
+    server.process.stdin.close()
+    server.process.stdin = None
+    assert ended(server) == (0, [])
+    run = stored()
+    assert run.status == "aborted"
+    assert "Owls eat mice" in run.outcome["answer"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, program, stored):
+    """The call under way is answered before the end; standard input is still open, and nothing waits for it."""
+    gate = Gate()
+    api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
+    server = program()
+    send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"))
+    gate.wait_for_request(PATIENCE)
+    server.process.send_signal(number)
+    result = answer_to(server, 2)["result"]
+    assert result["isError"]
+    assert result["structuredContent"]["status"] == "aborted"
+    assert "Owls eat mice" in result["structuredContent"]["answer"]
+    assert server.process.wait(PATIENCE) == code
+    assert ended(server) == (code, [])
+    assert stored().status == "aborted"
+
+
+def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
+    """The notification of the client alone does it; the server goes on."""
+    gate = Gate()
+    api([calls("search", {"query": "owls"}), says("too late", gate=gate), answers("Mice.")])
+    server = program()
+    send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"))
+    gate.wait_for_request(PATIENCE)
+    send(server, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2, "reason": "x"}})
+    # Its own tool tells when the run is over, and that comes after it is stored.
+    send(server, asks(3, "finder", query="What do owls eat?"))
+    assert answer_to(server, 3)["result"]["structuredContent"]["answer"] == "Mice."
+    server.process.stdin.close()
+    server.process.stdin = None
+    assert ended(server) == (0, [])
+    with Store(os.environ["SPECIALIST_STORE"]) as opened:
+        assert sorted(run.status for run in opened.runs()) == ["aborted", "answered"]
+
+
+def test_garbage_is_passed_over(program):
+    """Lines that are no JSON, no message, not UTF-8 or too long: the next request is answered as if there were none."""
+    server = program("--model", "offline")
+    long = '{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"x": "' + "x" * 5_000_000 + '"}}\n'
+    send(server, "hello\n", "\n", "[1, 2]\n", "{}\n", '{"jsonrpc": "2.0"\n', long, HELLO)
+    server.process.stdin.buffer.write(b"\xff\xfe\x00\n")
+    send(server, READY, {"jsonrpc": "2.0", "id": 2, "method": "ping"}, "x" * 100)
+    assert answer_to(server, 1)["result"]["protocolVersion"] == "2025-06-18"
+    assert answer_to(server, 2)["result"] == {}
+    server.process.stdin.close()
+    server.process.stdin = None
+    code, said = ended(server)
+    assert code == 0
+    assert said == ["a message of more than 4194304 bytes was passed over"]
+
+
+def test_a_client_that_says_nothing_is_left_in_peace(program):
+    """It comes and goes without a word."""
+    server = program("--model", "offline", stdin=subprocess.DEVNULL)
+    assert ended(server) == (0, [])
+
+
+PARENT = """
+import json, subprocess, sys
+server = subprocess.Popen(json.loads(sys.argv[1]), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+server.stdin.write(sys.argv[2].encode())
+server.stdin.flush()
+print(server.pid, flush=True)
+server.wait()
+"""
+
+
+@contextmanager
+def client_of(*messages: object):
+    """Start a client that starts the server, and give both processes' ids."""
+    sent = "".join(json.dumps(message) + "\n" for message in messages)
+    client = subprocess.Popen(
+        [sys.executable, "-c", PARENT, json.dumps(command()), sent], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield client, int(client.stdout.readline())
+    finally:
+        client.kill()
+        client.communicate()
+
+
+def test_a_client_that_is_killed_leaves_no_server_behind(api, stored):
+    """Killed by signal 9 midway: the process of the server ends by itself, and the run is stored."""
+    gate = Gate()
+    api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
+    with client_of(HELLO, READY, asks(2, "finder", query="What do owls eat?")) as (client, server):
+        gate.wait_for_request(PATIENCE)
+        # Held open by the process, so that its end is an event.
+        watched = os.pidfd_open(server)
+        client.kill()
+        assert select.select([watched], [], [], PATIENCE)[0] == [watched]
+        os.close(watched)
+    assert stored().status == "aborted"
+
+
+def test_a_client_that_no_longer_reads_cannot_hold_up_the_end(api, program, stored):
+    """Its pipe is full and stays full: a signal ends the server all the same."""
+    gate = Gate()
+    api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
+    server = program()
+    big = [asks(number, "no-tool-of-this-name", query="x") for number in range(100, 700)]
+    send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"), *big)
+    gate.wait_for_request(PATIENCE)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(PATIENCE) == 0
+    assert stored().status == "aborted"
