@@ -1,11 +1,13 @@
-"""A well-behaved MCP server, over its standard input and output."""
+"""A well-behaved MCP server, over its standard input and output or over HTTP."""
 
 import asyncio
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents
 
@@ -25,10 +27,16 @@ def odd() -> str:
     return "odd"
 
 
+@server.tool(structured_output=False)
+def echo(text: str) -> str:
+    """Say what was said."""
+    return text
+
+
 @server.tool()
 def fail() -> str:
     """Fail."""
-    raise ValueError("the owl is asleep; token sk-ant-aaaaaaaaaaaaaaaaaaaaaaaaaaaa")
+    raise ValueError("the owl is asleep")
 
 
 @server.tool(structured_output=False)
@@ -88,6 +96,18 @@ async def ask_back(context: Context) -> str:
     return "; ".join(told)
 
 
+def web() -> None:
+    """Serve over HTTP instead, at a port that is told on the standard output."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    sys.stdout.write(f"{listening.getsockname()[1]}\n")
+    sys.stdout.flush()
+    config = uvicorn.Config(server.streamable_http_app(), log_level="critical")
+    uvicorn.Server(config).run(sockets=[listening])
+
+
 if __name__ == "__main__":
     sys.stderr.write("starting\n")
-    server.run("stdio")
+    if sys.argv[1:] == ["web"]:
+        web()
+    else:
+        server.run("stdio")

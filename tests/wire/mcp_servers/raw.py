@@ -59,7 +59,8 @@ def begin():
         sys.stderr.flush()
     if HOW == "children":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        Path(os.environ["PIDS"]).write_text(str(child.pid))
+        Path(os.environ["MARKER"]).write_text(str(child.pid))
+        sys.exit("the child goes on")
     if HOW == "garbage":
         sys.stdout.buffer.write(b"Welcome to the server!\n\xff\xfe\n[1, 2]\n{}\nnull\n" + b"x" * 100_000 + b"\n")
         sys.stdout.flush()

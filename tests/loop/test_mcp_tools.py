@@ -1,0 +1,160 @@
+"""Tools of MCP servers in a run: filtered, counted, landed and stored like all others."""
+
+import pytest
+
+from run_specialist.doors.api import Runner
+from run_specialist.errors import NotTrusted, UsageError
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from tests.jobs import results
+from tests.wire.mcp_servers.had import running, script
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Return a function that writes a specialist with servers; `{good}` and `{raw HOW}` stand for their commands."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "specialists").mkdir()
+    (tmp_path / "owls.md").write_text("Owls eat mice.\n")
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(*lines, servers):
+        entries = [f"  {name}: {{command: {list(script(*words))}}}" for name, words in servers.items()]
+        text = "\n".join(
+            ["---", "name: finder", "description: Finds", *lines, "mcp_servers:", *entries, "---", "Find."]
+        )
+        (tmp_path / "specialists" / "finder.md").write_text(text.replace("'", '"'))
+
+    return write_file
+
+
+async def run(tmp_path, *script, **settings):
+    """Ask, and return the outcome and the provider."""
+    provider = ScriptedProvider(script)
+    async with Runner(root=tmp_path, provider=provider, trust=True) as runner:
+        outcome = await runner.run("finder", "What is known?", **settings)
+    provider.assert_used_up()
+    return outcome, provider
+
+
+def add(a, b):
+    """Script one call."""
+    return ("mcp__good__add", {"a": a, "b": b})
+
+
+async def test_calls_are_counted_and_landed_like_all_others(tmp_path, write):
+    """The countdown stands in their results, failed ones count, what is over the limit is skipped, an answer comes."""
+    write(servers={"good": ("good", str(tmp_path))})
+    outcome, provider = await run(
+        tmp_path,
+        calls(add(1, 2), ("mcp__good__fail", {})),
+        calls(add(3, 4), add(5, 6), first_id=3),
+        calls(("respond", {"answer": "It is 7."}), first_id=9),
+        tool_calls_limit=3,
+    )
+    first, second = (results(asked.messages[-1]) for asked in provider.asked[1:])
+    assert first[0] == "3"
+    assert first[1].splitlines()[0].startswith("mcp__good__fail failed: Error executing tool fail")
+    assert first[1].endswith("\n1 tool call remaining")
+    assert second[0] == "7\n0 tool calls remaining"
+    assert second[1].startswith("Not run: the limit of 3 tool calls is reached")
+    assert (outcome.status, outcome.answer) == ("landed", "It is 7.")
+    used = outcome.tool_calls
+    assert (used.used, used.failed, used.skipped) == (3, 1, 1)
+    assert running(tmp_path) == []
+
+
+async def test_a_long_result_is_cut_and_can_be_read_on(tmp_path, write):
+    """`get_tool_response` is offered; characters are those after cutting."""
+    write("tool_result_limit: 100", servers={"good": ("good", str(tmp_path))})
+    outcome, provider = await run(
+        tmp_path,
+        calls(("mcp__good__large", {"characters": 5_000_000})),
+        calls(("get_tool_response", {"execution_id": "call_1", "offset": 1_999_990}), first_id=2),
+        says("done"),
+    )
+    first, second = (results(asked.messages[-1])[0] for asked in provider.asked[1:])
+    assert first.startswith("x" * 100 + "\n[truncated]")
+    assert second.startswith("x" * 10 + "\n[3,000,000 more characters were not kept]")
+    assert outcome.tool_calls.failed == 0
+
+
+async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
+    """Before a model sees them."""
+    write(servers={"good": ("good", str(tmp_path))})
+    secret = "sk-ant-" + "a" * 30
+    _, provider = await run(tmp_path, calls(("mcp__good__echo", {"text": secret})), says("done"))
+    assert results(provider.asked[1].messages[-1])[0].startswith("[redacted]")
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("tools: mcp__good__add", {"mcp__good__add"}),
+        ("tools: mcp__good__a*, Read", {"mcp__good__add", "mcp__good__ask_back", "read"}),
+        ("tools: good/add, good/slow", {"mcp__good__add", "mcp__good__slow"}),
+        ("tools: mcp__other", {"mcp__other__look"}),
+        ("tools: mcp__other__*, mcp__nowhere__x", {"mcp__other__look"}),
+        ("tools: []", set()),
+    ],
+)
+async def test_tools_filters_them(tmp_path, write, line, names):
+    """By full name, by pattern, by server, and as `server/tool`; what is named and not there costs nothing."""
+    write(line, servers={"good": ("good", str(tmp_path)), "other": ("raw", "fine", str(tmp_path))})
+    _, provider = await run(tmp_path, says("done"))
+    assert set(provider.opening.tools.names) - {"respond", "get_tool_response"} == names
+
+
+async def test_disallowed_tools_take_them_away(tmp_path, write):
+    """A whole server, and one tool of another."""
+    line = "disallowed_tools: mcp__other, mcp__good__add"
+    write(line, servers={"good": ("good", str(tmp_path)), "other": ("raw", "fine", str(tmp_path))})
+    _, provider = await run(tmp_path, says("done"))
+    names = provider.opening.tools.names
+    assert {"mcp__good__slow", "search"} <= set(names)
+    assert not {"mcp__good__add", "mcp__other__look"} & set(names)
+
+
+@pytest.mark.parametrize("how", ["exits", "untyped"])
+async def test_a_server_that_is_not_to_be_had_costs_its_tools_alone(tmp_path, write, how):
+    """Also where the file allows nothing else: a warning with file and line, and an answer."""
+    write("tools: mcp__raw__*", servers={"raw": ("raw", how, str(tmp_path))})
+    outcome, _ = await run(tmp_path, says("done"))
+    (warning,) = outcome.warnings
+    assert warning.startswith(f"{tmp_path}/specialists/finder.md:5:1: mcp_servers: raw: i")
+    assert outcome.status == "answered"
+
+
+@pytest.mark.parametrize("how", ["dies", "mute", "shut", "wide", "error", "wrong", "invalid"])
+async def test_a_server_that_misbehaves_in_a_call_costs_an_error_result(tmp_path, write, how, monkeypatch):
+    """The run goes on to its answer, and nothing is left of the server."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write("tool_timeout: 2", servers={"raw": ("raw", how, str(tmp_path))})
+    outcome, provider = await run(tmp_path, calls(("mcp__raw__look", {})), says("done"))
+    assert results(provider.asked[1].messages[-1])[0].startswith("mcp__raw__look failed: ")
+    assert (outcome.status, outcome.tool_calls.failed) == ("answered", 1)
+    assert running(tmp_path) == []
+
+
+async def test_nothing_is_started_without_trust(tmp_path, write):
+    """What would be started is told, and nothing is asked."""
+    write(servers={"good": ("good", str(tmp_path))})
+    async with Runner(root=tmp_path, provider=ScriptedProvider([])) as runner:
+        with pytest.raises(NotTrusted, match=r"good\.py"):
+            await runner.run("finder", "What is known?")
+    assert issubclass(NotTrusted, UsageError)
+    assert running(tmp_path) == []
+
+
+async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp_path, write):
+    """The second run does not start it again."""
+    write(servers={"good": ("good", str(tmp_path))})
+    provider = ScriptedProvider([calls(("mcp__good__environment", {})), says("done")] * 2)
+    async with Runner(root=tmp_path, provider=provider, trust=True) as runner:
+        outcomes = [await runner.run("finder", "What is known?") for _ in range(2)]
+    told = [results(provider.asked[number].messages[-1])[0] for number in (1, 3)]
+    pids = [next(line for line in text.splitlines() if line.startswith("pid=")) for text in told]
+    assert pids[0] == pids[1]
+    assert [outcome.tool_calls.used for outcome in outcomes] == [1, 1]

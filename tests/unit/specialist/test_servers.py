@@ -1,0 +1,250 @@
+"""MCP servers as files name them: shapes, misfits, variables, what is shown, what needs trust."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.servers import Server, servers_of
+
+HERE = Path("/nowhere")
+
+
+def read(value: Any, root: Path = HERE) -> dict[str, Server]:
+    """Return the servers of a specialist made in Python."""
+    specialist = Specialist(name="s", description="", prompt="", mcp_servers=value)
+    return dict(servers_of(specialist, root))
+
+
+def one(**entry: Any) -> Server:
+    """Return the only server of a specialist."""
+    return read({"it": entry})["it"]
+
+
+def project(folder: Path, servers: object) -> Path:
+    """Make a project that lists servers, and return a folder inside of it."""
+    (folder / ".git").mkdir()
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (folder / "specialists").mkdir()
+    return folder / "specialists"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"web": {"command": "npx", "args": ["-y", "web", 8080]}},
+        {"web": {"command": "npx -y web 8080"}},
+        {"web": {"command": ["npx", "-y"], "args": ["web", "8080"], "type": "stdio", "alwaysAllow": ["x"]}},
+        [{"web": {"command": "npx -y web 8080"}}],
+        [{"name": "web", "command": "npx -y web 8080"}],
+        {"web": {"command": "npx -y web 8080", "disabled": False}},
+    ],
+)
+def test_a_command_in_every_shape(value: Any) -> None:
+    """A map by name, a list of either kind of map, words as in a shell or as a list; numbers are words too."""
+    assert read(value) == {"web": Server("web", ("npx", "-y", "web", "8080"))}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"web": {"url": "https://example.org/mcp"}},
+        {"web": "https://example.org/mcp"},
+        {"web": {"httpUrl": "https://example.org/mcp", "type": "http"}},
+        {"web": {"serverUrl": "https://example.org/mcp", "transport": "streamable-http"}},
+    ],
+)
+def test_a_url_in_every_shape(value: Any) -> None:
+    """Other programs' names for it are taken."""
+    assert read(value) == {"web": Server("web", url="https://example.org/mcp")}
+
+
+def test_a_word_with_blanks_stays_one_where_arguments_stand_apart() -> None:
+    """A program's path may hold blanks; only a command without `args` is split as in a shell."""
+    assert one(command="/opt/my server", args=[]).command == ("/opt/my server",)
+    assert one(command="'/opt/my server' -v").command == ("/opt/my server", "-v")
+
+
+def test_environment_headers_folder_and_time() -> None:
+    """What goes with a server, every value as text."""
+    server = one(command="x", env={"PORT": 80, "DEBUG": True, "NONE": None}, cwd="sub", timeout=5)
+    assert (server.env, server.cwd, server.timeout) == ((("DEBUG", "true"), ("NONE", ""), ("PORT", "80")), "sub", 5.0)
+    assert one(url="http://h/", headers={"X-Key": "${KEY}"}).headers == (("X-Key", "${KEY}"),)
+
+
+MISFITS = [
+    ({}, "has no command and no url"),
+    ({"args": ["x"]}, "has no command and no url"),
+    ({"command": "x", "url": "http://h/"}, "has both a command and a url"),
+    ({"command": "x", "type": "sse"}, "wanted the type stdio or http, found sse"),
+    ({"url": "http://h/", "type": "stdio"}, "the type stdio does not fit a url"),
+    ({"command": "x", "type": "http"}, "the type http does not fit a command"),
+    ({"url": "ftp://h/"}, "wanted a url that begins with http:// or https://, found ftp://h/"),
+    ({"url": "http:///x"}, "wanted a url that begins"),
+    ({"url": 5}, "wanted a url that begins"),
+    ({"command": "x", "args": "y"}, "wanted a list as args"),
+    ({"command": "x", "args": [{"a": 1}]}, "wanted words as command and args"),
+    ({"command": "'x"}, "No closing quotation"),
+    ({"command": "  "}, "wanted words as command and args"),
+    ({"command": "x", "env": ["A=1"]}, "wanted a map of names and texts as env"),
+    ({"command": "x", "env": {"A": [1]}}, "wanted a map of names and texts as env"),
+    ({"url": "http://h/", "headers": "x"}, "wanted a map of names and texts as headers"),
+    ({"command": "x", "cwd": 5}, "wanted a folder as cwd"),
+    ({"command": "x", "timeout": 30_000}, "wanted up to 600 seconds as timeout, found 30000"),
+    ({"command": "x", "timeout": 0}, "wanted up to 600 seconds as timeout, found 0"),
+    ({"command": "x", "timeout": True}, "wanted up to 600 seconds"),
+]
+
+
+@pytest.mark.parametrize(("entry", "why"), MISFITS)
+def test_an_entry_that_makes_no_sense_says_why(entry: dict[str, Any], why: str) -> None:
+    """It stands among the servers as one that cannot be had, and needs no trust since nothing of it is started."""
+    server = one(**entry)
+    assert server.unusable.startswith(why)
+    assert (server.command, server.url, server.needs_trust) == (None, None, False)
+    assert str(server) == server.unusable
+
+
+@pytest.mark.parametrize(("entry", "why"), [(5, "wanted a map"), ("npx", "wanted a map"), ([1], "wanted a map")])
+def test_an_entry_that_is_no_map_says_so(entry: object, why: str) -> None:
+    """A word is no server: it may be meant as a command or as a name."""
+    assert read({"it": entry})["it"].unusable.startswith(why)
+
+
+def test_a_server_that_is_switched_off_is_none() -> None:
+    """As other programs write it."""
+    assert read({"a": {"command": "x", "disabled": True}, "b": {"command": "x", "enabled": False}}) == {}
+
+
+def test_names_are_made_of_letters_that_a_tool_may_have() -> None:
+    """Odd characters become `_`; of two that are alike then the second is told and left out."""
+    servers = read({"my server": {"command": "x"}, "my.server": {"command": "y"}, "ünï": {"command": "z"}})
+    assert [(key, server.name, server.command) for key, server in servers.items()] == [
+        ("my_server", "my_server", ("x",)),
+        ("my.server", "my_server", None),
+        ("n", "n", ("z",)),
+    ]
+    assert servers["my.server"].unusable == "my.server is called my_server, as another one is"
+
+
+def test_a_name_alone_is_looked_up_in_the_project(tmp_path: Path) -> None:
+    """From any folder of the project; what defines the server is told, because trust in the file is not trust in it."""
+    inside = project(tmp_path, {"web": {"command": "x"}, "off": {"command": "y", "disabled": True}})
+    source = tmp_path / ".mcp.json"
+    for value in (["web", "off"], {"web": None}, [{"name": "web"}]):
+        assert read(value, inside) == {"web": Server("web", ("x",), source=source)}
+    there = read(["wed"], inside)["wed"].unusable
+    assert there == f"{source} lists no server of that name; there are web, off"
+
+
+def test_a_name_alone_is_not_looked_up_beyond_the_project(tmp_path: Path) -> None:
+    """A `.mcp.json` above the folder with the `.git` belongs to somebody else."""
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"web": {"command": "x"}}}')
+    (tmp_path / "inner" / ".git").mkdir(parents=True)
+    assert read(["web"], tmp_path / "inner")["web"].unusable.startswith("nothing tells how to reach it")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{", "is no JSON"),
+        (b"\xff\xfe\x00", "is no JSON"),
+        (b"[1]", "has no map mcpServers"),
+        (b'{"mcpServers": 5}', "has no map mcpServers"),
+        (b" " * (1024 * 1024 + 1), "is larger than 1 MiB"),
+        (b"[" * 100_000, "is no JSON"),
+    ],
+)
+def test_a_damaged_list_of_the_project_is_named(tmp_path: Path, content: bytes, why: str) -> None:
+    """Its path, and what is wrong with it."""
+    (tmp_path / ".mcp.json").write_bytes(content)
+    assert read(["web"], tmp_path)["web"].unusable == f"{tmp_path / '.mcp.json'} {why}"
+
+
+def test_variables_are_filled_in_for_starting_only() -> None:
+    """`${VAR}` and `${VAR:-default}` in every value; as in a shell a default also stands in for what is empty."""
+    server = one(command="${BIN} --key=${KEY:-none} $HOME ${1}", env={"A": "${KEY:-}"}, cwd="${BIN}/x")
+    filled = server.expanded({"BIN": "/bin/x", "KEY": ""})
+    assert filled.command == ("/bin/x", "--key=none", "$HOME", "${1}")
+    assert (filled.env, filled.cwd) == ((("A", ""),), "/bin/x/x")
+    web = one(url="https://${HOST}/mcp", headers={"Authorization": "Bearer ${KEY}"})
+    filled = web.expanded({"HOST": "h", "KEY": "k"})
+    assert (filled.url, filled.headers) == ("https://h/mcp", (("Authorization", "Bearer k"),))
+    with pytest.raises(ValueError, match="the environment variable KEY is not set"):
+        web.expanded({"HOST": "h"})
+
+
+def test_what_is_shown_holds_no_secrets() -> None:
+    """No value of a variable or a header, no password, no query, no key on the command line."""
+    command = one(command=["run", "--token", "sk-" + "a" * 30, "two words"], env={"KEY": "geheim"}, cwd="sub")
+    assert str(command) == "run --token [redacted] 'two words', with KEY set, in sub"
+    web = one(url="https://me:geheim@example.org:8/mcp?key=geheim#x", headers={"X": "geheim"})
+    assert str(web) == "https://example.org:8/mcp"
+    assert "\x1b" not in str(one(command="run \x1b[31m"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "needed"),
+    [
+        ({"command": "x"}, True),
+        ({"url": "http://localhost:8/mcp"}, False),
+        ({"url": "http://127.1.2.3/mcp"}, False),
+        ({"url": "http://[::1]:8/mcp"}, False),
+        ({"url": "https://example.org/mcp"}, True),
+        ({"url": "http://localhost.example.org/"}, True),
+        ({"url": "http://localhost@example.org/"}, True),
+        ({"url": "http://127.0.0.1.example.org/"}, True),
+        ({"url": "http://[::1/"}, True),
+        ({"url": "${URL}"}, True),
+        ({"url": "http://localhost${REST}/"}, True),
+    ],
+)
+def test_what_needs_trust(entry: dict[str, Any], needed: bool) -> None:
+    """Commands, and every URL that is not surely on this machine."""
+    assert one(**entry).needs_trust is needed
+
+
+def test_the_fingerprint_changes_with_anything_that_was_trusted(tmp_path: Path) -> None:
+    """Command, variables, headers and folder; not with where the definition stands."""
+    entries = [
+        {"command": "x"}, {"command": "y"}, {"command": "x", "env": {"A": "1"}}, {"command": "x", "env": {"A": "2"}},
+        {"command": "x", "cwd": "y"}, {"url": "http://h/"}, {"url": "http://h/", "headers": {"A": "1"}},
+    ]  # fmt: skip
+    assert len({one(**entry).fingerprint for entry in entries}) == len(entries)
+    inside = project(tmp_path, {"it": {"command": "x"}})
+    assert read(["it"], inside)["it"].fingerprint == one(command="x").fingerprint
+
+
+def file_of(*lines: str, path: Path = HERE / "finder.md") -> Any:
+    """Load a file with these lines of front matter, the first of them its line 4."""
+    return load_text("\n".join(["---", "name: finder", "description: Finds", *lines, "---", "Find."]), path)
+
+
+def test_a_check_tells_an_entry_that_makes_no_sense_with_its_line_and_leaves_it_out() -> None:
+    """The entry's own line and column; the others are kept."""
+    file = file_of(
+        "mcp_servers:", "  web:", "    command: npx", "  two:", "    args: [x]", "  old: {url: 'http://h/', type: sse}"
+    )
+    assert [str(problem).partition("finder.md:")[2] for problem in file.problems] == [
+        "7:3: mcp_servers: two: has no command and no url; left out",
+        "9:3: mcp_servers: old: wanted the type stdio or http, found sse; left out",
+    ]
+    assert (file.status, list(file.specialist.mcp_servers)) == ("warning", ["web"])
+    file = file_of("mcp_servers:", "  - {name: web, command: npx}", "  - {name: two}", "  - 5", "  - web: {command: 5}")
+    assert [(problem.line, problem.text.partition(":")[0]) for problem in file.problems] == [(7, "5")]
+
+
+def test_a_check_tells_a_name_that_the_project_does_not_list(tmp_path: Path) -> None:
+    """Where the project can be told; a file that lies in none may be run in any."""
+    inside = project(tmp_path, {"web": {"command": "x"}})
+    file = file_of("mcp_servers: [web, wed]", path=inside / "finder.md")
+    (problem,) = file.problems
+    told = f"{tmp_path}/.mcp.json lists no server of that name; there are web; left out"
+    assert str(problem) == f"{inside}/finder.md:4:20: mcp_servers: wed: {told}"
+    assert file.specialist.mcp_servers == ["web"]
+    (tmp_path / ".mcp.json").unlink()
+    assert file_of("mcp_servers: web", path=inside / "finder.md").status == "warning"
+    assert file_of("mcp_servers: web").status == "ok"

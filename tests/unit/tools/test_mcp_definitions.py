@@ -1,0 +1,139 @@
+"""What a model is told of MCP tools: names and schemas that its API takes; and what it reads of their results."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.types import CallToolResult, ImageContent, TextContent
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.mcp_definition import LONGEST_DESCRIPTION, definitions, fit_schema, tool_name
+from run_specialist.tools.mcp_result import LONGEST, text_of
+
+EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+@given(st.lists(st.text(max_size=80), min_size=1, max_size=20))
+def test_names_are_unique_and_fit_whatever_a_server_calls_its_tools(called):
+    """Letters, digits, `_` and `-`, at most 64, none twice, and each still leads to its own tool."""
+    made = list(definitions("server", [(name, "", {}) for name in called], set()))
+    names = [one.name for one in made]
+    assert len(set(names)) == len(names) == len(set(called))
+    assert {one.called for one in made} == set(called)
+    assert all(re.fullmatch(r"mcp__server__[A-Za-z0-9_-]*", name) and len(name) <= 64 for name in names)
+
+
+def test_the_order_in_which_a_server_lists_its_tools_changes_no_name():
+    """A run that is taken up finds the same tools; `a.b` and `a_b` cannot both be `a_b`."""
+    listed = [("a_b", "", EMPTY), ("a.b", "", EMPTY), ("x" * 99, "", EMPTY)]
+    there = {one.called: one.name for one in definitions("s", listed, set())}
+    assert {one.called: one.name for one in definitions("s", listed[::-1], set())} == there
+    assert there["a.b"] == "mcp__s__a_b"
+    assert re.fullmatch(r"mcp__s__a_b_[0-9a-f]{8}", there["a_b"])
+
+
+def test_two_servers_never_share_a_name():
+    """`mcp__a__b__c` may be tool `b__c` of `a`, or tool `c` of `a__b`."""
+    taken: set[str] = set()
+    (first,) = definitions("a", [("b__c", "", EMPTY)], taken)
+    (second,) = definitions("a__b", [("c", "", EMPTY)], taken)
+    assert first.name == "mcp__a__b__c" != second.name
+    assert taken == {first.name, second.name}
+
+
+def test_descriptions_are_never_empty_nor_endless():
+    """The name stands in for a missing one, and a book is cut."""
+    (bare,) = definitions("s", [("look", "", EMPTY)], set())
+    (long,) = definitions("s", [("look", "x" * 50_000, EMPTY)], set())
+    assert (bare.description, len(long.description)) == ("look", LONGEST_DESCRIPTION)
+    assert tool_name("s", "look") == "mcp__s__look"
+
+
+GOOD = [
+    EMPTY,
+    {"type": "object", "properties": {"a": {"type": "string", "description": "A"}}, "required": ["a"]},
+    {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"enum": [1, 2]}}},
+    {"type": "object", "properties": {}, "additionalProperties": True},
+]
+
+
+@pytest.mark.parametrize("schema", GOOD)
+def test_a_good_schema_stays_as_it_is(schema):
+    """Nothing is lost of what a model's API takes."""
+    assert fit_schema(schema) == (schema, "")
+
+
+@pytest.mark.parametrize(
+    ("schema", "fit", "lost"),
+    [
+        ({}, EMPTY, {}),
+        ({"type": "object"}, EMPTY, {}),
+        ({"type": "object", "properties": None}, EMPTY, {}),
+        ({"type": "string"}, EMPTY, {}),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", **EMPTY}, EMPTY, {}),
+        ({"anyOf": [{"required": ["a"]}], **EMPTY}, EMPTY, {"anyOf": [{"required": ["a"]}]}),
+    ],
+)
+def test_what_stands_at_the_top_of_a_schema_is_made_an_object(schema, fit, lost):
+    """Choices between schemas are refused there by a model's API, so that they are told in words."""
+    made, told = fit_schema(schema)
+    assert made == fit
+    assert json.loads(told.partition("Schema: ")[2] or "{}") == lost
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": "nonsense"}}},
+        {"type": "object", "properties": {"a b": {"type": "string"}}},
+        {"type": "object", "properties": {"a" * 65: {"type": "string"}}},
+        {"type": "object", "properties": {"a": {"items": [{"type": "string"}]}}},
+        {"type": "object", "properties": {"a": {"exclusiveMinimum": True}}},
+        {"type": "object", "properties": ["a"]},
+        {"type": "object", "properties": {}, "required": "a"},
+        {"type": "object", "properties": {"a": {"description": "x" * 200_000}}},
+    ],
+)
+def test_a_schema_that_would_have_every_request_refused_is_told_in_words(schema):
+    """Any arguments are taken then, and the server checks them."""
+    made, told = fit_schema(schema)
+    assert made == EMPTY
+    assert told.startswith("The arguments are held against this JSON Schema: {")
+    assert len(told) < LONGEST_DESCRIPTION + 100
+
+
+def result(*content: Any, **more: Any) -> CallToolResult:
+    """Make what a server answers."""
+    return CallToolResult(content=list(content), **more)
+
+
+def test_texts_are_taken_as_they_are():
+    """One below the other, line ends and all."""
+    assert text_of(result(TextContent(type="text", text="a\r\n"), TextContent(type="text", text="b"))) == "a\r\n\nb"
+    assert text_of(result()) == ""
+
+
+def test_data_stands_where_there_is_no_text():
+    """Structured content repeats the text where there is one."""
+    assert text_of(result(structured_content={"owls": "ü"})) == '{"owls": "ü"}'
+    image = ImageContent(type="image", data="QUJD", mime_type="image/png")
+    told = text_of(result(image, structured_content={"owls": 3}))
+    assert told == '{"owls": 3}\n[left out, since only text is read: image, image/png, 3 bytes]'
+    assert text_of(result(TextContent(type="text", text="three"), structured_content={"owls": 3})) == "three"
+
+
+def test_a_result_of_hundreds_of_megabytes_is_cut():
+    """With a line that says so."""
+    text = text_of(result(TextContent(type="text", text="x" * (LONGEST + 1234))))
+    assert text == "x" * LONGEST + "\n[1,234 more characters were not kept]"
+
+
+def test_an_error_of_the_server_is_one_of_the_call():
+    """With the server's words, or a word of ours where it has none."""
+    with pytest.raises(ToolError, match=r"^no owls$"):
+        text_of(result(TextContent(type="text", text="no owls"), is_error=True))
+    with pytest.raises(ToolError, match="does not tell why"):
+        text_of(result(is_error=True))

@@ -1,0 +1,95 @@
+"""MCP servers behind a URL: streamable HTTP on loopback, and each way in which it goes wrong."""
+
+import socket
+
+import pytest
+
+from run_specialist.specialist.servers import Server
+from tests.wire.mcp_servers.had import had
+from tests.wire.mcp_servers.web import good_web, raw_web
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def raw():
+    """Give a raw server."""
+    with raw_web() as server:
+        yield server
+
+
+async def test_a_real_server_is_talked_to(tmp_path, capfd):
+    """Calls, an error, 5 MB, too much, a call that takes too long; nothing reaches the terminal."""
+    with good_web() as (url, process):
+        async with had(tmp_path, Server("good", url=url)) as one:
+            assert one.warnings == ()
+            assert one.tools["add"].name == "mcp__good__add"
+            assert await one.call("add", a=1, b=2) == "3"
+            assert (await one.call("fail")).startswith("ToolError: Error executing tool fail")
+            assert (await one.call("large", characters=5_000_000)).endswith("[3,000,000 more characters were not kept]")
+            assert "10 MiB" in await one.call("large", characters=11_000_000)
+            assert await one.call("slow", within=0.2, seconds=60) == "nothing"
+            assert await one.call("add", a=1, b=3) == "4"
+            process.kill()
+            process.wait()
+            assert (await one.call("add", a=1, b=2)).startswith("ToolError: the server ended before it answered: ")
+            assert "could not be started again" in await one.call("add", a=1, b=2)
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_headers_go_along_with_their_variables_filled_in(tmp_path, monkeypatch, raw):
+    """With every request; the URL's too."""
+    monkeypatch.setenv("KEY", "geheim")
+    server = Server("raw", url=f"{raw.url}/plain?key=${{KEY}}", headers=(("X-Key", "${KEY}"),))
+    async with had(tmp_path, server) as one:
+        assert await one.call("look") == "seen"
+    assert {headers["X-Key"] for headers, _ in raw.seen} == {"geheim"}
+    assert "geheim" not in str(one.warnings)
+
+
+async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypatch, raw):
+    """Whatever the environment says."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with had(tmp_path, Server("raw", url=f"{raw.url}/plain")) as one:
+        assert await one.call("look") == "seen"
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("401", "Server returned an error response (HTTP 401 Unauthorized)"),
+        ("404", "Not Found (HTTP 404 Not Found)"),
+        ("500", "Server returned an error response (HTTP 500 Internal Server Error)"),
+        ("html", "Unexpected content type: text/html"),
+        ("json", "Failed to parse JSON response"),
+        ("huge", "Failed to parse JSON response: it is larger than 10 MiB"),
+        ("gzip", "StreamError: its answer is compressed, which was not asked for"),
+        ("hang", "it did not tell its tools within 0.5 seconds"),
+    ],
+)
+async def test_a_url_that_is_no_server_is_a_warning(tmp_path, raw, how, why, capfd):
+    """One line that says what was seen."""
+    server = Server("raw", url=f"{raw.url}/{how}", timeout=0.5 if how == "hang" else 30)
+    async with had(tmp_path, server) as one:
+        assert one.warnings == (f"mcp_servers: raw: {why}; the run goes on without its tools",)
+        assert one.tools == {}
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_url_where_nobody_listens_is_a_warning(tmp_path):
+    """A closed port, and one that there cannot be."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    urls = [f"http://127.0.0.1:{port}/mcp", "http://127.0.0.1:99999/mcp", "http://127.0.0.1:x/"]
+    async with had(tmp_path, *(Server(f"s{number}", url=url) for number, url in enumerate(urls))) as one:
+        assert [warning.split(": ")[2] for warning in one.warnings] == ["ConnectError", "OverflowError", "InvalidURL"]
+
+
+async def test_a_session_that_the_server_forgot_is_begun_anew_without_an_error(tmp_path, raw):
+    """The call was not run, so it is made again, once."""
+    async with had(tmp_path, Server("raw", url=f"{raw.url}/forgets")) as one:
+        assert await one.call("look") == "seen"
+    assert [asked["method"] for _, asked in raw.seen].count("initialize") == 2
+    async with had(tmp_path, Server("raw", url=f"{raw.url}/forgetful")) as one:
+        assert await one.call("look") == "ToolError: the server forgets who asks between one request and the next"

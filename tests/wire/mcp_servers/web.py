@@ -1,0 +1,121 @@
+"""MCP servers over HTTP: the good one in a process of its own, and a raw one that does what its path says."""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.wire.mcp_servers.had import script
+
+TOOLS = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
+
+
+@contextmanager
+def good_web() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Give the URL of the server that behaves, and its process."""
+    process = subprocess.Popen(script("good", "web"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp", process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class Raw(BaseHTTPRequestHandler):
+    """Answers as the first word of the path says."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        """Stay silent."""
+
+    def do_POST(self) -> None:
+        """Answer one message."""
+        asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+        self.server.seen.append((self.headers, asked))
+        how = self.path.strip("/").split("?")[0]
+        if how.isdecimal():
+            self.answer(int(how), "text/plain", b"no")
+        elif how == "hang":
+            self.server.closing.wait()
+            self.close_connection = True
+        elif how == "html":
+            self.answer(200, "text/html", b"<html>Sign in</html>")
+        elif how == "json":
+            self.answer(200, "application/json", b"{nonsense")
+        elif how == "huge":
+            self.answer(200, "application/json", b" " * 11_000_000)
+        elif how == "gzip":
+            self.answer(200, "application/json", b"x", ("content-encoding", "gzip"))
+        elif "id" not in asked:
+            self.answer(202, "text/plain", b"")
+        else:
+            self.spoken(how, asked)
+
+    def do_GET(self) -> None:
+        """Have nothing to say unasked, and no session to end."""
+        self.answer(405, "text/plain", b"")
+
+    def do_DELETE(self) -> None:
+        """Likewise."""
+        self.do_GET()
+
+    def spoken(self, how: str, asked: dict[str, Any]) -> None:
+        """Speak the protocol with a session, which is forgotten once, or always, at a call."""
+        method, answer, header = asked["method"], {}, ()
+        if method == "initialize":
+            info = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
+            answer = {"result": {"protocolVersion": asked["params"]["protocolVersion"], **info}}
+            header = ("mcp-session-id", str(time.monotonic_ns()))
+        elif method == "tools/list":
+            answer = {"result": TOOLS}
+        elif method == "tools/call":
+            self.server.called += 1
+            if how == "forgetful" or (how == "forgets" and self.server.called == 1):
+                self.answer(404, "text/plain", b"gone")
+                return
+            answer = {"result": {"content": [{"type": "text", "text": "seen"}]}}
+        else:
+            answer = {"error": {"code": -32601, "message": "Method not found"}}
+        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}).encode()
+        self.answer(200, "application/json", body, *([header] if header else []))
+
+    def answer(self, status: int, kind: str, body: bytes, *headers: tuple[str, str]) -> None:
+        """Send it, as long as somebody listens."""
+        self.send_response(status)
+        for name, value in [("content-type", kind), ("content-length", str(len(body))), *headers]:
+            self.send_header(name, value)
+        try:
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:
+            self.close_connection = True
+
+
+class Quiet(ThreadingHTTPServer):
+    """Keeps to itself that a client hung up."""
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def raw_web() -> Iterator[Any]:
+    """Give a server with `seen`, the headers and bodies that came, and `url`."""
+    server: Any = Quiet(("127.0.0.1", 0), Raw)
+    server.seen, server.called, server.closing = [], 0, threading.Event()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.closing.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
