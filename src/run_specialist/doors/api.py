@@ -184,6 +184,9 @@ class Runner:
     ) -> Surroundings:
         place = f"{file.path}:{file.lines.get('agents', 1)}:1"
         delegate, missing = self._family.delegate(settings, place, parent, provider)
+        if any(problem.key == "agents" for problem in file.problems):
+            # They were told when the files were checked with one another.
+            missing = ()
         equipment = await equip(
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )
