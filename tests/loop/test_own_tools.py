@@ -281,6 +281,22 @@ async def test_a_function_that_is_gone_at_a_resume_costs_itself_and_says_so(app,
     assert warning.startswith(f"{path}:4:1: python_tools: {app.package}gone:lookup: there is no module")
 
 
+async def test_a_module_that_fails_at_a_resume_costs_its_functions_and_says_so(app, tmp_path):
+    """As one that is gone: the run goes on without them."""
+    path = app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
+    store = str(tmp_path / "runs.db")
+    async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:
+        await runner.run("finder", "What?")
+    app.write("PKG/tools.py", "raise RuntimeError('broken')")
+    del sys.modules[f"{app.package}.tools"]
+    async with playing(ANSWER, trust=True, store=store) as runner:
+        run = await runner.resume("last", tool_calls_limit=3)
+        (warning,) = (await run.outcome()).warnings
+    assert warning.startswith(
+        f"{path}:4:1: python_tools: {app.package}.tools:lookup: importing {app.package}.tools failed"
+    )
+
+
 async def test_a_module_that_changed_before_a_resume_has_to_be_allowed_anew(app, tmp_path):
     """The run is refused before anything is imported, and goes on when somebody allows it."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")

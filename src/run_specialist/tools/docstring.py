@@ -1,7 +1,7 @@
 """A function's docstring, taken apart: what it does, and what its parameters mean."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _SECTIONS = {
@@ -22,11 +22,10 @@ class Docstring:
     """What each of them means, on one line."""
 
 
-def read(text: str, names: Collection[str]) -> Docstring:
+def read(text: str) -> Docstring:
     """Take a docstring apart, written as Google, NumPy or Sphinx have it; of any other it is all description.
 
     text: without the indentation of the code.
-    names: of the parameters that a model is told of.
     """
     import docstring_parser  # noqa: PLC0415 - 30 ms that only tools of one's own cost
 
@@ -37,7 +36,6 @@ def read(text: str, names: Collection[str]) -> Docstring:
     told = {
         name.strip(): " ".join((one.description or "").split())
         for one in parsed.params
-        if one.args[0] != "attribute"
         for name in one.arg_name.split(",")
     }
     section = _SECTIONS.get(parsed.style.name) if parsed.style and told else None
@@ -45,4 +43,4 @@ def read(text: str, names: Collection[str]) -> Docstring:
         return Docstring(text)
     rest = re.sub(rf"^{section}", "", text, flags=re.MULTILINE)
     description = re.sub(r"\n{3,}", "\n\n", rest).strip()
-    return Docstring(description, {name: words for name, words in told.items() if words and name in names})
+    return Docstring(description, {name: words for name, words in told.items() if words})

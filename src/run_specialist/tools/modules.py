@@ -19,7 +19,6 @@ from importlib.machinery import (
 )
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
-from threading import RLock
 from types import CodeType, ModuleType
 
 _KINDS = (
@@ -27,7 +26,6 @@ _KINDS = (
     (SourceFileLoader, SOURCE_SUFFIXES),
     (SourcelessFileLoader, BYTECODE_SUFFIXES),
 )
-_importing = RLock()
 
 
 class CannotImport(Exception):
@@ -80,21 +78,18 @@ def load(chain: Sequence[Module], root: Path) -> ModuleType:
 
     Raises CannotImport where another module of one of these names is loaded, and whatever the modules raise.
     """
-    with _importing:
-        for module in chain:
-            _check_loaded(module)
-        if chain[-1].name in sys.modules:
-            return sys.modules[chain[-1].name]
-        if not chain[-1].is_below(root):
-            return importlib.import_module(chain[-1].name)
-        _Siblings.of(root)
-        named = _Named({module.name: module for module in chain})
-        sys.meta_path.insert(0, named)
-        importlib.invalidate_caches()
-        try:
-            return importlib.import_module(chain[-1].name)
-        finally:
-            sys.meta_path.remove(named)
+    for module in chain:
+        _check_loaded(module)
+    if not chain[-1].is_below(root):
+        # Installed modules may have loaders of their own.
+        return importlib.import_module(chain[-1].name)
+    _Siblings.of(root)
+    named = _Named({module.name: module for module in chain})
+    sys.meta_path.insert(0, named)
+    try:
+        return importlib.import_module(chain[-1].name)
+    finally:
+        sys.meta_path.remove(named)
 
 
 def _outermost(name: str, root: Path) -> Module:

@@ -53,7 +53,7 @@ def _made(
     _check(function, name, timeout)
     made = Tool(name, "", function, repeatable, timeout=timeout)
     properties = made.input_schema["properties"]
-    docstring = read(_docstring(function), properties)
+    docstring = read(_docstring(function))
     told = {key: {"description": docstring.parameters[key]} for key in properties if key in docstring.parameters}
     schema = {**made.input_schema, "properties": {key: told.get(key, {}) | value for key, value in properties.items()}}
     description = docstring.description if description is None else description

@@ -30,7 +30,7 @@ def as_text(result: Any) -> str:  # noqa: ANN401 - whatever a function returns
     from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415 - most tools return text
 
     try:
-        plain = to_jsonable_python(result, fallback=str, bytes_mode="utf8", serialize_unknown=True)
+        plain = to_jsonable_python(result, bytes_mode="utf8", serialize_unknown=True)
         return json.dumps(plain, ensure_ascii=False)
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         raise ToolError(f"what it returned is no text and cannot be written as JSON: {error}") from error

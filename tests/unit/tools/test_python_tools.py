@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from importlib.machinery import SourceFileLoader
 
 import pytest
 
@@ -163,6 +164,9 @@ async def test_an_installed_module_can_be_named_too(app):
     """What the project does not hold is looked for where the program's own packages are."""
     found = python.find("textwrap:dedent", app.root)
     assert not found.module.is_below(app.root)
+    sys.modules.pop("tabnanny", None)
+    python.load(python.find("tabnanny:check", app.root), app.root)
+    assert type(sys.modules["tabnanny"].__spec__.loader) is SourceFileLoader, "imported as anybody would"
     assert (await python.load(found, app.root).call({"text": "  a"})).text == "a"
 
 
@@ -179,6 +183,7 @@ WRONG = {
     "PKG.silent:lookup": "importing PKG.silent failed: ZeroDivisionError",
     "PKG.leaves:lookup": "importing PKG.leaves failed: SystemExit: 3 (",
     "PKG.wrong:lookup": "importing PKG.wrong failed: SyntaxError: ",
+    "PKG.deep:lookup": "importing PKG.deep failed: ModuleNotFoundError: No module named 'PKG.side'",
     "PKG.lacks:lookup": "importing PKG.lacks failed: ModuleNotFoundError: No module named 'nowhere_at_all' (",
 }
 
@@ -198,6 +203,10 @@ def odd(app):
     app.write("PKG/leaves.py", "raise SystemExit(3)")
     app.write("PKG/wrong.py", "def :")
     app.write("PKG/lacks.py", "import nowhere_at_all")
+    app.write("PKG/later.py", "import importlib", "importlib.import_module('nowhere_at_all')")
+    # A neighbour of the package is no part of it.
+    app.write("side.py", "")
+    app.write("PKG/deep.py", "import PKG.side")
     return app
 
 
@@ -210,7 +219,7 @@ def test_what_is_wrong_with_a_function_is_told_in_one_line(odd, reference):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "line"), [("fails", 2), ("silent", 1), ("wrong", 1), ("lacks", 1)])
+@pytest.mark.parametrize(("name", "line"), [("fails", 2), ("silent", 1), ("wrong", 1), ("lacks", 1), ("later", 2)])
 def test_a_failing_import_names_the_line_of_the_module(odd, name, line):
     """Not one of ours, nor one of Python's import."""
     with pytest.raises(UsageError) as caught:

@@ -4,6 +4,7 @@ import asyncio
 import enum
 import functools
 import math
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
@@ -223,6 +224,13 @@ async def test_arguments_become_what_the_annotations_say():
     assert "\n" not in str(caught.value)
 
 
+class Odd:
+    """Nothing that JSON knows."""
+
+    def __str__(self):
+        return "an odd thing"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -241,6 +249,7 @@ async def test_arguments_become_what_the_annotations_say():
         (False, "false"),
         (b"bytes\xff", "bytes\ufffd"),
         ((number for number in range(3)), "[0, 1, 2]"),
+        ({"odd": Odd()}, '{"odd": "an odd thing"}'),
         ({"odd": "\ud800"}, '{"odd": "\ud800"}'),
     ],
     ids=lambda value: repr(value)[:30],
@@ -257,6 +266,31 @@ async def test_what_a_function_returns_is_told_as_text_or_json(value, text):
     assert (await tool(give).call({})).text == text
     if not text.startswith("[0"):
         assert (await tool(give_later).call({})).text == text
+
+
+async def test_what_a_function_yields_is_gathered_where_it_runs():
+    """In its thread: it may block as long as the function itself."""
+
+    @tool
+    def give():
+        """Give."""
+        yield threading.current_thread() is threading.main_thread()
+
+    assert (await give.call({})).text == "[false]"
+
+
+async def test_what_a_function_does_to_its_arguments_changes_nothing_that_was_said():
+    """The model's words are history."""
+
+    @tool
+    def give(names: Any) -> str:
+        """Give."""
+        names.append("b")
+        return str(names)
+
+    said = {"names": ["a"]}
+    assert (await give.call(said)).text == "['a', 'b']"
+    assert said == {"names": ["a"]}
 
 
 async def test_what_cannot_be_told_is_an_error_result():
@@ -346,6 +380,10 @@ def takes_callable(word: "asyncio.Future") -> str:
     """Look."""
 
 
+def two(one: Context, other: Context) -> str:
+    """Look."""
+
+
 def broken(word: "1 / 0") -> str:
     """Look."""
 
@@ -364,6 +402,7 @@ async def yields(word: str):
         (only_for_types, "only_for_types: no JSON Schema can be made of the parameter word: name 'OnlyForTypes'"),
         (no_schema, "no_schema: no JSON Schema can be made of the parameter word: "),
         (takes_callable, "takes_callable: no JSON Schema can be made of the parameter word: "),
+        (two, "two: no JSON Schema can be made of the parameter other: "),
         (broken, "broken: no JSON Schema can be made of the parameter word: division by zero"),
         (yields, "yields: is an asynchronous generator"),
         (Desk.look, "look: is the method of no object yet"),
