@@ -1,0 +1,53 @@
+"""docs/mcp-servers.md: its files load, its server is started and called, its figures are those of the code."""
+
+import re
+import sys
+
+import pytest
+
+from run_specialist.doors.api import Runner
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.server import START_TIMEOUT
+from run_specialist.specialist.servers import LONGEST_START
+from run_specialist.tools.mcp_line import MOST_PAGES, MOST_TOOLS
+from run_specialist.tools.mcp_process import LARGEST_MESSAGE
+from run_specialist.tools.mcp_result import LONGEST
+from tests.docs.reading import ROOT, blocks
+from tests.jobs import results
+
+TEXT = (ROOT / "docs" / "mcp-servers.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.anyio
+async def test_the_example_is_run(tmp_path, monkeypatch):
+    """The program and the file as they stand there, in a project of their own."""
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for folder in (".git", "servers", "specialists"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "servers" / "owls.py").write_text(blocks(TEXT, "python servers/owls.py")[0])
+    (tmp_path / "specialists" / "owl-counter.md").write_text(blocks(TEXT, "markdown")[0])
+    monkeypatch.chdir(tmp_path)
+    provider = ScriptedProvider([calls(("mcp__owls__count", {"place": "barn"})), says("3")])
+    async with Runner(provider=provider, trust=True) as runner:
+        outcome = await runner.run("owl-counter", "How many owls live in the barn?")
+    assert results(provider.asked[1].messages[-1]) == ["3 owls were seen in the barn"]
+    assert (outcome.status, outcome.warnings) == ("answered", ())
+
+
+def test_the_files_have_nothing_to_warn_about(tmp_path):
+    """The other examples of front matter too, of which each line is one."""
+    for text in blocks(TEXT, "markdown"):
+        name = re.search(r"^name: (.*)$", text, re.MULTILINE)[1]
+        assert load_text(text, tmp_path / f"{name}.md").status == "ok"
+    for line in blocks(TEXT, "yaml")[0].splitlines():
+        assert load_text(f"---\nname: a\ndescription: b\n{line}\n---\nFind.", tmp_path / "a.md").status == "ok"
+
+
+def test_the_figures_are_those_of_the_code():
+    """Each bound that the document names."""
+    seconds = f"at most {LONGEST_START:g}; {START_TIMEOUT:g} when left out"
+    tools = f"{MOST_TOOLS:,}, on {MOST_PAGES} pages"
+    for figure in (seconds, tools, f"{LARGEST_MESSAGE // 1024**2} MiB", f"{LONGEST:,} characters"):
+        assert figure in TEXT
