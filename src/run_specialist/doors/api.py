@@ -182,11 +182,7 @@ class Runner:
         resumed: bool = False,
         by_program: bool = False,
     ) -> Surroundings:
-        place = f"{file.path}:{file.lines.get('agents', 1)}:1"
-        delegate, missing = self._family.delegate(settings, place, parent, provider)
-        if any(problem.key == "agents" for problem in file.problems):
-            # They were told when the files were checked with one another.
-            missing = ()
+        delegate, missing = self._family.delegate(file, settings, parent, provider)
         equipment = await equip(
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )

@@ -38,13 +38,13 @@ class Family:
         self._strict = strict
 
     def delegate(
-        self, settings: Specialist, place: str, parent: Parent | None, provider: Provider
+        self, file: SpecialistFile, settings: Specialist, parent: Parent | None, provider: Provider
     ) -> tuple[Tool | None, tuple[str, ...]]:
         """Return the tool with which a specialist asks those that its file lists, and why some are missing.
 
-        place: of its key `agents`, for warnings.
         parent: of the specialist itself.
         """
+        place = f"{file.path}:{file.lines.get('agents', 1)}:1"
         if not settings.agents:
             return None, ()
         above = (*(parent.names if parent else ()), settings.name)
@@ -54,10 +54,13 @@ class Family:
         warnings: list[str] = []
         for name in settings.agents:
             try:
-                file = self._askable(name, above)
-                found[file.name] = Described(file.name, file.description)
+                child = self._askable(name, above)
+                found[child.name] = Described(child.name, child.description)
             except UsageError as error:
                 warnings.append(f"{place}: agents: {error}")
+        if any(problem.key == "agents" for problem in file.problems):
+            # That was told when the files were checked with one another.
+            warnings.clear()
         if not found:
             return None, tuple(warnings)
         return delegate_tool(tuple(found.values()), self._asking(above, provider)), tuple(warnings)
