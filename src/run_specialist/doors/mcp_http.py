@@ -73,7 +73,7 @@ class Http:
 
     async def serve(self, server: Server[Any], ready: Callable[[str], None]) -> None:
         """Serve until `stop`."""
-        # The guard looks at Host and Origin; the library's own check knows neither IPv6 without a port nor the token.
+        # Our guard does that: the library's check lets `localhost:evil.example` in and keeps `localhost` out.
         unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app = server.streamable_http_app(
             streamable_http_path=PATH, max_request_body_size=LONGEST_BODY, transport_security=unchecked
