@@ -28,7 +28,7 @@ from tests.wire.simulator import Gate, MessagesSimulator, replies
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "owls"}))
 HOLDS = calls(("hold", {}), first_id=2)
-TOKEN = "a secret"
+TOKEN = "a secret"  # noqa: S105 - of a server that lives for a test
 MODERN = "2026-07-28"
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
