@@ -177,9 +177,15 @@ def test_the_commands_of_the_readme_are_understood():
 def test_the_python_example_of_the_readme_runs(monkeypatch, capsys):
     """The example answers from this repository, offline."""
     monkeypatch.chdir(ROOT)
-    example = blocks(README, "python")[0]
+    (example,) = (text for text in blocks(README, "python") if "run_sync" in text)
     exec(example, {})  # noqa: S102 - the example is ours
     assert re.match(r"(answered|landed) \d+ ", capsys.readouterr().out)
+
+
+def test_the_loop_of_the_readme_is_the_one_that_is_tried_over_the_wire():
+    """The same text as on the page whose examples are compared with the agent of the tests."""
+    (loop,) = (text for text in blocks(README, "python") if "delegate.result" in text)
+    assert loop in blocks((ROOT / "docs/delegate.md").read_text(encoding="utf-8"), "python")
 
 
 def test_the_files_that_how_it_works_names_are_there():
