@@ -128,6 +128,21 @@ async def test_a_child_without_leave_is_an_error_result_for_its_parent(app):
         assert (outcome.answer, len(outcome.children)) == ("mice", int(trust))
 
 
+async def test_a_function_that_a_program_gives_becomes_a_tool():
+    """As if it were decorated; what no model could call is refused when the runner is made."""
+
+    def lookup(word: str) -> str:
+        """Look up a word."""
+        return f"found {word}"
+
+    value = Specialist(name="mine", description="", prompt="You find.", tools=())
+    async with playing(LOOKS, ANSWER, tools=[lookup]) as runner:
+        await runner.run(value, "What?")
+    assert results(runner.script.asked[1].messages[-1]) == ["found owl"]
+    with pytest.raises(UsageError, match="int: is of the type int"):
+        Runner(tools=[3])
+
+
 async def test_a_tool_scales_its_effort_by_what_is_left():
     """It reads how many calls and tokens remain, and what its own call may take."""
     asked = []

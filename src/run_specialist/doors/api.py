@@ -1,7 +1,7 @@
 """How a program gets in: `run` for one question, `Runner` for many."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.own import tool
 from run_specialist.trust import Trust
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Runner:
         model: str | None = None,
         strict: bool = False,
         provider: Provider | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | Callable[..., Any]] = (),
         augmenters: Sequence[Augmenter] = (),
         store: str | None = None,
         trust: bool = False,
@@ -55,7 +56,7 @@ class Runner:
         dir: where specialist files are, before the usual places.
         model: an alias, a full id or `offline`; None for what the file or the environment says.
         provider: in place of one made for the model.
-        tools: given to every child beside those that its file allows.
+        tools: given to every child beside those that its file allows; functions become tools.
         augmenters: may add a line to each result, before the countdown.
         store: where runs are kept: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for SPECIALIST_STORE,
             else a file in the user's data directory.
@@ -68,7 +69,7 @@ class Runner:
         self._model = model
         self._strict = strict
         self._provider = provider
-        self._tools = tools
+        self._tools = tuple(one if isinstance(one, Tool) else tool(one) for one in tools)
         self._augmenters = augmenters
         self._trust = Trust(given=trust)
         self._clients = McpClients()
