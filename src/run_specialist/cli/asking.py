@@ -62,7 +62,10 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 
     # What a tool prints, or the module that it comes from, is neither answer nor event.
     with view or nullcontext(), redirect_stdout(sys.stderr):
-        outcome = asyncio.run(once())
+        try:
+            outcome = asyncio.run(once())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
     if printer.unread:
         raise printer.unread
     from run_specialist.cli.summary import resume_command  # noqa: PLC0415 - fast `--help`
@@ -93,13 +96,15 @@ class _EventPrinter:
 
 def _listen_for_signals(printer: _EventPrinter) -> None:
     """Let Ctrl-C end the run with what was gathered; a second one ends the program."""
-    loop = asyncio.get_running_loop()
+    loop, asking = asyncio.get_running_loop(), asyncio.current_task()
 
     def abort() -> None:
         loop.remove_signal_handler(signal.SIGINT)
-        # One that strikes while the run is prepared is heard as soon as the loop turns, and then there is a run.
         if printer.run:
             printer.run.abort()
+        elif asking:
+            # Servers are being started, which may take long, and nothing is gathered yet.
+            asking.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, abort)

@@ -45,14 +45,22 @@ def ask(method, params):
     return f"{answer['id']}: {answer.get('error', {}).get('message', 'granted')}"
 
 
+def tell(word):
+    """Tell the test where we are, through a pipe."""
+    Path(os.environ["MARKER"]).write_text(word)
+
+
 def begin():
     """Do what is done before a word is exchanged."""
     if HOW == "exits":
         sys.exit("no licence found\nboo \x1b[31m failed")
     if HOW == "silent":
         time.sleep(600)
-    if HOW == "deaf":
+    if HOW in {"deaf", "stubborn"}:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if HOW == "waits":
+        tell("started")
+        time.sleep(600)
     if HOW == "stderr":
         for _ in range(3000):
             sys.stderr.write("x" * 999 + "\n")
@@ -100,6 +108,9 @@ def call(number):
             sys.exit("out of cheese")
     if HOW == "mute":
         return
+    if HOW in {"stubborn", "told"}:
+        tell("called")
+        return
     if HOW == "shut":
         os.close(1)
         time.sleep(600)
@@ -107,6 +118,11 @@ def call(number):
         sys.stdout.write("x" * (11 * 1024 * 1024))
         sys.stdout.flush()
         time.sleep(600)
+    answer(number)
+
+
+def answer(number):
+    """Answer a call well or badly."""
     if HOW == "asks":
         say(number, result=text("; ".join(ask(method, params) for method, params in ASKED.items())))
         return
@@ -145,8 +161,10 @@ def main():
             call(number)
         else:
             say(number, error={"code": -32601, "message": "Method not found"})
-    if HOW == "deaf":
+    if HOW in {"deaf", "stubborn"}:
         time.sleep(600)
+    if HOW == "told":
+        tell("ended")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM where MCP servers are at work: the run lands, and no process stays."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.wire.mcp_servers.had import running, script
+from tests.wire.simulator.replies import calls
+
+PATIENCE = 60
+"""The longest that a program is waited for, so that a hang is a failure [s]."""
+
+
+@pytest.fixture
+def marked(tmp_path, monkeypatch):
+    """Give a mark that stands on the command line of the servers, and a pipe that tells when one is at work."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    pipe = tmp_path / "marker"
+    os.mkfifo(pipe)
+    return pipe
+
+
+def servers(how, mark):
+    """Return the line of front matter for a server that misbehaves."""
+    return f"mcp_servers: {{raw: {{command: {json.dumps(script('raw', how, str(mark)))}, env: {{MARKER: {mark}}}}}}}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program, marked, number):
+    """The server takes no hint, and never answers: exit code 130, the outcome, nothing left."""
+    write("finder", servers("stubborn", marked))
+    api([calls("mcp__raw__look", {})])
+    process = program("finder", "What do owls eat?", "--trust", "--json", start_new_session=True)
+    assert marked.read_text() == "called"
+    os.killpg(process.pid, number)
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
+    assert running(marked) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_servers_are_started_ends_the_program(api, write, program, marked, number):
+    """Nobody waits until the server's time is up; nothing was asked."""
+    write("finder", servers("waits", marked))
+    simulator = api([])
+    process = program("finder", "What do owls eat?", "--trust", start_new_session=True)
+    assert marked.read_text() == "started"
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=PATIENCE / 3)
+    assert (process.returncode, out, err) == (130, "", "run-specialist: interrupted\n")
+    assert not simulator.requests
+    assert running(marked) == []
+
+
+def test_a_program_that_is_killed_leaves_no_server_that_heeds_the_end_of_its_input(api, write, program, marked):
+    """SIGKILL gives no time for more."""
+    write("finder", servers("told", marked))
+    api([calls("mcp__raw__look", {})])
+    process = program("finder", "What do owls eat?", "--trust")
+    assert marked.read_text() == "called"
+    process.kill()
+    process.wait(PATIENCE)
+    # It is opened for writing by the server once more, when its input has ended, just before it goes.
+    assert marked.read_text() == "ended"
