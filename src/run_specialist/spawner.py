@@ -132,7 +132,8 @@ def _origin(
     return {
         "settings": kept.model_dump(mode="json", by_alias=True),
         "file": str(file.path),
-        "digest": digest(file.path),
+        # What was read, where it was; the file may be another by now.
+        "digest": file.digest or digest(file.path),
         "root": str(around.root),
         "given_tools": [tool.name for tool in around.tools],
         "parents": around.parent.names if around.parent else (),

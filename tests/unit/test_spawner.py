@@ -203,8 +203,8 @@ def test_tools_of_which_none_exists_are_refused(root):
 
 def test_warnings_of_the_file_go_with_the_job_and_notices_do_not(root):
     """What was odd before the run stands in its outcome; what is harmless does not."""
-    job = job_of(root, "quux: 1", "license: MIT", "agents: other", "mcp_servers: [files]")
-    assert [text.split(": ")[1] for text in job.warnings] == ["quux", "agents", "mcp_servers"]
+    job = job_of(root, "quux: 1", "license: MIT", "mcp_servers: [files]")
+    assert [text.split(": ")[1] for text in job.warnings] == ["quux", "mcp_servers"]
     assert all(text.startswith("specialists/finder.md:") for text in job.warnings)
 
 
