@@ -1,6 +1,7 @@
 """The command `specialists mcp`: the specialists as tools for other programs."""
 
 import asyncio
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ import typer
 
 from run_specialist.cli.console import fail, guarded, say
 from run_specialist.cli.flags import StoreUrl
+from run_specialist.store.place import place
 
 INSTALL = "specialists mcp needs the extra mcp: pip install 'run-specialist[mcp]'"
 
@@ -25,7 +27,12 @@ def mcp(
     dir_: Annotated[
         Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="What the file tools may see.  [default: the project root]")] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="The project: its specialists, and what the file tools may see.  [default: the project root]"
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, `openai:ID` or `offline`.")
     ] = None,
@@ -45,9 +52,8 @@ def mcp(
 ) -> None:
     """Serve the specialists as tools for MCP clients, over standard input and output.
 
-    Each specialist is a tool. It ends when its client closes standard input, or
-    at Ctrl-C; runs that are still at work are stopped and stored with what they
-    have gathered.
+    Each specialist is a tool. The server ends when its client closes standard input, or at Ctrl-C; runs that are still
+    at work are stopped, and stored with what they have gathered.
     """
     if find_spec("mcp_types") is None or find_spec("mcp") is None:
         fail(INSTALL)
@@ -55,13 +61,17 @@ def mcp(
         fail("the token is empty; leave --token and SPECIALIST_MCP_TOKEN away to serve without one")
     if token is not None and http is None:
         say("warning: the token is of no use without --http")
-    if root is not None and not root.is_dir():
-        fail(f"--root {root} is no folder")
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - fast `--help`
         from run_specialist.doors.mcp_server import serve  # noqa: PLC0415 - likewise
 
-        runner = Runner(root=root, dir=dir_, model=model, store=store, trust=trust)
+        named = place(store)
+        dir_ = dir_ and dir_.absolute()
+        if root is not None:
+            # Clients start it in any folder, often in `/`.
+            root = root.absolute()
+            os.chdir(root)
+        runner = Runner(root=root, dir=dir_, model=model, store=named.url if named.named else None, trust=trust)
         if http is None:
             from run_specialist.doors.mcp_stdio import Stdio  # noqa: PLC0415 - likewise
 

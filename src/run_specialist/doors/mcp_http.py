@@ -1,6 +1,7 @@
 """Streamable HTTP: the address, the socket, and the server on it."""
 
 import logging
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -61,8 +62,8 @@ class Http:
             self._socket = socket.create_server(found, family=family)
         except OSError as error:
             raise UsageError(
-                f"--http {address.host}:{address.port}: {error.strerror or error}; choose another port, or 0 for any "
-                "that is free"
+                f"--http {address.host}:{address.port}: {os.strerror(error.errno or 0)}; choose another port, or 0 for "
+                "any that is free"
             ) from None
         port = self._socket.getsockname()[1]
         host = f"[{address.host}]" if ":" in address.host else address.host

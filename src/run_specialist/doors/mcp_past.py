@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from run_specialist.errors import RunNotFound, StoreMissing
 from run_specialist.outcome import Outcome
 from run_specialist.store.place import NONE, place
+from run_specialist.store.writer import Writer
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,17 @@ class PastRun:
     """As in a listing: `running` while its process lives, `interrupted` when that has died without an outcome."""
     tool_calls: int
     outcome: Outcome | None
+
+
+def check_store(store: str | None) -> None:
+    """Raise StoreUnusable where somebody named a store that cannot be used; a default one is not looked at."""
+    found = place(store)
+    if found.named and found.url != NONE:
+        writer = Writer(found)
+        try:
+            writer.check()
+        finally:
+            writer.close()
 
 
 def past_run(store: str | None, run_id: str) -> PastRun:

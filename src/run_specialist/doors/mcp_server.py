@@ -13,6 +13,7 @@ from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, Pa
 
 from run_specialist.doors.api import Runner
 from run_specialist.doors.mcp_guard import when_gone
+from run_specialist.doors.mcp_past import check_store
 from run_specialist.doors.mcp_progress import News
 from run_specialist.doors.mcp_service import Caller, Service
 from run_specialist.outcome import Exit
@@ -70,9 +71,10 @@ async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Ca
 
     make_transport: called once the loop runs.
     say: tells a line to who started the server.
-    Raises UsageError where the transport cannot be had.
+    Raises UsageError where the transport cannot be had, or the store.
     """
     async with runner:
+        await asyncio.to_thread(check_store, runner.store)
         transport = make_transport()
         service = Service(runner, say)
         ending = _Ending(service, transport)

@@ -39,7 +39,7 @@ class Service:
         self._runner = runner
         self._say = say
         self._told: set[str] = set()
-        self._calls: set[asyncio.Task[Any] | None] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
         self.runs = Runs(runner)
 
     def catalogue(self) -> Catalogue:
@@ -84,7 +84,7 @@ class Service:
         seconds: for the answers; a client that does not take them is not waited for.
         """
         await self.runs.close()
-        calls = self._calls - {asyncio.current_task()}
+        calls = [task for task in self._calls if task is not asyncio.current_task()]
         if calls:
             await asyncio.wait(calls, timeout=seconds)
 

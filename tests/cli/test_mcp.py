@@ -1,0 +1,129 @@
+"""The command `specialists mcp`: what it says before it serves, and what it imports."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from run_specialist.cli import mcp
+from tests.wire.serving import MAIN, PATIENCE, command
+
+BLOCKED = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None; "
+"""As if the extra were not installed."""
+
+
+@pytest.fixture
+def refused(notes):
+    """Return a function that calls the command, which must end by itself, and gives its exit code and complaints."""
+
+    def call(*arguments: str, before: str = "") -> tuple[int, list[str]]:
+        done = subprocess.run(
+            command(*arguments, code=before + MAIN),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        assert done.stdout == ""
+        return done.returncode, done.stderr.splitlines()
+
+    return call
+
+
+def test_help_does_not_import_the_library():
+    """The flags are known without it."""
+    code = "from run_specialist.cli.manage import app; app(['mcp', '--help'], standalone_mode=False)"
+    told = (
+        f"{code}; import sys; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules or 'uvicorn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "--http HOST:PORT" in done.stdout
+
+
+def test_without_the_extra_one_line_says_how_to_install_it(refused):
+    """Exit code 2."""
+    assert refused("--http", "0", before=BLOCKED) == (2, [f"specialists: {mcp.INSTALL}"])
+    assert refused(before=BLOCKED)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--http", "localhost"], "--http: wanted HOST:PORT, [IPV6]:PORT or a port alone, found 'localhost'"),
+        (["--http", "0.0.0.0:0"], "--http 0.0.0.0:0 can be reached from other machines: set a token with --token or"),
+        (["--http", "no-such-host.invalid:0", "--token", "x"], "--http: no-such-host.invalid: "),
+        (["--http", "0", "--token", " "], "the token is empty; leave --token and SPECIALIST_MCP_TOKEN away"),
+        (["--root", "nowhere"], "No such file or directory: "),
+        (["--dir", "nowhere"], "/nowhere is no folder"),
+        (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(refused, arguments, told):
+    """Exit code 2, before any client comes."""
+    code, said = refused(*arguments)
+    assert (code, len(said)) == (2, 1)
+    assert said[0].startswith("specialists: ")
+    assert told in said[0]
+
+
+def test_a_port_that_is_taken_is_one_line(refused):
+    """It names the port and the way out."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refused("--http", str(port))
+    assert code == 2
+    assert said == [
+        f"specialists: --http 127.0.0.1:{port}: Address already in use; choose another port, or 0 for any that is free"
+    ]
+
+
+def test_the_project_can_be_elsewhere_than_where_a_client_starts_the_server(notes, write, tmp_path, monkeypatch):
+    """With --root its specialists are served; what else is relative is so to the folder of the client."""
+    write("finder")
+    (tmp_path / "more").mkdir()
+    (notes / "specialists" / "finder.md").rename(tmp_path / "more" / "extra.md")
+    write("looker")
+    monkeypatch.chdir(tmp_path)
+    flags = ["--root", "project", "--dir", "more", "--store", "runs.db", "--model", "offline"]
+    calls = [
+        {"id": 1, "method": "tools/list"},
+        {"id": 2, "method": "tools/call", "params": {"name": "looker", "arguments": {"query": "What do owls eat?"}}},
+    ]
+    age = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    server = subprocess.Popen(command(*flags), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    answers = []
+    for call in calls:
+        call["params"] = {**call.get("params", {}), "_meta": age}
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", **call}) + "\n")
+        server.stdin.flush()
+        answers.append(json.loads(server.stdout.readline())["result"])
+    server.communicate(timeout=PATIENCE)
+    assert {"finder", "looker"} <= {tool["name"] for tool in answers[0]["tools"]}
+    assert "Owls eat mice" in answers[1]["content"][0]["text"]
+    assert (tmp_path / "runs.db").exists()
+
+
+def test_a_token_without_http_is_told_to_be_of_no_use(refused, monkeypatch):
+    """From the environment, where it may stand for another server; it serves all the same."""
+    monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "x")
+    code, said = refused("--model", "offline")
+    assert code == 0
+    assert said[0] == "specialists: warning: the token is of no use without --http"
+    assert said[1].startswith("specialists: serving ")
+
+
+def test_files_that_cannot_be_served_are_named_at_the_start(refused, write):
+    """Each with its line; the others are served."""
+    path = write("broken", "turns_limit: -3")
+    write("fine")
+    code, said = refused("--model", "offline")
+    assert code == 0
+    assert said[0].startswith(f"specialists: not served: {path}:4:")
+    assert said[1].startswith("specialists: serving ")

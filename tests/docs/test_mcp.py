@@ -1,0 +1,48 @@
+"""docs/mcp.md says what the server does: its numbers, its tools, its command."""
+
+import json
+import re
+import shlex
+
+from typer.testing import CliRunner
+
+from run_specialist.cli import manage
+from run_specialist.doors import mcp_catalogue, mcp_following, mcp_http, mcp_runs
+from run_specialist.doors.mcp_catalogue import Catalogue
+from tests.docs.reading import ROOT, blocks, named, table
+
+TEXT = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
+
+
+def test_every_command_and_snippet_starts_the_server():
+    """What people copy ends in the real command, with flags that it has."""
+    printed = CliRunner().invoke(manage.app, ["mcp", "--help"]).stdout
+    lines = [shlex.split(line) for block in blocks(TEXT, "console") for line in block.splitlines()]
+    (snippet,) = [json.loads(block)["mcpServers"]["specialists"] for block in blocks(TEXT, "json")]
+    started = [
+        words for words in [*lines, [snippet["command"], *snippet["args"]]] if "mcp" in words and "specialists" in words
+    ]
+    starts = [words[len(words) - words[::-1].index("specialists") - 1 :] for words in started]
+    flags = {word for words in starts if words[:2] == ["specialists", "mcp"] for word in words if word.startswith("--")}
+    assert {"--http", "--root"} <= flags
+    assert all(flag in printed for flag in flags)
+    assert ["specialists", "mcp"] in starts
+
+
+def test_the_tools_are_documented_with_their_arguments_and_results():
+    """The table is that of the server."""
+    rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools")}
+    for tool in mcp_following.run_tools(Catalogue({}, ())):
+        _, arguments, result = rows[tool.name]
+        assert named(arguments) == [*tool.input_schema["properties"]]
+        assert result == "the same" or named(result) == [*tool.output_schema["properties"]]
+    assert [*rows][1:] == [*mcp_catalogue.RESERVED]
+
+
+def test_numbers_are_those_of_the_code():
+    """Seconds, sizes, counts."""
+    assert f"Without news for {mcp_runs.HEARTBEAT:.0f} seconds" in TEXT
+    assert f"waits up to {mcp_following.LONGEST_WAIT} seconds" in TEXT
+    assert f"At most {mcp_runs.MOST_AT_WORK} runs" in TEXT
+    assert f"may have {mcp_http.LONGEST_BODY // 1024**2} MiB" in TEXT
+    assert re.search(rf"cut after\s+{mcp_catalogue.LONGEST_NAME} characters", TEXT)

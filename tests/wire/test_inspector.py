@@ -1,0 +1,145 @@
+"""The MCP Inspector, a client that somebody else wrote, lists and calls the specialists over both transports.
+
+It is installed with npm, once for all test runs of a machine, into a folder for temporary files; TEST_INSPECTOR names a
+folder that it is installed in already. Its newest release wants a newer Node than many machines have, so that comes
+from npm as well.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wire.serving import PATIENCE, Program, command, write_specialist
+
+PACKAGES = ("@modelcontextprotocol/inspector@>=2.12 <3", "node@>=22.19 <23")
+INSTALLING = 240
+"""The longest that an installation is waited for [s]."""
+QUERY = "What do owls eat?"
+ERAS = ["legacy", "modern"]
+
+
+def installed(folder: Path) -> list[str] | None:
+    """Return the command of the Inspector in a folder; None where it is not installed there."""
+    node, inspector = folder / "node_modules/node/bin/node", folder / "node_modules/.bin/mcp-inspector"
+    return [str(node), str(inspector)] if node.exists() and inspector.exists() else None
+
+
+def install(folder: Path) -> None:
+    """Install it, all or nothing; skips where that cannot be done."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("Node: there is no npm to install the Inspector with")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        wanted = [npm, "install", "--prefix", fresh, "--no-audit", "--no-fund", "--loglevel=error", *PACKAGES]
+        done = subprocess.run(wanted, capture_output=True, text=True, timeout=INSTALLING, cwd=fresh, check=False)
+        if done.returncode or installed(fresh) is None:
+            pytest.skip(f"Node: npm could not install the Inspector: {done.stderr.strip()[-300:]}")
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    except subprocess.TimeoutExpired:
+        pytest.skip("Node: npm did not install the Inspector in time")
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def inspector() -> list[str]:
+    """The command of the Inspector."""
+    given = os.environ.get("TEST_INSPECTOR")
+    folder = Path(given) if given else Path(tempfile.gettempdir()) / f"run-specialist-tests-{os.getuid()}" / "inspector"
+    if installed(folder) is None:
+        if given:
+            pytest.skip(f"Node: there is no Inspector in {given}, which TEST_INSPECTOR names")
+        install(folder)
+    return installed(folder)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """A project with notes and a specialist for them, entered."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists", "notes"):
+        (root / folder).mkdir(parents=True)
+    (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
+    write_specialist(root, "finder", "tool_calls_limit: 4", "paths: [notes]", 'output_schema: {"type": "string"}')
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(root)
+    return root
+
+
+Inspect = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+@pytest.fixture
+def inspect(inspector, project) -> Inspect:
+    """Return a function that starts the Inspector, and gives its exit code, what it printed, and its complaints."""
+
+    def start(*arguments: str) -> tuple[int, dict[str, Any], str]:
+        done = subprocess.run(
+            [*inspector, "--cli", *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        return done.returncode, json.loads(done.stdout), done.stderr
+
+    return start
+
+
+def check_listing(code: int, printed: dict[str, Any], complaints: str) -> None:
+    """Hold what the Inspector lists, strict about schemas, against what is served."""
+    assert code == 0, complaints
+    tools = {tool["name"]: tool for tool in printed["tools"]}
+    assert {"finder", "start_run", "get_run", "cancel_run"} <= tools.keys()
+    assert tools["finder"]["inputSchema"]["properties"]["tool_calls_limit"]["default"] == 4
+    assert tools["finder"]["annotations"]["readOnlyHint"] is True
+
+
+def check_call(code: int, printed: dict[str, Any], complaints: str) -> None:
+    """Hold what a call gives against the note that answers the question."""
+    assert code == 0, complaints
+    assert not printed.get("isError")
+    assert "Owls eat mice at night." in printed["content"][0]["text"]
+    outcome = printed["structuredContent"]
+    assert (outcome["specialist"], outcome["tool_calls"]["limit"]) == ("finder", 2)
+
+
+CALL = ["--method", "tools/call", "--tool-name", "finder", "--tool-arg", f"query={QUERY}", "tool_calls_limit=2"]
+LIST = ["--method", "tools/list", "--strict"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_inspector_lists_and_calls_over_standard_input_and_output(inspect, era):
+    """It starts the program itself, in both ages of the protocol."""
+    server = [*command("--model", "offline", "--store", "none"), "--protocol-era", era]
+    check_listing(*inspect(*server, *LIST))
+    check_call(*inspect(*server, *CALL))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_inspector_lists_and_calls_over_http(inspect, era):
+    """With the token that the server asks for."""
+    program = Program.start("--http", "0", "--model", "offline", "--store", "none", "--token", "let-me-in")
+    try:
+        server = ["--transport", "http", "--server-url", program.url(), "--protocol-era", era]
+        known = [*server, "--header", "Authorization: Bearer let-me-in"]
+        check_listing(*inspect(*known, *LIST))
+        check_call(*inspect(*known, *CALL))
+    finally:
+        program.end()
+
+
+def test_the_inspector_takes_a_mistake_for_one(inspect):
+    """A question that is empty is an error of the tool: it says so by its exit code, and prints what we said."""
+    server = command("--model", "offline", "--store", "none")
+    code, printed, _ = inspect(*server, "--method", "tools/call", "--tool-name", "finder", "--tool-arg", "query= ")
+    assert code != 0
+    assert printed["isError"] is True
+    assert "query: wanted a text that is not empty" in printed["content"][0]["text"]
