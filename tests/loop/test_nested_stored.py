@@ -103,6 +103,45 @@ async def test_x_11_what_a_child_spent_that_died_with_its_parent_is_counted(stor
     assert result.startswith("Not finished: the process ended before delegate returned")
 
 
+@pytest.mark.parametrize("shared", [True, False])
+async def test_x_11_what_was_begun_below_when_the_process_died_is_counted(store, tmp_path, monkeypatch, shared):
+    """Two levels die while a call runs: the replies that had come count on resuming, and so do the calls begun."""
+    switch = f"share_budget: {str(shared).lower()}"
+    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 20", switch)
+    write(tmp_path, "finder", "agents: [deep]", switch)
+    write(tmp_path, "deep")
+    notebooks: dict[str, Notebook] = {}
+    kept: list[list] = []
+
+    async def journal(run_id):
+        return notebooks.setdefault(run_id, Notebook())
+
+    def look(query: str) -> str:
+        if query == "bats":
+            kept.extend([*notebook.records] for notebook in notebooks.values())
+        return f"note on {query}"
+
+    deeper = calls(("delegate", {"specialist": "deep", "query": "What of bats?"}), first_id=2)
+    last = calls(("look", {"query": "owls"}), ("look", {"query": "bats"}), first_id=2)
+    cast = Cast(
+        lead=[[ASKS, answers("all")]], finder=[[LOOKS, deeper, answers("a")]], deep=[[LOOKS, last, answers("b")]]
+    )
+    async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
+        monkeypatch.setattr(runner._storing, "journal", journal)
+        run = await runner.prepare("lead", "What is known?")
+        await run.outcome()
+    for records in kept:
+        await keep(store, records)
+    more = Cast(lead=[[answers("all")]])
+    async with Runner(provider=more, tools=[LOOK], store=store) as runner:
+        outcome = await (await runner.resume(run.run_id)).outcome()
+    (finder,) = outcome.children
+    (deep,) = finder.children
+    assert [one.usage.input_tokens for one in (deep, finder, outcome)] == [20, 40, 60]
+    assert deep.cost_usd == pytest.approx(0.0003)
+    assert [deep.tool_calls, finder.tool_calls, outcome.tool_calls.used] == ([3, 5, 6] if shared else [3, 2, 1])
+
+
 def not_after_the_call(record) -> bool:
     """Tell whether a process that died while the child was at work had written a record."""
     if isinstance(record, Told):

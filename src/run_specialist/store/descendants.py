@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, select
 
+from run_specialist.journal import Standing
 from run_specialist.messages import Usage
 from run_specialist.outcome import Child
 from run_specialist.store.restoring import child, outcome, standing
-from run_specialist.store.schema import runs
+from run_specialist.store.schema import events, runs, turns
 
 PORTION = 1_000
 """As many ids go into one statement."""
@@ -43,11 +45,27 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     if told is not None:
         of_child = {key: told[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         return child({**of_child, "tool_calls": told["tool_calls"]["used"], "children": told.get("children", ())})
-    stood = None if run["standing"] is None else standing(json.loads(run["standing"]))
+    stood = Standing({}) if run["standing"] is None else standing(json.loads(run["standing"]))
     below = children(connection, run["run_id"])
-    if stood is None:
-        return Child(run["run_id"], run["specialist"], "aborted", 0, Usage(), 0.0, children=below)
-    total, used = stood.total, stood.used.get("tool_calls", 0)
+    total, used = stood.total, stood.used.get("tool_calls", 0) + _begun(connection, run["run_id"]) - stood.calls
+    for usage, cost in _paid_since(connection, run["run_id"], stood.turns):
+        total = total.plus(usage, cost)
+    shared = json.loads(run["frozen"])["settings"]["share_budget"]
     for one in stood.untold(below):
         total = total.plus(one.usage, one.cost_usd)
+        used += one.tool_calls if shared else 0
     return Child(run["run_id"], run["specialist"], "aborted", int(used), total.usage, total.cost_usd, children=below)
+
+
+def _paid_since(connection: Connection, run_id: str, turn: int) -> Iterator[tuple[Usage, float | None]]:
+    """Yield what the replies took that came in behind a turn, and what they cost."""
+    amounts = (getattr(turns.c, one.name) for one in fields(Usage))
+    newer = select(*amounts, turns.c.cost_usd).where(turns.c.run_id == run_id, turns.c.number > turn)
+    for *counts, cost in connection.execute(newer):
+        yield Usage(*counts), cost
+
+
+def _begun(connection: Connection, run_id: str) -> int:
+    """Return how many calls a run has begun, those too that were under way when its process ended."""
+    told = connection.execute(select(events.c.body).where(events.c.run_id == run_id)).scalars()
+    return sum(body["event"] == "tool_call" and body["phase"] == "started" for body in map(json.loads, told))
