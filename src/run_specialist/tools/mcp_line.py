@@ -15,7 +15,7 @@ from run_specialist.tools.base import in_thread
 from run_specialist.tools.mcp_process import TO_LEAVE, TO_OBEY, ServerProcess
 from run_specialist.tools.mcp_result import text_of
 from run_specialist.tools.mcp_web import Web
-from run_specialist.tools.mcp_words import CLOSED, Unreachable, first_line, misfit, told
+from run_specialist.tools.mcp_words import CLOSED, Unreachable, cause, first_line, misfit, told
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -63,6 +63,7 @@ class Line:
         self._transport: _Transport | None = None
         self._client: Client | None = None
         self._over = asyncio.Event()
+        self._gone = False
         self._why = ""
         self._listed: asyncio.Future[Listing | Unreachable] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
@@ -140,6 +141,12 @@ class Line:
             self._why = f"it did not tell its tools within {self._server.timeout:g} seconds"
             self._task.cancel()
 
+    def _left(self) -> None:
+        # Before the server has told its tools, what is being asked of it fails by itself.
+        self._gone = True
+        if self._listed.done():
+            self._over.set()
+
     async def _hold(self) -> None:
         try:
             await self._live()
@@ -163,16 +170,31 @@ class Line:
             raise Unreachable(f"install what talks to it: pip install 'run-specialist[mcp]' ({error})") from None
         # Our own loading is not the server's time.
         self._timer = asyncio.get_running_loop().call_later(server.timeout, self._late)
+        from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above
+
+        # Every program that is about speaks the old beginning, and some end at once when they hear another one.
+        for mode in ("auto",) if server.url else ("legacy", "auto"):
+            try:
+                await self._talk(server, mode)
+            except Exception as error:
+                code = getattr(cause(error), "code", None)
+                if mode == "auto" or self._listed.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
+                    raise
+            else:
+                return
+
+    async def _talk(self, server: Server, mode: str) -> None:
         from mcp import Client  # noqa: PLC0415 - as above
         from mcp.types import Implementation  # noqa: PLC0415 - as above
 
-        self._transport = self._transport_of(server)
+        self._transport, self._gone = self._transport_of(server), False
         us = Implementation(name="run-specialist", version=_version())
-        async with Client(self._transport.connected(), client_info=us, cache=None) as client:
+        async with Client(self._transport.connected(), client_info=us, mode=mode, cache=None) as client:
             listing = await _listing(client)
             self._client = client
             self._listed.set_result(listing)
-            await self._over.wait()
+            if not self._gone:
+                await self._over.wait()
 
     def _transport_of(self, server: Server) -> _Transport:
         from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above
@@ -183,7 +205,7 @@ class Line:
         folder = self._root / (server.cwd or "")
         if not folder.is_dir():
             raise Unreachable(f"there is no folder {folder}")
-        return ServerProcess(server.command or (), environment, str(folder), self._over.set)
+        return ServerProcess(server.command or (), environment, str(folder), self._left)
 
     def _words(self) -> str:
         last = self._transport.last_words if self._transport else ""

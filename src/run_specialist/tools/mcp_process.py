@@ -73,8 +73,9 @@ class ServerProcess:
         """
         import anyio  # noqa: PLC0415 - only where a server is used
 
-        if not _alive:
-            atexit.register(_kill_all)
+        # Registered once, however often.
+        atexit.unregister(_kill_all)
+        atexit.register(_kill_all)
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: _Watched(LARGEST_MESSAGE, loop, self._exited),
@@ -122,9 +123,6 @@ class ServerProcess:
             while line := await _line(process.stdout):
                 if message := _message(line):
                     await messages.send(message)
-                else:
-                    # A line that is there already is read without waiting; others get their turn all the same.
-                    await asyncio.sleep(0)
             self._left |= not self._seen_off
         except asyncio.LimitOverrunError:
             self._trouble = f"it sent more than {LARGEST_MESSAGE // 1024**2} MiB in one message, and was stopped"
@@ -143,8 +141,9 @@ class ServerProcess:
                 process.stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await process.stdin.drain()
             return
-        # It takes no more requests; what it said before that is still on its way.
+        # What it said before is still on its way.
         await asyncio.sleep(TO_LEAVE)
+        self._trouble = "it takes no more requests"
         self._ended()
 
     def _exited(self) -> None:

@@ -33,10 +33,16 @@ def misfit(what: str, error: "ValidationError") -> str:
     return first_line([f"{what} is not what the protocol wants: {place}: {wrong['msg']}"])
 
 
-def told(error: BaseException) -> str:
-    """Return in one line what went wrong; empty where the other side just went away."""
+def cause(error: BaseException) -> BaseException:
+    """Return the first error of a group, which the library's tasks make of any."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    return error
+
+
+def told(error: BaseException) -> str:
+    """Return in one line what went wrong; empty where the other side just went away."""
+    error = cause(error)
     text = first_line([str(error)])
     if text == CLOSED:
         return ""

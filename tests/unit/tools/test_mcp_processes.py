@@ -172,6 +172,15 @@ async def test_without_the_extra_a_warning_tells_how_to_install_it(tmp_path, mon
     assert running(tmp_path) == []
 
 
+@pytest.mark.parametrize("how", ["old", "new"])
+async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
+    """One that ends when it hears anything before `initialize`, and one that no longer takes it."""
+    async with had(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert one.warnings == ()
+        assert await one.call("look") == "seen"
+    assert running(tmp_path) == []
+
+
 @pytest.mark.parametrize(("how", "answer"), [("garbage", "seen"), ("stderr", "seen"), ("large", "x" * LONGEST)])
 async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path, how, answer, capfd):
     """Lines that are no message, 3 MB on stderr, 5 MB in one result: the call is answered, the terminal stays clean."""
@@ -196,6 +205,16 @@ async def test_a_call_that_goes_wrong_is_an_error_result(tmp_path, how, why, cap
         assert [await one.call("look") for _ in range(2)] == [f"ToolError: {why}"] * 2
     assert running(tmp_path) == []
     assert capfd.readouterr() == ("", "")
+
+
+async def test_a_server_that_closes_its_input_is_not_waited_for(tmp_path):
+    """It goes on running, and nothing can be asked of it."""
+    marker = tmp_path / "marker"
+    async with had(tmp_path, raw("numb", marker)) as one:
+        await until(marker.exists)
+        told = "ToolError: the server ended before it answered: it takes no more requests"
+        assert await one.call("look") == told
+    assert running(marker) == []
 
 
 async def test_a_server_that_never_answers_costs_the_time_of_the_call(tmp_path):
@@ -305,15 +324,20 @@ async def main():
     if sys.argv[1] == "exits":
         sys.exit(3)
 
-asyncio.run(main())
+if sys.argv[1] == "abandons":
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    os.write(1, b"left")
+else:
+    asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("how", ["forgets", "interrupted", "exits"])
+@pytest.mark.parametrize("how", ["forgets", "interrupted", "exits", "abandons"])
 def test_a_program_that_closes_nothing_leaves_no_server(tmp_path, how):
-    """It returns, is interrupted, or exits with an open connection to a server that takes no hint."""
+    """It returns, is interrupted, exits, or drops its event loop; the server that it leaves open takes no hint."""
     command = [sys.executable, "-c", PROGRAM, how, *script("raw", "deaf", str(tmp_path))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == {"forgets": 0, "interrupted": -signal.SIGINT, "exits": 3}[how], done.stderr
+    assert done.returncode == {"forgets": 0, "interrupted": -signal.SIGINT, "exits": 3, "abandons": 0}[how], done.stderr
     assert running(tmp_path) == []
     assert "Unknown child" not in done.stderr

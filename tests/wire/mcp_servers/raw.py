@@ -11,6 +11,8 @@ from pathlib import Path
 HOW = sys.argv[1]
 TOOL = {"name": "look", "description": "Look.", "inputSchema": {"type": "object", "properties": {}}}
 
+NEW = "2026-07-28"
+COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
 ASKED = {
     "roots/list": {},
     "sampling/createMessage": {
@@ -46,7 +48,7 @@ def ask(method, params):
 
 
 def tell(word):
-    """Tell the test where we are, through a pipe."""
+    """Tell the test where we are, through a file or a pipe."""
     Path(os.environ["MARKER"]).write_text(word)
 
 
@@ -96,7 +98,7 @@ def tools(params):
         }
         listed = [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]
         return {"tools": [*listed, {**listed[0], "description": "again"}]}
-    return {"tools": [TOOL]}
+    return {"tools": [TOOL], **(COMPLETE if HOW == "new" else {})}
 
 
 def call(number):
@@ -136,7 +138,27 @@ def answer(number):
         sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {number}, "result": "\\ud800"}}\n')
         sys.stdout.flush()
         return
+    if HOW == "new":
+        say(number, result={**text("seen"), "resultType": "complete"})
+        return
     say(number, result=text("x" * 5_000_000 if HOW == "large" else "seen"))
+
+
+def meet(number, asked):
+    """Answer how the server begins; True where that is what was asked."""
+    method = asked["method"]
+    if HOW == "old" and method == "server/discover":
+        sys.exit("expected initialize")
+    if HOW == "new" and method == "server/discover":
+        say(number, result={"supportedVersions": [NEW], "capabilities": {"tools": {}}, **COMPLETE})
+    elif HOW == "new" and "_meta" not in asked.get("params", {}):
+        say(number, error={"code": -32022, "message": "too old", "data": {"supported": [NEW], "requested": "x"}})
+    elif method == "initialize":
+        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "r", "version": "1"}}
+        say(number, result={"protocolVersion": asked["params"]["protocolVersion"], **about})
+    else:
+        return False
+    return True
 
 
 def main():
@@ -145,18 +167,14 @@ def main():
     for line in sys.stdin:
         asked = json.loads(line)
         number, method = asked.get("id"), asked["method"]
-        if number is None:
+        if number is None or meet(number, asked):
             continue
-        if method == "initialize":
-            version = asked["params"]["protocolVersion"]
-            info = {
-                "protocolVersion": version,
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "r", "version": "1"},
-            }
-            say(number, result=info)
-        elif method == "tools/list":
+        if method == "tools/list":
             say(number, result=tools(asked.get("params") or {}))
+            if HOW == "numb":
+                os.close(0)
+                tell("closed")
+                time.sleep(600)
         elif method == "tools/call":
             call(number)
         else:
