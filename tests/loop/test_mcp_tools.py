@@ -1,5 +1,7 @@
 """Tools of MCP servers in a run: filtered, counted, landed and stored like all others."""
 
+import shutil
+
 import pytest
 
 from run_specialist.doors.api import Runner
@@ -158,3 +160,26 @@ async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp
     pids = [next(line for line in text.splitlines() if line.startswith("pid=")) for text in told]
     assert pids[0] == pids[1]
     assert [outcome.tool_calls.used for outcome in outcomes] == [1, 1]
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
+    """They are started anew; one that is gone is a warning, its tools stay defined, and calling one is an error."""
+    write(servers={"good": ("good", str(tmp_path))})
+    program = shutil.copy(script("good")[1], tmp_path / "own.py")
+    file = tmp_path / "specialists" / "finder.md"
+    file.write_text(file.read_text().replace(script("good")[1], str(program)))
+    store = f"sqlite:///{tmp_path}/runs.db"
+    ask = calls(add(1, 2)), calls(("respond", {"answer": "So far."}), first_id=8)
+    async with Runner(root=tmp_path, provider=ScriptedProvider(ask), trust=True, store=store) as runner:
+        first = await runner.run("finder", "What is known?", tool_calls_limit=1)
+    assert first.status == "landed"
+    if not there:
+        program.unlink()
+    provider = ScriptedProvider([calls(add(3, 4), first_id=20), says("done")])
+    async with Runner(root=tmp_path, provider=provider, trust=True, store=store) as runner:
+        outcome = await (await runner.resume("last", tool_calls_limit=3)).outcome()
+    assert "mcp__good__slow" in provider.opening.tools.names
+    assert results(provider.asked[-1].messages[-1])[0].startswith("7" if there else "mcp__good__add failed: ")
+    assert ["own.py" in warning for warning in outcome.warnings] == ([] if there else [True])
+    assert (outcome.status, running(tmp_path)) == ("answered", [])
