@@ -196,6 +196,7 @@ async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path
         ("wrong", "its answer is not what the protocol wants: content: Input should be a valid list"),
         ("invalid", "its answer is no valid message"),
         ("wide", "the server ended before it answered: it sent more than 10 MiB in one message, and was stopped"),
+        ("curious", "the server asks for more input, and there is nobody to ask"),
         ("shut", "the server ended before it answered: it closed its output"),
     ],
 )

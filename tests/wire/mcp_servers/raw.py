@@ -12,6 +12,7 @@ HOW = sys.argv[1]
 TOOL = {"name": "look", "description": "Look.", "inputSchema": {"type": "object", "properties": {}}}
 
 NEW = "2026-07-28"
+NEWER = {"new", "curious"}
 COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
 ASKED = {
     "roots/list": {},
@@ -98,7 +99,7 @@ def tools(params):
         }
         listed = [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]
         return {"tools": [*listed, {**listed[0], "description": "again"}]}
-    return {"tools": [TOOL], **(COMPLETE if HOW == "new" else {})}
+    return {"tools": [TOOL], **(COMPLETE if HOW in NEWER else {})}
 
 
 def call(number):
@@ -141,6 +142,10 @@ def answer(number):
     if HOW == "new":
         say(number, result={**text("seen"), "resultType": "complete"})
         return
+    if HOW == "curious":
+        wanted = {"method": "elicitation/create", "params": ASKED["elicitation/create"]}
+        say(number, result={"resultType": "input_required", "inputRequests": {"who": wanted}})
+        return
     say(number, result=text("x" * 5_000_000 if HOW == "large" else "seen"))
 
 
@@ -149,9 +154,9 @@ def meet(number, asked):
     method = asked["method"]
     if HOW == "old" and method == "server/discover":
         sys.exit("expected initialize")
-    if HOW == "new" and method == "server/discover":
+    if HOW in NEWER and method == "server/discover":
         say(number, result={"supportedVersions": [NEW], "capabilities": {"tools": {}}, **COMPLETE})
-    elif HOW == "new" and "_meta" not in asked.get("params", {}):
+    elif HOW in NEWER and "_meta" not in asked.get("params", {}):
         say(number, error={"code": -32022, "message": "too old", "data": {"supported": [NEW], "requested": "x"}})
     elif method == "initialize":
         about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "r", "version": "1"}}
