@@ -24,13 +24,16 @@ class Queue:
         self._account = account
         self._waiting = waiting
 
-    def part(self, kind: Kind) -> float | None:
-        """Return what the next one may have of a kind at most: as much as each of those behind it."""
+    def part(self, kind: Kind, least: float) -> float | None:
+        """Return what the next one may have of a kind at most: as much as each of those behind it.
+
+        least: with less it can do nothing, so that it gets this much as long as it is there.
+        """
         left = self._account.budget[kind].until_landing
         if left is None:
             return None
         part = left / max(self._waiting, 1)
-        return max(part // 1, min(left, 1)) if kind is Kind.TOOL_CALLS else part
+        return max(part // 1, min(left, 1)) if kind is Kind.TOOL_CALLS else max(part, min(left, least))
 
     def leave(self) -> None:
         """Take one out."""
@@ -53,13 +56,16 @@ class Purse:
         self.drawn: dict[Kind, float] = {}
         """What was taken from the run's budget."""
 
-    def lend(self, wanted: Mapping[Kind, float | None]) -> Mapping[Kind, float | None]:
-        """Set aside what a child wants, at most its part of what is left, and return what it gets."""
+    def lend(self, wanted: Mapping[Kind, float | None], least: Mapping[Kind, float]) -> Mapping[Kind, float | None]:
+        """Set aside what a child wants, at most its part of what is left, and return what it gets.
+
+        least: what it can do nothing without.
+        """
         if not self._shared:
             return wanted
         given = dict(wanted)
         for kind in LENT:
-            part, want = self._queue.part(kind), wanted.get(kind)
+            part, want = self._queue.part(kind, least.get(kind, 0)), wanted.get(kind)
             if part is not None:
                 given[kind] = self._lent[kind] = part if want is None else min(part, want)
                 self._account.lend(self._lent[kind], kind)

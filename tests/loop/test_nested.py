@@ -162,6 +162,19 @@ async def test_x_11_tokens_and_cost_of_the_child_draw_on_the_parents(play, files
     assert outcome.limits["cost"].used == pytest.approx(0.00045)
 
 
+@pytest.mark.parametrize(("limit", "words"), [("total_tokens_limit: 10000", "tokens"), ("cost_limit: 0.1", "cost")])
+async def test_x_11_many_children_at_once_cannot_spend_what_is_not_there(play, files, limit, words):
+    """Each would go over a crumb by its first request: as many are asked as there is enough for, the rest are told."""
+    files(lead=["tool_calls_limit: 40", "parallel_tools_limit: 8", limit])
+    cast = Cast(lead=[[asks(*["finder"] * 8), answers("all")]], finder=[[answers("mice")]] * 2)
+    outcome, events = await play(cast)
+    begun = [event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started"]
+    assert sum(one.limits["tokens"] or one.limits["cost"] * 100_000 for one in begun) <= 10_000
+    assert (len(outcome.children), outcome.tool_calls.failed) == (2, 6)
+    told = results(cast.played["lead"][0].asked[1].messages[-1])
+    assert f"of the {words} nothing is left that it could use" in str(told)
+
+
 async def test_x_11_the_time_of_a_child_ends_before_the_parents(play, files):
     """It gets less than what is left until the parent's landing, whatever its own limit and `tool_timeout`."""
     files(lead=["time_limit: 100", "tool_timeout: 5"], finder=["time_limit: 500"])

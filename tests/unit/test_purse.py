@@ -44,7 +44,8 @@ def test_x_11_children_side_by_side_never_get_more_than_is_left(limit, used, wan
     one.spend(min(used, limit), Kind.TOOL_CALLS)
     left = one.budget[Kind.TOOL_CALLS].remaining
     lent = [
-        purse.lend(want(calls))[Kind.TOOL_CALLS] for purse, calls in zip(purses(one, len(wants)), wants, strict=True)
+        purse.lend(want(calls), {})[Kind.TOOL_CALLS]
+        for purse, calls in zip(purses(one, len(wants)), wants, strict=True)
     ]
     assert sum(lent) <= left
     assert all(amount == int(amount) for amount in lent)
@@ -57,7 +58,7 @@ def test_x_11_what_was_lent_comes_back_or_is_spent(limit, wants, data):
     """When all have settled, what is left is the limit less what they spent, and nothing is lent any more."""
     one = account(tool_calls=limit)
     some = purses(one, len(wants))
-    lent = [purse.lend(want(calls))[Kind.TOOL_CALLS] for purse, calls in zip(some, wants, strict=True)]
+    lent = [purse.lend(want(calls), {})[Kind.TOOL_CALLS] for purse, calls in zip(some, wants, strict=True)]
     spent = [data.draw(st.integers(0, int(amount))) for amount in lent]
     for purse, calls in zip(some, spent, strict=True):
         purse.settle(child(calls))
@@ -82,7 +83,8 @@ def test_x_11_what_is_left_is_parted_evenly_and_what_one_leaves_goes_to_the_next
     """Each gets as much as those behind it could have."""
     one = account(tool_calls=limit)
     given_ = [
-        purse.lend(want(calls))[Kind.TOOL_CALLS] for purse, calls in zip(purses(one, len(wants)), wants, strict=True)
+        purse.lend(want(calls), {})[Kind.TOOL_CALLS]
+        for purse, calls in zip(purses(one, len(wants)), wants, strict=True)
     ]
     assert given_ == lent
 
@@ -92,7 +94,7 @@ def test_x_11_the_landing_of_the_one_that_asks_is_not_lent():
     one = account(tokens=100_000, cost=1.0)
     one.book(Usage(1_000, 0, 0, 10), landing=False)
     (purse,) = purses(one, 1)
-    lent = purse.lend(dict.fromkeys(LENT))
+    lent = purse.lend(dict.fromkeys(LENT), {})
     assert lent[Kind.TOKENS] == one.budget[Kind.TOKENS].limit - 1_010 - one.budget[Kind.TOKENS].held_back
     assert one.budget[Kind.TOKENS].until_landing == one.budget[Kind.COST].until_landing == 0
     purse.settle(child(tokens=500, cost=0.25))
@@ -112,7 +114,7 @@ def test_without_a_shared_budget_nothing_is_lent_and_nothing_drawn():
     """The child gets what it wants; its tokens still belong to the whole."""
     one = account(tool_calls=3, tokens=100)
     (purse,) = purses(one, 1, shared=False)
-    assert purse.lend(want(8)) == want(8)
+    assert purse.lend(want(8), {}) == want(8)
     purse.settle(child(8, tokens=500))
     assert (one.budget[Kind.TOOL_CALLS].used, one.budget[Kind.TOKENS].used) == (0, 0)
     assert one.total.usage.input_tokens == 500
@@ -122,6 +124,6 @@ def test_a_child_that_never_ran_costs_nothing():
     """What was set aside is free again, and nobody is listed."""
     one = account(tool_calls=3)
     (purse,) = purses(one, 1)
-    purse.lend(want(8))
+    purse.lend(want(8), {})
     purse.settle(None)
     assert (one.budget[Kind.TOOL_CALLS].remaining, one.children) == (3, [])

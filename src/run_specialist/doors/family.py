@@ -6,8 +6,10 @@ from typing import Any
 
 from run_specialist.account import LATE
 from run_specialist.budget import Kind
+from run_specialist.context import tokens
 from run_specialist.errors import UsageError
 from run_specialist.events import ChildTold, Event, Listener
+from run_specialist.messages import Usage
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider
 from run_specialist.purse import LENT
@@ -23,6 +25,8 @@ from run_specialist.tools.delegate import Described, RunChild, delegate_tool
 
 MAX_DEPTH = 2
 """How many levels of children there may be below the run that a person or a program asked for."""
+LEAST = Usage(input_tokens=2_600, output_tokens=400)
+"""What the tools, our own words and two short replies take: a child asks once, and lands."""
 
 Begin = Callable[[SpecialistFile, Specialist, str, Parent, Provider, Listener], Awaitable[Run]]
 """Prepares the run of a child."""
@@ -86,10 +90,11 @@ class Family:
         file = self._registry.find(name)
         settings = resolve(file, {}, strict=self._strict).settings
         wanted = {kind: getattr(settings, kind.key) for kind in LENT}
-        lent = context.purse.lend(wanted)
+        least = _least(settings, question, provider)
+        lent = context.purse.lend(wanted, least)
         outcome: Outcome | None = None
         try:
-            _check(wanted, lent)
+            _check(wanted, lent, least)
             settings = settings.model_copy(update={**_limits(lent), "time_limit": _time(settings, context)})
 
             def pass_on(event: Event) -> None:
@@ -102,10 +107,18 @@ class Family:
         return outcome
 
 
-def _check(wanted: Mapping[Kind, float | None], lent: Mapping[Kind, float | None]) -> None:
-    """Refuse to ask where nothing is left of what the child would need."""
+def _least(settings: Specialist, question: str, provider: Provider) -> Mapping[Kind, float]:
+    """Return with how little of a kind a child is asked at all: its first request goes out whatever it was lent."""
+    if not provider.capabilities.is_language_model:
+        return {}
+    usage = LEAST + Usage(2 * tokens(len(settings.prompt) + len(question)))
+    return {Kind.TOKENS: usage.total_tokens, Kind.COST: provider.cost(usage) or 0}
+
+
+def _check(wanted: Mapping[Kind, float | None], lent: Mapping[Kind, float | None], least: Mapping[Kind, float]) -> None:
+    """Refuse to ask where not enough is left of what the child would need."""
     for kind, amount in lent.items():
-        if not amount and amount is not None and wanted[kind] != amount:
+        if amount is not None and wanted[kind] != amount and (not amount or amount < least.get(kind, 0)):
             raise UsageError(f"of the {kind.words} nothing is left that it could use; go on with what you have")
 
 

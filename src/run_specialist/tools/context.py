@@ -12,10 +12,11 @@ from run_specialist.outcome import Child
 class Purse(Protocol):
     """What a call may draw of its run's budget, for a run of its own."""
 
-    def lend(self, wanted: Mapping[Kind, float | None]) -> Mapping[Kind, float | None]:
+    def lend(self, wanted: Mapping[Kind, float | None], least: Mapping[Kind, float]) -> Mapping[Kind, float | None]:
         """Set aside what a child wants, at most its part of what is left, and return what it gets.
 
         wanted: the child's own limits; None = no limit.
+        least: what it can do nothing without, so that it gets this much as long as it is there.
         """
         ...
 
