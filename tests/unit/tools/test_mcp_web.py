@@ -1,6 +1,8 @@
 """MCP servers behind a URL: streamable HTTP on loopback, and each way in which it goes wrong."""
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -45,6 +47,12 @@ async def test_headers_go_along_with_their_variables_filled_in(tmp_path, monkeyp
         assert await one.call("look") == "seen"
     assert {headers["X-Key"] for headers, _ in raw.seen} == {"geheim"}
     assert "geheim" not in str(one.warnings)
+
+
+async def test_answers_that_come_as_events_may_be_as_large_as_others(tmp_path, raw):
+    """5 MB in one."""
+    async with had(tmp_path, Server("raw", url=f"{raw.url}/events")) as one:
+        assert await one.call("look") == "x" * 2_000_000 + "\n[3,000,000 more characters were not kept]"
 
 
 async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypatch, raw):
@@ -93,3 +101,27 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_without_an_error(t
     assert [asked["method"] for _, asked in raw.seen].count("initialize") == 2
     async with had(tmp_path, Server("raw", url=f"{raw.url}/forgetful")) as one:
         assert await one.call("look") == "ToolError: the server forgets who asks between one request and the next"
+
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from run_specialist.specialist.servers import Server
+from run_specialist.tools.mcp import McpClients
+
+async def main():
+    clients = McpClients()
+    tools, warnings = await clients.tools({"raw": Server("raw", url=sys.argv[1])}, root=Path.cwd())
+    await clients.aclose()
+    print(*warnings)
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_of_it_is_written_to_the_terminal_by_the_library(raw):
+    """It logs an error with a traceback; where nobody has set up logging, that would go to standard error."""
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, f"{raw.url}/json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("mcp_servers: raw: Failed to parse JSON response;")
+    assert done.stderr == ""

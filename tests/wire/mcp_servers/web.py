@@ -79,11 +79,15 @@ class Raw(BaseHTTPRequestHandler):
             if how == "forgetful" or (how == "forgets" and self.server.called == 1):
                 self.answer(404, "text/plain", b"gone")
                 return
-            answer = {"result": {"content": [{"type": "text", "text": "seen"}]}}
+            text = "x" * 5_000_000 if how == "events" else "seen"
+            answer = {"result": {"content": [{"type": "text", "text": text}]}}
         else:
             answer = {"error": {"code": -32601, "message": "Method not found"}}
         body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}).encode()
-        self.answer(200, "application/json", body, *([header] if header else []))
+        kind = "application/json"
+        if how == "events":
+            kind, body = "text/event-stream", b"event: message\ndata: " + body + b"\n\n"
+        self.answer(200, kind, body, *([header] if header else []))
 
     def answer(self, status: int, kind: str, body: bytes, *headers: tuple[str, str]) -> None:
         """Send it, as long as somebody listens."""
