@@ -43,6 +43,17 @@ async def test_a_server_is_started_once_and_nothing_is_left_of_it(tmp_path):
     assert asyncio.all_tasks() == before
 
 
+async def test_children_that_begin_at_once_share_one_process(tmp_path):
+    """None of them starts it a second time."""
+    clients = McpClients()
+    wanted = {"good": good(tmp_path)}
+    found = await asyncio.gather(*(clients.tools(wanted, root=tmp_path) for _ in range(5)))
+    assert [len(tools) for tools, _ in found] == [10] * 5
+    assert len(running(tmp_path)) == 1
+    await clients.aclose()
+    assert running(tmp_path) == []
+
+
 async def test_calls_go_side_by_side(tmp_path):
     """A quick one does not wait for a slow one."""
     async with had(tmp_path, good(tmp_path)) as one:
