@@ -40,6 +40,8 @@ class Parent:
     """The run that asks, as far as its child has to know it."""
 
     run_id: str
+    root: Path
+    """The folder that it works in; its child works there too."""
     names: tuple[str, ...]
     """The specialists above the child, the first one first; none of them is asked again further down."""
 

@@ -1,6 +1,7 @@
 """Specialists that ask one another, and the store: each run stands there once, and a parent goes on after a crash."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -10,6 +11,7 @@ from run_specialist.journal import Ended, Returned, Stood, Told
 from run_specialist.providers.scripted import calls
 from run_specialist.runner import Run
 from run_specialist.store.reading import Store
+from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 from tests.cast import Cast, write
 from tests.jobs import LOOK, results
@@ -65,6 +67,67 @@ async def test_x_11_a_parent_that_goes_on_keeps_its_children_and_asks_them_again
     assert before == after
     assert [child.tool_calls for child in outcome.children] == [1, 0]
     assert (outcome.tool_calls.used, outcome.usage.input_tokens) == (3, 70)
+
+
+async def test_a_child_works_in_the_folder_of_its_parent_wherever_that_is_taken_up(store, tmp_path):
+    """The run goes on in its own root, though the runner that takes it up has another one; its child does too."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "owls.md").write_text("Owls eat mice.\n")
+    write(tmp_path, "finder", "tools: [read]")
+    first = Cast(lead=[[answers("nothing yet")]])
+    async with Runner(provider=first, root=notes, store=store) as runner:
+        begun = await runner.run("lead", "What is known?")
+    reads = calls(("read", {"path": "owls.md"}))
+    more = Cast(lead=[[ASKS, answers("all")]], finder=[[reads, answers("mice")]])
+    async with Runner(provider=more, root=tmp_path, store=store) as runner:
+        outcome = await (await runner.resume(begun.run_id, "What of owls?")).outcome()
+    assert [child.status for child in outcome.children] == ["answered"]
+    assert "Owls eat mice." in results(more.played["finder"][0].asked[1].messages[-1])[0]
+    with Store(store) as kept:
+        assert kept.load(outcome.children[0].run_id).frozen["root"] == str(notes)
+
+
+async def test_taking_a_run_up_holds_up_no_other(store, monkeypatch):
+    """The store is waited for beside the event loop, which goes on meanwhile."""
+    cast = Cast(lead=[[answers("some")], [answers("all")]])
+    claim, loop, going_on = Writer.claim, asyncio.get_running_loop(), threading.Event()
+
+    def slowly(writer, run):
+        loop.call_soon_threadsafe(going_on.set)
+        assert going_on.wait(10), "the loop stood still"
+        return claim(writer, run)
+
+    async with Runner(provider=cast, store=store) as runner:
+        first = await runner.run("lead", "What is known?")
+        monkeypatch.setattr(Writer, "claim", slowly)
+        outcome = await (await runner.resume(first.run_id, "And bats?")).outcome()
+    assert (going_on.is_set(), outcome.answer) == (True, "all")
+
+
+async def test_a_run_whose_taking_up_was_cancelled_can_be_taken_up_again(store, monkeypatch):
+    """By the same process too: it is ended as aborted, and not left as if it were at work."""
+    cast = Cast(lead=[[answers("some")], [], [answers("all")]])
+    claim, loop = Writer.claim, asyncio.get_running_loop()
+
+    async with Runner(provider=cast, store=store) as runner:
+        first = await runner.run("lead", "What is known?")
+
+        async def go_on():
+            return await (await runner.resume(first.run_id, "And bats?")).outcome()
+
+        task = asyncio.create_task(go_on())
+
+        def slowly(writer, run):
+            loop.call_soon_threadsafe(task.cancel)
+            return claim(writer, run)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Writer, "claim", slowly)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        again = await (await runner.resume(first.run_id, "And bats?")).outcome()
+    assert again.answer == "all"
 
 
 @pytest.mark.parametrize("shared", [True, False])

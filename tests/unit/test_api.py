@@ -1,11 +1,12 @@
 """The door for programs: a specialist made in code, tools and augmenters of one's own, many children at once."""
 
 import asyncio
+import inspect
 from dataclasses import dataclass, field
 
 import pytest
 
-from run_specialist.doors.api import Runner, run_sync
+from run_specialist.doors.api import Runner, run, run_sync
 from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.messages import text_of
 from run_specialist.outcome import Outcome
@@ -52,6 +53,23 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     assert (named.specialist, named.tool_calls.limit) == ("owls", 2)
     assert run_sync("other", "What do owls eat?", model="offline", dir=near).specialist == "other"
     assert run_sync(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
+
+
+def test_the_twin_without_an_event_loop_takes_the_same_arguments():
+    """By name and type, so that an editor knows them too."""
+    assert inspect.signature(run_sync) == inspect.signature(run)
+
+
+@pytest.mark.anyio
+async def test_folders_may_be_named_by_a_text(project, tmp_path):
+    """What a program reads from its settings is mostly no Path."""
+    near = tmp_path / "near"
+    near.mkdir()
+    (near / "other.md").write_text("---\nname: other\ndescription: d\n---\nOther.\n")
+    async with Runner(root="notes", dir=str(near), model="offline", store="none") as runner:
+        assert runner.root == project / "notes"
+        outcome = await runner.run("other", "What do owls eat?")
+    assert [quote.source for quote in outcome.evidence] == ["owls.md:1"]
 
 
 @pytest.mark.anyio

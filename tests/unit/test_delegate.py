@@ -176,6 +176,20 @@ async def test_a_model_that_cannot_be_had_is_an_error_result(write, monkeypatch)
     assert "ANTHROPIC_API_KEY" in done.text
 
 
+async def test_a_mistake_of_ours_is_an_error_result_too(write, monkeypatch):
+    """Nothing is raised into the agent's loop, whatever it is."""
+    write("owls")
+
+    async def prepare(*_, **__):
+        raise ZeroDivisionError("by us")
+
+    async with Runner(store="none") as runner:
+        monkeypatch.setattr(runner, "prepare", prepare)
+        done = await delegate_tool("owls", runner=runner)({"specialist": "owls", "query": "Why?"})
+    assert (done.is_error, done.outcome) == (True, None)
+    assert done.text.startswith("owls could not be asked: internal error: ZeroDivisionError('by us')")
+
+
 async def test_without_a_store_more_is_had_by_a_narrower_question(write):
     """A run that landed says so; one that answered by itself needs no such words."""
     write("owls", "tool_calls_limit: 0")
@@ -318,7 +332,13 @@ def test_a_quote_says_whether_it_was_found():
 
 @pytest.mark.parametrize(
     ("status", "answer", "failed"),
-    [("answered", "So.", False), ("partial", "So.", False), ("failed", "Found.", True), ("landed", "", True)],
+    [
+        ("answered", "So.", False),
+        ("partial", "So.", False),
+        ("aborted", "Found.", False),
+        ("failed", "Found.", True),
+        ("landed", "", True),
+    ],
 )
 def test_what_counts_as_an_error_for_the_model_that_asked(status, answer, failed):
     """No answer does, and a salvage after a failure; a part of an answer does not."""

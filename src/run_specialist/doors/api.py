@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from run_specialist.doors.family import MAX_DEPTH, Family
+from run_specialist.doors.family import Family
 from run_specialist.doors.storing import Storing
 from run_specialist.doors.stream import Stream
 from run_specialist.equipment import equip
@@ -20,6 +20,7 @@ from run_specialist.providers.choose import choose_model, make_provider
 from run_specialist.resuming import Wish, begun_with, resume
 from run_specialist.runner import Run
 from run_specialist.spawner import Parent, Surroundings, spawn
+from run_specialist.specialist.family import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry, places, project_root
@@ -29,9 +30,6 @@ from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.own import tool
 from run_specialist.trust import Trust
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
 
 class Runner:
     """Runs specialists; children of one model share a connection pool."""
@@ -39,8 +37,8 @@ class Runner:
     def __init__(  # noqa: PLR0913 - each is a word of its own, and all may be left out
         self,
         *,
-        root: Path | None = None,
-        dir: Path | None = None,  # noqa: A002 - the flag's name
+        root: Path | str | None = None,
+        dir: Path | str | None = None,  # noqa: A002 - the flag's name
         model: str | None = None,
         strict: bool = False,
         provider: Provider | None = None,
@@ -64,8 +62,8 @@ class Runner:
         max_depth: how many levels of specialists may ask one another below a run; 0 = none.
         """
         project = project_root(Path.cwd())
-        self.root = (root or project).absolute()
-        self.registry = Registry(places(project, dir))
+        self.root = (project if root is None else Path(root)).absolute()
+        self.registry = Registry(places(project, None if dir is None else Path(dir)))
         self._model = model
         self._strict = strict
         self._provider = provider
@@ -128,7 +126,7 @@ class Runner:
         root = Path(run.frozen["root"])
         provider = self._provider or self._provider_of(self._model or run.model)
         file, settled = begun_with(run)
-        parent = Parent(run.parent_id, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
+        parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         around = await self._around(root, load(file.path), settled, provider, parent, resumed=True)
         job = resume(run, Wish(question, limits, force), around)
         return Run(job, listener, watch, journal=await self._storing.claim(run))
@@ -139,10 +137,11 @@ class Runner:
         question: str,
         *,
         listener: Listener | None = None,
+        watch: Watch | None = None,
         **settings: Any,  # noqa: ANN401 - as in `prepare`
     ) -> Outcome:
         """Put a question to a specialist and return its outcome; see `prepare`."""
-        run = await self.prepare(specialist, question, listener=listener, **settings)
+        run = await self.prepare(specialist, question, listener=listener, watch=watch, **settings)
         return await run.outcome()
 
     def stream(
@@ -169,7 +168,7 @@ class Runner:
         """Prepare the run of a child; one that names no model has its parent's."""
         if self._provider is None and settings.model not in {None, "inherit"}:
             provider = self._provider_of(choose_model(self._model, settings.model))
-        job = spawn(file, settings, question, await self._around(self.root, file, settings, provider, parent))
+        job = spawn(file, settings, question, await self._around(parent.root, file, settings, provider, parent))
         return Run(job, listener, journal=await self._storing.journal(job.run_id))
 
     async def _around(  # noqa: PLR0913 - all that a run differs in
@@ -183,7 +182,7 @@ class Runner:
         resumed: bool = False,
         by_program: bool = False,
     ) -> Surroundings:
-        delegate, missing = self._family.delegate(file, settings, parent, provider)
+        delegate, missing = self._family.delegate(file, settings, root, parent, provider)
         equipment = await equip(
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )
@@ -202,15 +201,13 @@ class Runner:
             parts.push_async_callback(self._storing.aclose)
             for provider in self._providers.values():
                 parts.push_async_callback(provider.aclose)
+            self._providers.clear()
             parts.push_async_callback(self._clients.aclose)
-        self._providers.clear()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
@@ -218,8 +215,8 @@ async def run(  # noqa: PLR0913 - as in `Runner`
     specialist: str | Specialist,
     question: str,
     *,
-    root: Path | None = None,
-    dir: Path | None = None,  # noqa: A002 - the flag's name
+    root: Path | str | None = None,
+    dir: Path | str | None = None,  # noqa: A002 - the flag's name
     model: str | None = None,
     store: str | None = None,
     trust: bool = False,
@@ -230,7 +227,17 @@ async def run(  # noqa: PLR0913 - as in `Runner`
         return await runner.run(specialist, question, **settings)
 
 
-def run_sync(specialist: str | Specialist, question: str, **settings: Any) -> Outcome:  # noqa: ANN401 - as in `run`
+def run_sync(  # noqa: PLR0913 - as in `Runner`
+    specialist: str | Specialist,
+    question: str,
+    *,
+    root: Path | str | None = None,
+    dir: Path | str | None = None,  # noqa: A002 - the flag's name
+    model: str | None = None,
+    store: str | None = None,
+    trust: bool = False,
+    **settings: Any,  # noqa: ANN401 - as in `run`
+) -> Outcome:
     """Do what `run` does where there is no event loop, and wait for it.
 
     Ctrl-C aborts the run; what was gathered is stored before KeyboardInterrupt goes on its way.
@@ -239,7 +246,9 @@ def run_sync(specialist: str | Specialist, question: str, **settings: Any) -> Ou
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(run(specialist, question, **settings))
+        return asyncio.run(
+            run(specialist, question, root=root, dir=dir, model=model, store=store, trust=trust, **settings)
+        )
     raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")
 
 

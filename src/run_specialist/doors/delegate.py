@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from run_specialist import prompts
 from run_specialist.budget import Kind
@@ -32,9 +32,6 @@ from run_specialist.tools.delegate import (
     not_asked,
     told,
 )
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -139,6 +136,9 @@ class Delegate:
             return Delegated(prompts.failed(self.name, str(error)), is_error=True)
         except (RunSpecialistError, OSError) as error:
             return Delegated(not_asked(specialist or self.name, error), is_error=True)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not end an agent's loop
+            why = f"internal error: {error!r}; please report it"
+            return Delegated(not_asked(specialist or self.name, why), is_error=True)
         outcome = await run.outcome()
         return Delegated(told(outcome, self._more(run, outcome)), has_failed(outcome), outcome)
 
@@ -166,9 +166,7 @@ class Delegate:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _called(self, name: object, arguments: Any) -> Delegated:  # noqa: ANN401 - whatever a model gives

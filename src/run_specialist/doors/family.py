@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from run_specialist.account import LATE
@@ -23,8 +24,6 @@ from run_specialist.tools.base import Tool
 from run_specialist.tools.context import Context
 from run_specialist.tools.delegate import Described, RunChild, delegate_tool
 
-MAX_DEPTH = 2
-"""How many levels of children there may be below the run that a person or a program asked for."""
 LEAST = Usage(input_tokens=2_600, output_tokens=400)
 """What the tools, our own words and two short replies take: a child asks once, and lands."""
 
@@ -42,10 +41,11 @@ class Family:
         self._strict = strict
 
     def delegate(
-        self, file: SpecialistFile, settings: Specialist, parent: Parent | None, provider: Provider
+        self, file: SpecialistFile, settings: Specialist, root: Path, parent: Parent | None, provider: Provider
     ) -> tuple[Tool | None, tuple[str, ...]]:
         """Return the tool with which a specialist asks those that its file lists, and why some are missing.
 
+        root: the folder that it works in.
         parent: of the specialist itself.
         """
         place = f"{file.path}:{file.lines.get('agents', 1)}:1"
@@ -67,7 +67,7 @@ class Family:
             warnings.clear()
         if not found:
             return None, tuple(warnings)
-        return delegate_tool(tuple(found.values()), self._asking(above, provider)), tuple(warnings)
+        return delegate_tool(tuple(found.values()), self._asking(root, above, provider)), tuple(warnings)
 
     def _askable(self, name: str, above: tuple[str, ...]) -> SpecialistFile:
         file = self._registry.find(name)
@@ -76,9 +76,9 @@ class Family:
             raise UsageError(f"{file.name} is at work on the question already")
         return file
 
-    def _asking(self, above: tuple[str, ...], provider: Provider) -> RunChild:
+    def _asking(self, root: Path, above: tuple[str, ...], provider: Provider) -> RunChild:
         async def run_child(name: str, question: str, context: Context) -> Outcome:
-            return await self._run_child(name, question, context, Parent(context.run_id, above), provider)
+            return await self._run_child(name, question, context, Parent(context.run_id, root, above), provider)
 
         return run_child
 

@@ -34,7 +34,21 @@ class Storing:
         Raises NotResumable where another process is at work on it.
         """
         writer = await self._writing()
-        return None if writer is None else writer.claim(run)
+        if writer is None:
+            return None
+        claiming = asyncio.ensure_future(asyncio.to_thread(writer.claim, run))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            if claiming.cancelled():
+                raise
+            # Taken over and never ended, nobody could take it up again while this process lives: so the run gets its
+            # journal, and the cancellation strikes at its first wait.
+            journal = await claiming
+            if task := asyncio.current_task():
+                task.uncancel()
+                task.cancel()
+            return journal
 
     async def load(self, run_id: str) -> StoredRun:
         """Return all that was kept of a run.

@@ -2,15 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from run_specialist.errors import UsageError
 from run_specialist.events import Event
 from run_specialist.outcome import Outcome
 from run_specialist.runner import Run
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 Prepare = Callable[[], Awaitable[Run]]
 """Makes a run that has not begun."""
@@ -74,9 +71,7 @@ class Stream:
         await self._started()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def __aiter__(self) -> AsyncIterator[Event]:

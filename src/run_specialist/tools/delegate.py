@@ -84,7 +84,10 @@ def not_asked(specialist: str, why: object) -> str:
 
 
 def has_failed(outcome: Outcome) -> bool:
-    """Tell whether an outcome is no answer, for the model that asked."""
+    """Tell whether an outcome is no answer, for the model that asked.
+
+    One that was aborted is not: what it gathered goes into the salvage of the run that asked, which passes errors over.
+    """
     return not outcome.answer or outcome.status == "failed"
 
 

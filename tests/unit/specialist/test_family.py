@@ -1,10 +1,11 @@
 """Whom a specialist lists under `agents`: is it there, can it be run, and does it lead back."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 
-from run_specialist.doors import family as asked
+from run_specialist.doors.api import Runner
 from run_specialist.errors import SpecialistUnusable
 from run_specialist.specialist import family
 from run_specialist.specialist.loader import load_text
@@ -111,8 +112,8 @@ def test_more_than_two_levels_below_is_a_warning():
 
 
 def test_the_depth_is_that_of_the_runs():
-    """What is warned about is what the runner does."""
-    assert family.MAX_DEPTH == asked.MAX_DEPTH
+    """What is warned about is what the runner does, unless it is told otherwise."""
+    assert inspect.signature(Runner).parameters["max_depth"].default == family.MAX_DEPTH
 
 
 def test_a_path_is_taken_as_a_file(tmp_path):
