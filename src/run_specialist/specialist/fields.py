@@ -119,9 +119,9 @@ Share = Annotated[
     _schema("number", none=True),
     Wanted("a share from 0.0 to 1.0, a whole number of calls left, or none"),
 ]
-Names = Annotated[
-    tuple[str, ...], WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
-]
+_AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+Names = Annotated[tuple[str, ...], _AsList, Wanted("a list of names")]
+OptionalNames = Annotated[tuple[str, ...] | None, _AsList, Wanted("a list of names")]
 
 
 class Countdown(BaseModel):
@@ -152,11 +152,11 @@ class Specialist(BaseModel):
     """The body of the file: the child's system prompt."""
     path: Path | None = None
     """The file it was read from."""
-    tools: Names | None = None
+    tools: OptionalNames = None
     """Allow-list of tools; left out = all read-only built-ins, [] = none. `mcp__server__*` globs are taken."""
     paths: Annotated[
         tuple[Annotated[str, AfterValidator(_inside)], ...] | None,
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+        _AsList,
         Wanted("folders or globs under the root"),
     ] = None
     """Folders or globs under the root that the file tools may see; left out = all."""
@@ -212,7 +212,7 @@ class Specialist(BaseModel):
     """External tool servers."""
     python_tools: Annotated[
         tuple[Annotated[str, AfterValidator(_function)], ...],
-        WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+        _AsList,
         Wanted("a list of module:function"),
     ] = ()
     """Functions of the project that become tools."""

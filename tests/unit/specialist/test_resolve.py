@@ -216,6 +216,8 @@ def test_a_specialist_made_in_code_resolves_its_preset_too():
         ({"tool_calls_limit": -1}, "tool_calls_limit: wanted a whole number from 0 up, or none, found -1"),
         ({"tool_calls_limit": "2"}, "tool_calls_limit: wanted a whole number from 0 up, or none, found '2'"),
         ({"tool_calls_limit": True}, "tool_calls_limit: wanted a whole number from 0 up, or none, found True"),
+        ({"tools": [3]}, "tools: wanted a list of names, found [3]"),
+        ({"agents": "finder"}, "agents: wanted a list of names, found 'finder'"),
         ({"landing": "softly"}, "landing: wanted auto, force, order, none, finalize or stop, found 'softly'"),
         (
             {"preset": "fast"},

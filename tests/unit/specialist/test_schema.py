@@ -25,6 +25,8 @@ def test_every_key_is_described() -> None:
         {"tool_calls_limit": 0, "tools": ["Read"], "time_limit": "90s", "cost_limit": 0.5},
         {"countdown": {"from": 3, "style": "budget", "warn_at": 0.9}, "landing": "none"},
         {"countdown": "none"},
+        {"python_tools": "app.tools:look", "agents": "finder, checker", "mcp_servers": {"owls": {"command": "owls"}}},
+        {"python_tools": ["app.tools:look"], "agents": ["finder"], "mcp_servers": ["owls"], "share_budget": False},
         {"countdown": {"from": "none", "style": "json", "warn_at": "none"}, "preset": "openai-loop"},
     ],
 )
