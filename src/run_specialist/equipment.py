@@ -71,7 +71,7 @@ async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with
     served: tuple[Tool, ...] = ()
     if wanted.servers:
         served, missing = await clients.tools(wanted.servers, root=wanted.claim.project)
-        warnings += tuple(f"{_place(file, 'mcp_servers')}: {text}" for text in missing)
+        warnings += tuple(f"{file.place('mcp_servers')}: {text}" for text in missing)
     return Equipment(functions, served, warnings)
 
 
@@ -115,7 +115,7 @@ def _functions(
 
 def _told(file: SpecialistFile, error: UsageError, *, resumed: bool) -> str:
     """Return as a warning why a function is missing; where a run begins, raise it."""
-    text = f"{_place(file, 'python_tools')}: python_tools: {error}"
+    text = f"{file.place('python_tools')}: python_tools: {error}"
     if not resumed:
         raise UsageError(text) from None
     return text
@@ -134,14 +134,12 @@ def _demands(
             where = f" ({one.module.path})" if one.module.path else ""
             mark = " ".join([one.reference, *(module.digest for module in one.chain)])
             demands.append(
-                Demand(f"{_place(file, 'python_tools')}: python_tools", f"import {one.module.name}{where}", mark)
+                Demand(f"{file.place('python_tools')}: python_tools", f"import {one.module.name}{where}", mark)
             )
     for server in servers.values():
         if server.needs_trust and (not own or server.source is not None):
             verb = "start" if server.command is not None else "talk to"
-            demands.append(
-                Demand(f"{_place(file, 'mcp_servers')}: mcp_servers", f"{verb} {server}", server.fingerprint)
-            )
+            demands.append(Demand(f"{file.place('mcp_servers')}: mcp_servers", f"{verb} {server}", server.fingerprint))
     return tuple(dict.fromkeys(demands))
 
 
@@ -149,7 +147,3 @@ def _names_the_same(file: SpecialistFile, settings: Specialist) -> bool:
     """Say whether a file names just what some settings name."""
     now = file.specialist
     return now is not None and (now.python_tools, now.mcp_servers) == (settings.python_tools, settings.mcp_servers)
-
-
-def _place(file: SpecialistFile, key: str) -> str:
-    return f"{file.path}:{file.lines.get(key, 1)}:1"

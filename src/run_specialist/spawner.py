@@ -162,7 +162,7 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
     paths = () if settings.paths is None else settings.paths
     if settings.paths is not None and not _anything(around.root, paths):
         raise UsageError(
-            f"{_place(file, 'paths')}: paths: {settings.name} reads {', '.join(paths) or 'nothing'}, and there is "
+            f"{file.place('paths')}: paths: {settings.name} reads {', '.join(paths) or 'nothing'}, and there is "
             f"nothing of it under {around.root}; name the folder that holds it with --root, or write a specialist for "
             "what is here with `specialists new`"
         )
@@ -174,7 +174,7 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
     others = settings.mcp_servers or around.delegate or around.equipment.functions
     if resolved.nothing_known and settings.tools and not others:
         raise UsageError(
-            f"{_place(file, 'tools')}: tools: none of {', '.join(settings.tools)} exists here; "
+            f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists here; "
             f"there are {', '.join(known)}"
         )
     return [*(known[name] for name in resolved.names), *further]
@@ -198,8 +198,4 @@ def _told(settings: Countdown) -> list[Augmenter]:
 
 def _given(file: SpecialistFile, key: str) -> str:
     """Return a key with the place where it stands in the file, alone when the call gave it."""
-    return f"{_place(file, key)}: {key}" if key in file.lines else key
-
-
-def _place(file: SpecialistFile, key: str) -> str:
-    return f"{file.path}:{file.lines.get(key, 1)}:1"
+    return f"{file.place(key)}: {key}" if key in file.lines else key

@@ -48,7 +48,7 @@ class Family:
         root: the folder that it works in.
         parent: of the specialist itself.
         """
-        place = f"{file.path}:{file.lines.get('agents', 1)}:1"
+        place = file.place("agents")
         if not settings.agents:
             return None, ()
         above = (*(parent.names if parent else ()), settings.name)

@@ -51,6 +51,10 @@ class SpecialistFile:
         levels = {problem.level for problem in self.problems}
         return "error" if "error" in levels else "warning" if "warning" in levels else "ok"
 
+    def place(self, key: str) -> str:
+        """Return where a key stands, as `file:line:column`; the first line for one that is not there."""
+        return f"{self.path}:{self.lines.get(key, 1)}:1"
+
     def strict(self) -> "SpecialistFile":
         """Return the same file with every warning made an error."""
         problems = tuple(replace(p, level="error") if p.level == "warning" else p for p in self.problems)
