@@ -16,7 +16,7 @@ from run_specialist.checkpoint import Checkpoint
 from run_specialist.descent import Descent
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import Ending, Gathered, conclude
-from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, UsageError
 from run_specialist.events import Finished, Listener, Resumed
 from run_specialist.exchange import Exchange
 from run_specialist.job import Job
@@ -68,7 +68,7 @@ class Run:
         self._room = Room(job, self._account, self._exchange, self._descent, self._checkpoint)
         self._replies = Replies(job, self._account, self._exchange, self._dispatcher, self._descent, self._room)
         self._task: asyncio.Task[object] | None = None
-        self._was_cancelled = False
+        self._was_cancelled = self._has_begun = False
         self._ended: Outcome | None = None
 
     def abort(self) -> None:
@@ -110,10 +110,16 @@ class Run:
         return self._ended
 
     async def outcome(self) -> Outcome:
-        """Work on the question until there is an outcome; call it once.
+        """Work on the question until there is an outcome; where there is one already, return it.
 
         A cancellation that is not ours (`abort`) goes on its way after the last event; see `ended`.
+        Raises UsageError while it is under way: two would spend one budget, and write one record.
         """
+        if self._has_begun:
+            if self._ended is None:
+                raise UsageError(f"{self.run_id} is under way: wait for its outcome where that was asked for first")
+            return self._ended
+        self._has_begun = True
         job = self._job
         resumed = job.news is not None
         with telemetry.invoke_agent(

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from contextvars import Token
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER"
 """The variable with which a program that imports nothing of OpenTelemetry has its spans exported."""
 
 _log = logging.getLogger(__name__)
+_open: ContextVar["Span | None"] = ContextVar("run_specialist_span", default=None)
 
 
 def find_tracer() -> "Tracer | None":
@@ -56,6 +57,7 @@ class Span:
         self._attributes = attributes
         self._span: OtelSpan | None = None
         self._token: Token[Context] | None = None
+        self._home: Token[Span | None] | None = None
         self._settled = False
         """True once it is told how the work ended."""
 
@@ -68,6 +70,7 @@ class Span:
             known = {key: value for key, value in self._attributes.items() if value is not None}
             self._span = self._tracer.start_span(self._name, kind=trace.SpanKind[self.kind], attributes=known)
             self._token = context.attach(trace.set_span_in_context(self._span))
+            self._home = _open.set(self)
         except Exception:  # noqa: BLE001 - processors and samplers are foreign code
             _log.debug("a span could not be begun", exc_info=True)
         return self
@@ -81,13 +84,22 @@ class Span:
         if span is None:
             return
         try:
-            if self._token is not None:
+            if self._token is not None and self._is_at_home():
                 from opentelemetry import context  # noqa: PLC0415 - as above
 
                 context.detach(self._token)
             span.end()
         except Exception:  # noqa: BLE001 - as above
             _log.debug("a span could not be ended", exc_info=True)
+
+    def _is_at_home(self) -> bool:
+        """Leave the context that it was opened in; False in another one, which OpenTelemetry would complain of."""
+        try:
+            if self._home is not None:
+                _open.reset(self._home)
+        except ValueError:
+            return False
+        return True
 
     def set(self, attributes: Mapping[str, "AttributeValue | None"]) -> None:
         """Add attributes; those that are None are left out."""

@@ -214,7 +214,8 @@ async def test_a_secret_across_the_cut_is_masked_whole():
 
 
 @pytest.mark.parametrize(
-    "error", [asyncio.CancelledError("mine"), SystemExit(3), StopIteration("odd"), TimeoutError("own")]
+    "error",
+    [asyncio.CancelledError("mine"), SystemExit(3), StopIteration("odd"), GeneratorExit("odd"), TimeoutError("own")],
 )
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 async def test_s1_7_whatever_a_tool_raises_goes_to_the_model(error, kind):
@@ -224,7 +225,7 @@ async def test_s1_7_whatever_a_tool_raises_goes_to_the_model(error, kind):
         raise error
 
     async def coroutine(query: str) -> str:
-        raise RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
+        raise RuntimeError(repr(error)) if isinstance(error, StopIteration | GeneratorExit) else error
 
     function = plain if kind == "plain" else coroutine
     provider = ScriptedProvider([batch("a"), DONE])

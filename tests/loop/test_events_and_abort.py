@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.errors import ProviderError
+from run_specialist.errors import ProviderError, UsageError
 from run_specialist.outcome import Exit
 from run_specialist.providers.base import Delta
 from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls, says
@@ -91,6 +91,20 @@ async def test_s3_6_an_abort_after_the_end_harms_nobody():
     run.abort()
     await asyncio.sleep(0)
     assert outcome.status == "answered"
+
+
+async def test_a_run_is_worked_on_once_however_often_its_outcome_is_asked_for(hanging):
+    """While it is under way the second one is told so; afterwards it gets the same outcome, and nothing is asked."""
+    look, reached = hanging
+    provider = ScriptedProvider([calls(("look", {"query": "a"}))])
+    run = Run(job(provider, 9, tools=[look]))
+    first = asyncio.create_task(run.outcome())
+    await reached.wait()
+    with pytest.raises(UsageError, match="run-1 is under way"):
+        await run.outcome()
+    run.abort()
+    assert await first is await run.outcome()
+    assert len(provider.asked) == 1
 
 
 async def test_s3_6_a_cancelled_parent_stays_cancelled(hanging):

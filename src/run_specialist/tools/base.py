@@ -134,8 +134,8 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what 
         try:
             result = function()
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-            # No future takes this one: it would end the waiting without a word.
-            failure = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
+            # No future takes the first of these, and the other one means that whoever waits is thrown away.
+            failure = RuntimeError(repr(error)) if isinstance(error, StopIteration | GeneratorExit) else error
         with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits any more
             loop.call_soon_threadsafe(settle, result, failure)
 
