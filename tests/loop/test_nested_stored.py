@@ -88,6 +88,24 @@ async def test_a_child_works_in_the_folder_of_its_parent_wherever_that_is_taken_
         assert kept.load(outcome.children[0].run_id).frozen["root"] == str(notes)
 
 
+async def test_a_run_that_is_taken_up_from_another_project_asks_those_of_its_own(store, tmp_path, monkeypatch):
+    """Also where there is another specialist of that name; the tool that asks is there, byte for byte."""
+    (tmp_path / ".git").mkdir()
+    first = Cast(lead=[[answers("nothing yet")]])
+    async with Runner(provider=first, store=store) as runner:
+        begun = await runner.run("lead", "What is known?")
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / ".git").mkdir(parents=True)
+    write(elsewhere, "finder", "tool_calls_limit: 0")
+    monkeypatch.chdir(elsewhere)
+    more = Cast(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
+    async with Runner(provider=more, store=store) as runner:
+        outcome = await (await runner.resume(begun.run_id, "What of owls?")).outcome()
+    assert ([child.status for child in outcome.children], outcome.warnings) == (["answered"], ())
+    before, after = (one.played["lead"][0].opening.tools.get("delegate").definition for one in (first, more))
+    assert before == after
+
+
 async def test_taking_a_run_up_holds_up_no_other(store, monkeypatch):
     """The store is waited for beside the event loop, which goes on meanwhile."""
     cast = Cast(lead=[[answers("some")], [answers("all")]])

@@ -72,7 +72,7 @@ class Runner:
         self._trust = Trust(given=trust)
         self._clients = McpClients()
         self._providers: dict[str, Provider] = {}
-        self._family = Family(self.registry, self._begin, max_depth, strict=strict)
+        self._family = Family(self.registry, self.root, self._begin, max_depth, strict=strict)
         self.store = store
         self._storing = Storing(store)
 

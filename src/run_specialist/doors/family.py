@@ -18,7 +18,7 @@ from run_specialist.runner import Run
 from run_specialist.spawner import Parent
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.context import Context
@@ -34,8 +34,9 @@ Begin = Callable[[SpecialistFile, Specialist, str, Parent, Provider, Listener], 
 class Family:
     """The specialists that may be asked from inside of a run."""
 
-    def __init__(self, registry: Registry, begin: Begin, max_depth: int, *, strict: bool) -> None:
+    def __init__(self, registry: Registry, root: Path, begin: Begin, max_depth: int, *, strict: bool) -> None:
         self._registry = registry
+        self._registries = {root: registry}
         self._begin = begin
         self._max_depth = max_depth
         self._strict = strict
@@ -58,7 +59,7 @@ class Family:
         warnings: list[str] = []
         for name in settings.agents:
             try:
-                child = self._askable(name, above)
+                child = self._askable(name, root, above)
                 found[child.name] = Described(child.name, child.description)
             except UsageError as error:
                 warnings.append(f"{place}: agents: {error}")
@@ -69,8 +70,14 @@ class Family:
             return None, tuple(warnings)
         return delegate_tool(tuple(found.values()), self._asking(root, above, provider)), tuple(warnings)
 
-    def _askable(self, name: str, above: tuple[str, ...]) -> SpecialistFile:
-        file = self._registry.find(name)
+    def _find(self, name: str, root: Path) -> SpecialistFile:
+        """Return a file as the project of a run knows it: what is taken up from elsewhere asks those that it did."""
+        if root not in self._registries:
+            self._registries[root] = Registry([*places(project_root(root)), *self._registry.places])
+        return self._registries[root].find(name)
+
+    def _askable(self, name: str, root: Path, above: tuple[str, ...]) -> SpecialistFile:
+        file = self._find(name, root)
         resolve(file, {}, strict=self._strict)
         if file.name in above:
             raise UsageError(f"{file.name} is at work on the question already")
@@ -87,7 +94,7 @@ class Family:
     ) -> Outcome:
         if not question.strip():
             raise UsageError("the query is empty; say what it shall find out")
-        file = self._registry.find(name)
+        file = self._find(name, parent.root)
         settings = resolve(file, {}, strict=self._strict).settings
         wanted = {kind: getattr(settings, kind.key) for kind in LENT}
         least = _least(settings, question, provider)
