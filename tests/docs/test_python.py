@@ -3,12 +3,15 @@
 import ast
 import asyncio
 import inspect
+import io
 import re
 import shutil
+from functools import partial
 from unittest.mock import patch
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import export
 
 import run_specialist
 from run_specialist import errors, events
@@ -108,14 +111,17 @@ def test_every_attribute_of_a_span_is_documented():
     assert set(re.findall(f"`{attribute}`", SPANS)) == set(re.findall(f'"{attribute}"', "".join(said)))
 
 
-def test_the_example_of_the_spans_runs(project, capsys):
+def test_the_example_of_the_spans_runs(project, monkeypatch):
     """The console shows the run and what was done below it."""
     (example,) = blocks(SPANS, "python")
+    # Its own console is that of the moment when it was first imported, which may have been another test's.
+    console = io.StringIO()
+    monkeypatch.setattr(export, "ConsoleSpanExporter", partial(export.ConsoleSpanExporter, out=console))
     with patch("opentelemetry.trace.set_tracer_provider") as chosen:
         chosen.side_effect = lambda provider: setattr(trace, "_TRACER_PROVIDER", provider)
         with patch("opentelemetry.trace._TRACER_PROVIDER", None):
             names = asyncio.run(execute(example))
             names["provider"].shutdown()
-    told = capsys.readouterr().out
+    told = console.getvalue()
     assert [f'"name": "{name}' in told for name in ("invoke_agent", "chat offline", "execute_tool")] == [True] * 3
     assert "Why a soft landing?" not in told
