@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from run_specialist.cli.console import fail, print_json, print_line, say
+from run_specialist.doors.leaving import and_leave
 from run_specialist.store.place import shown
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
     # What a tool prints, or the module that it comes from, is neither answer nor event.
     with view or nullcontext(), redirect_stdout(sys.stderr):
         try:
-            outcome = asyncio.run(once())
+            outcome = asyncio.run(and_leave(once()))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
     if printer.unread:

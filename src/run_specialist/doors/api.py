@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from run_specialist.doors.family import Family
+from run_specialist.doors.leaving import and_leave
 from run_specialist.doors.storing import Storing
 from run_specialist.doors.stream import Stream
 from run_specialist.equipment import equip
@@ -247,7 +248,7 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(
-            run(specialist, question, root=root, dir=dir, model=model, store=store, trust=trust, **settings)
+            and_leave(run(specialist, question, root=root, dir=dir, model=model, store=store, trust=trust, **settings))
         )
     raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")
 
