@@ -113,7 +113,7 @@ class Line:
         )
         from pydantic import TypeAdapter  # noqa: PLC0415 - as above
 
-        if self._client is None or self.is_over:
+        if self._client is None:
             raise ToolError(f"the server ended: {self._words()}")
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         wanted: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)

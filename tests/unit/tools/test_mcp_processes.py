@@ -321,6 +321,19 @@ async def test_who_is_cancelled_while_a_server_starts_leaves_nothing(tmp_path):
     assert running(tmp_path) == []
 
 
+async def test_who_is_cancelled_takes_the_server_from_nobody_else(tmp_path):
+    """Two wait for the same start, one of them gives up."""
+    clients = McpClients()
+    first, second = (asyncio.create_task(clients.tools({"good": good(tmp_path)}, root=tmp_path)) for _ in range(2))
+    await until(lambda: running(tmp_path))
+    first.cancel()
+    assert len((await second)[0]) == 10
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await clients.aclose()
+    assert running(tmp_path) == []
+
+
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
