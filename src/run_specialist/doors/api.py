@@ -73,7 +73,7 @@ class Runner:
         self._trust = Trust(given=trust)
         self._clients = McpClients()
         self._providers: dict[str, Provider] = {}
-        self._family = Family(self.registry, self.root, self._begin, max_depth, strict=strict)
+        self._family = Family(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
         self.store = store
         self._storing = Storing(store)
 
@@ -166,9 +166,7 @@ class Runner:
         provider: Provider,
         listener: Listener,
     ) -> Run:
-        """Prepare the run of a child; one that names no model has its parent's."""
-        if self._provider is None and settings.model not in {None, "inherit"}:
-            provider = self._provider_of(choose_model(self._model, settings.model))
+        """Prepare the run of a child."""
         job = spawn(file, settings, question, await self._around(parent.root, file, settings, provider, parent))
         return Run(job, listener, journal=await self._storing.journal(job.run_id))
 
@@ -189,6 +187,12 @@ class Runner:
         )
         equipment = replace(equipment, warnings=(*equipment.warnings, *missing))
         return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent)
+
+    def _provider_below(self, settings: Specialist, provider: Provider) -> Provider:
+        """Return the provider of a child; one that names no model has that of the one that asks."""
+        if self._provider is not None or settings.model in {None, "inherit"}:
+            return provider
+        return self._provider_of(choose_model(self._model, settings.model))
 
     def _provider_of(self, model: str) -> Provider:
         if model not in self._providers:

@@ -30,13 +30,19 @@ LEAST = Usage(input_tokens=2_600, output_tokens=400)
 Begin = Callable[[SpecialistFile, Specialist, str, Parent, Provider, Listener], Awaitable[Run]]
 """Prepares the run of a child."""
 
+Choose = Callable[[Specialist, Provider], Provider]
+"""Returns the provider of a child, given its settings and the provider of the one that asks."""
+
 
 class Family:
     """The specialists that may be asked from inside of a run."""
 
-    def __init__(self, registry: Registry, root: Path, begin: Begin, max_depth: int, *, strict: bool) -> None:
+    def __init__(  # noqa: PLR0913 - where they are found, how each is run, and who may ask
+        self, registry: Registry, root: Path, choose: Choose, begin: Begin, max_depth: int, *, strict: bool
+    ) -> None:
         self._registry = registry
         self._registries = {root: registry}
+        self._choose = choose
         self._begin = begin
         self._max_depth = max_depth
         self._strict = strict
@@ -96,22 +102,25 @@ class Family:
             raise UsageError("the query is empty; say what it shall find out")
         file = self._find(name, parent.root)
         settings = resolve(file, {}, strict=self._strict).settings
+        provider = self._choose(settings, provider)
         wanted = {kind: getattr(settings, kind.key) for kind in LENT}
         least = _least(settings, question, provider)
         lent = context.purse.lend(wanted, least)
-        outcome: Outcome | None = None
+        run: Run | None = None
         try:
             _check(wanted, lent, least)
             settings = settings.model_copy(update={**_limits(lent), "time_limit": _time(settings, context)})
 
             def pass_on(event: Event) -> None:
-                context.purse.pass_on(ChildTold(run.run_id, file.name, event))
+                if run is not None:
+                    context.purse.pass_on(ChildTold(run.run_id, file.name, event))
 
             run = await self._begin(file, settings, question, parent, provider, pass_on)
-            outcome = await _to_its_end(run)
+            return await _to_its_end(run)
         finally:
-            context.purse.settle(None if outcome is None else outcome.as_child())
-        return outcome
+            # Also of a child that was cancelled from within, and so has an outcome that nobody gets.
+            ended = None if run is None else run.ended
+            context.purse.settle(None if ended is None else ended.as_child())
 
 
 def _least(settings: Specialist, question: str, provider: Provider) -> Mapping[Kind, float]:

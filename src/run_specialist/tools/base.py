@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -87,7 +88,7 @@ class Tool:
         """
         work = asyncio.ensure_future(self._tried(arguments, context))
         try:
-            await asyncio.wait([work], timeout=seconds)
+            await asyncio.wait([work], timeout=None if math.isinf(seconds) else seconds)
         except asyncio.CancelledError:
             if not self.runs_child:
                 raise
