@@ -176,6 +176,9 @@ class Dispatcher:
             begun, purse = time.monotonic(), self._purse()
             with telemetry.execute_tool(call) as span:
                 output, raised = await self._answered(tool, call, purse)
+                if self._tools.runs_child(call.name):
+                    # Also one that was refused before it asked for its part.
+                    purse.leave()
                 is_error = raised is not None or output.is_error
                 executed = Executed(call, redact(output.text), is_error, note=redact(output.note), drawn=purse.drawn)
                 executed = self._kept(executed)

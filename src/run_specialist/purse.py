@@ -53,6 +53,7 @@ class Purse:
         self._queue = queue
         self._shared = shared
         self._lent: dict[Kind, float] = {}
+        self._waits = True
         self.drawn: dict[Kind, float] = {}
         """What was taken from the run's budget."""
 
@@ -69,8 +70,14 @@ class Purse:
             if part is not None:
                 given[kind] = self._lent[kind] = part if want is None else min(part, want)
                 self._account.lend(self._lent[kind], kind)
-        self._queue.leave()
+        self.leave()
         return given
+
+    def leave(self) -> None:
+        """Ask for nothing any more, so that those behind get the more."""
+        if self._waits:
+            self._waits = False
+            self._queue.leave()
 
     def settle(self, child: Child | None) -> None:
         """Book what the child spent, once, and take back the rest of what was lent; None where it never ran."""

@@ -127,6 +127,37 @@ async def test_x_11_children_side_by_side_cannot_overspend_together(play, tmp_pa
     assert (outcome.tool_calls.used, [child.tool_calls for child in outcome.children]) == (9, [2, 2, 2])
 
 
+async def test_x_11_a_child_that_is_refused_takes_no_part(play, tmp_path):
+    """Of three calls one has no question: the others, of which one runs at a time, share what is left in halves."""
+    write(tmp_path, "lead", "agents: [one, two]", "tool_calls_limit: 9", "parallel_tools_limit: 1")
+    write(tmp_path, "one", "tool_calls_limit: 8")
+    write(tmp_path, "two", "tool_calls_limit: 8")
+    greedy = [looks(*"abcdefgh"), answers("some")]
+    asked = calls(
+        *(
+            ("delegate", {"specialist": name, "query": query})
+            for name, query in (("one", ""), ("one", "a"), ("two", "b"))
+        )
+    )
+    outcome, _ = await play(Cast(lead=[[asked, answers("all")]], one=[greedy], two=[greedy]))
+    assert [child.tool_calls for child in outcome.children] == [3, 3]
+
+
+async def test_x_11_a_child_is_held_to_the_price_of_its_own_model(tmp_path, monkeypatch):
+    """What is left would not pay one request of the parent's model, and pays many of the child's: it is asked."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "lead", "agents: [finder]", "cost_limit: 0.5", "model: opus")
+    write(tmp_path, "finder", "model: haiku")
+    dear = Cast(lead=[[asks("finder"), answers("all")]])
+    cheap = Cast(finder=[[answers("mice")]])
+    dear.cost = lambda usage: usage.output_tokens / 60_000 + usage.input_tokens / 20_000
+    cheap.cost = lambda usage: usage.total_tokens / 1_000_000
+    monkeypatch.setattr("run_specialist.doors.api.make_provider", {"opus": dear, "haiku": cheap}.__getitem__)
+    async with Runner() as runner:
+        outcome = await runner.run("lead", "What is known?")
+    assert [child.specialist for child in outcome.children] == ["finder"], dear.played["lead"][0].asked[-1].messages
+
+
 async def test_x_11_what_a_child_leaves_over_is_given_back(play, files):
     """The first child takes 6 of 9 and uses 1; the second one still gets all of its 6."""
     files()
@@ -261,6 +292,21 @@ async def test_a_child_that_fails_costs_an_error_result(play, files):
     assert "the server is gone" in block["content"]
     assert "note on 'a'" in block["content"]
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 1)
+
+
+async def test_a_child_that_is_cancelled_from_within_is_counted(play, files):
+    """A client of its provider raises CancelledError and nobody cancelled: what it took is the parent's."""
+    files()
+    gone = asyncio.CancelledError()
+
+    def cancelled(asked):
+        raise gone
+
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), cancelled]])
+    outcome, _ = await play(cast)
+    (child,) = outcome.children
+    assert (child.status, child.tool_calls, outcome.tool_calls.used) == ("aborted", 1, 2)
+    assert outcome.usage.input_tokens == 30
 
 
 @pytest.mark.parametrize("query", ["", "  \n"])
