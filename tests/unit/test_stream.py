@@ -273,6 +273,26 @@ async def test_a_run_that_ended_tells_so(desk):
 
 
 @pytest.mark.anyio
+async def test_two_readers_that_come_at_once_read_one_run(desk):
+    """The second comes while the first one is still preparing it; a run more would go on with nobody to stop it."""
+    runner = desk(LOOKS, ANSWER, LOOKS, ANSWER).runner
+    prepared = []
+
+    async def prepare():
+        await asyncio.sleep(0)
+        prepared.append(await runner.prepare(FINDER, "What do owls eat?"))
+        return prepared[-1]
+
+    stream = Stream(prepare)
+
+    async def read():
+        return [event.event async for event in stream]
+
+    first, second = await asyncio.gather(read(), read())
+    assert (len(prepared), (first + second).count("finished")) == (1, 1)
+
+
+@pytest.mark.anyio
 async def test_run_sync_where_a_loop_is_running_says_what_to_write():
     """One line, and nothing was begun."""
     with pytest.raises(UsageError, match=r"write `await run\(\.\.\.\)` instead"):

@@ -35,6 +35,7 @@ class Stream:
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._run: Run | None = None
         self._task: asyncio.Task[Outcome] | None = None
+        self._starting = asyncio.Lock()
 
     @property
     def run(self) -> Run:
@@ -86,8 +87,10 @@ class Stream:
             await self.aclose()
 
     async def _started(self) -> None:
-        if self._task is None:
-            self._run = await self._prepare()
-            self._run.listen(self._events.put_nowait)
-            self._task = asyncio.create_task(self._run.outcome())
-            self._task.add_done_callback(lambda _: self._events.put_nowait(None))
+        # Two readers may come before the run is prepared; it is one run all the same.
+        async with self._starting:
+            if self._task is None:
+                self._run = await self._prepare()
+                self._run.listen(self._events.put_nowait)
+                self._task = asyncio.create_task(self._run.outcome())
+                self._task.add_done_callback(lambda _: self._events.put_nowait(None))
