@@ -78,7 +78,8 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
 
 def begun_with(run: StoredRun) -> tuple[SpecialistFile, Specialist]:
     """Return the file and the settings of a run, as they were when it began."""
-    settings = Specialist.model_validate(run.frozen["settings"])
+    # What another version of this program knew, and this one does not, is passed over.
+    settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")
     return SpecialistFile(Path(run.frozen["file"]), settings.name, settings.description, specialist=settings), settings
 
 

@@ -11,6 +11,8 @@ from run_specialist.errors import ProviderError
 from run_specialist.messages import Usage
 from run_specialist.outcome import Exit
 from run_specialist.providers.scripted import calls, says
+from run_specialist.resuming import begun_with
+from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
 from tests.goings import LOOKER, Desk
 from tests.jobs import Clock, results
@@ -47,6 +49,16 @@ THREE = [looks(1), looks(2), looks(3)]
 def everything(messages):
     """Return messages as they are sent."""
     return [message.encoded for message in messages]
+
+
+async def test_settings_that_this_version_does_not_know_are_passed_over(desk):
+    """A store may have been written by a newer program; a program that misspells one is told."""
+    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
+    run = desk.load()
+    newer = replace(run, frozen={**run.frozen, "settings": {**run.frozen["settings"], "unheard_of": 1}})
+    assert begun_with(newer) == begun_with(run)
+    with pytest.raises(ValueError, match="tool_call_limit"):
+        Specialist(name="looker", description="", prompt="", tool_call_limit=3)
 
 
 async def test_s4_5_three_calls_and_then_three_more(desk):

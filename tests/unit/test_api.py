@@ -61,15 +61,17 @@ def test_the_twin_without_an_event_loop_takes_the_same_arguments():
 
 
 @pytest.mark.anyio
-async def test_folders_may_be_named_by_a_text(project, tmp_path):
-    """What a program reads from its settings is mostly no Path."""
+async def test_what_is_named_by_a_text_may_be_a_path_and_the_other_way_round(project, tmp_path):
+    """What a program reads from its settings is mostly no Path, and what it puts together mostly is one."""
     near = tmp_path / "near"
     near.mkdir()
     (near / "other.md").write_text("---\nname: other\ndescription: d\n---\nOther.\n")
-    async with Runner(root="notes", dir=str(near), model="offline", store="none") as runner:
+    async with Runner(root="notes", dir=str(near), model="offline", store=tmp_path / "runs.db") as runner:
         assert runner.root == project / "notes"
         outcome = await runner.run("other", "What do owls eat?")
+        same = await runner.run(near / "other.md", "What do owls eat?")
     assert [quote.source for quote in outcome.evidence] == ["owls.md:1"]
+    assert (same.answer, (tmp_path / "runs.db").exists()) == (outcome.answer, True)
 
 
 @pytest.mark.anyio
@@ -271,6 +273,7 @@ async def test_the_model_is_what_the_environment_can_reach(monkeypatch, environm
     ("specialist", "question", "options", "said"),
     [
         (FINDER, " ", {}, "the question is empty"),
+        (FINDER, b"What?", {}, "the question is to be a text"),
         ("owl", "What?", {}, "did you mean owls"),
         (FINDER, "What?", {"root": "nowhere"}, "--root: there is no folder"),
         (FINDER, "What?", {"dir": "nowhere"}, "nowhere is no folder"),

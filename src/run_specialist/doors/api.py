@@ -45,7 +45,7 @@ class Runner:
         provider: Provider | None = None,
         tools: Sequence[Tool | Callable[..., Any]] = (),
         augmenters: Sequence[Augmenter] = (),
-        store: str | None = None,
+        store: Path | str | None = None,
         trust: bool = False,
         max_depth: int = MAX_DEPTH,
     ) -> None:
@@ -74,12 +74,12 @@ class Runner:
         self._clients = McpClients()
         self._providers: dict[str, Provider] = {}
         self._family = Family(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
-        self.store = store
-        self._storing = Storing(store)
+        self.store = None if store is None else str(store)
+        self._storing = Storing(self.store)
 
     async def prepare(
         self,
-        specialist: str | Specialist,
+        specialist: str | Path | Specialist,
         question: str,
         *,
         listener: Listener | None = None,
@@ -93,11 +93,13 @@ class Runner:
             `preset` beats the file's keys where it names them, and any other setting given here beats the preset.
         Raises UsageError, before anything is asked of a model.
         """
+        if not isinstance(question, str):
+            raise UsageError(f"the question is to be a text, and not of the type {type(question).__name__}")
         if not question.strip():
             raise UsageError("the question is empty; say what the specialist shall find out")
         if not self.root.is_dir():
             raise UsageError(f"--root: there is no folder {self.root}")
-        file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(specialist)
+        file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         settled = resolve(file, settings, strict=self._strict).settings
         provider = self._provider or self._provider_of(choose_model(settings.get("model", self._model), settled.model))
         by_program = isinstance(specialist, Specialist)
@@ -134,7 +136,7 @@ class Runner:
 
     async def run(
         self,
-        specialist: str | Specialist,
+        specialist: str | Path | Specialist,
         question: str,
         *,
         listener: Listener | None = None,
@@ -147,7 +149,7 @@ class Runner:
 
     def stream(
         self,
-        specialist: str | Specialist,
+        specialist: str | Path | Specialist,
         question: str,
         *,
         listener: Listener | None = None,
@@ -217,13 +219,13 @@ class Runner:
 
 
 async def run(  # noqa: PLR0913 - as in `Runner`
-    specialist: str | Specialist,
+    specialist: str | Path | Specialist,
     question: str,
     *,
     root: Path | str | None = None,
     dir: Path | str | None = None,  # noqa: A002 - the flag's name
     model: str | None = None,
-    store: str | None = None,
+    store: Path | str | None = None,
     trust: bool = False,
     **settings: Any,  # noqa: ANN401 - as in `Runner.prepare`
 ) -> Outcome:
@@ -233,13 +235,13 @@ async def run(  # noqa: PLR0913 - as in `Runner`
 
 
 def run_sync(  # noqa: PLR0913 - as in `Runner`
-    specialist: str | Specialist,
+    specialist: str | Path | Specialist,
     question: str,
     *,
     root: Path | str | None = None,
     dir: Path | str | None = None,  # noqa: A002 - the flag's name
     model: str | None = None,
-    store: str | None = None,
+    store: Path | str | None = None,
     trust: bool = False,
     **settings: Any,  # noqa: ANN401 - as in `run`
 ) -> Outcome:

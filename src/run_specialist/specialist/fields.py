@@ -142,7 +142,7 @@ class Countdown(BaseModel):
 class Specialist(BaseModel):
     """A specialist that can be run."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
     """How it is called; the file's name where it is left out."""
