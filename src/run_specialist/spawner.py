@@ -22,6 +22,7 @@ from run_specialist.providers.base import Opening, Provider
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.servers import without_secrets
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.summariser import Summariser
 from run_specialist.tools.archive import Archive, get_tool_response_tool
@@ -130,7 +131,12 @@ def _origin(
     warnings: Sequence[str],
 ) -> Mapping[str, Any]:
     """Return what it takes to make the same job once more, whatever becomes of the file meanwhile."""
-    kept = settings.model_copy(update={"output_schema": schema and dict(schema.schema), "path": None})
+    changed = {
+        "output_schema": schema and dict(schema.schema),
+        "mcp_servers": without_secrets(settings.mcp_servers),
+        "path": None,
+    }
+    kept = settings.model_copy(update=changed)
     return {
         "settings": kept.model_dump(mode="json", by_alias=True),
         "file": str(file.path),

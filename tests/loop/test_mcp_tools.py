@@ -7,6 +7,7 @@ import pytest
 from run_specialist.doors.api import Runner
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.store.reading import Store
 from tests.jobs import results
 from tests.wire.mcp_servers.had import running, script
 
@@ -183,3 +184,25 @@ async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
     assert results(provider.asked[-1].messages[-1])[0].startswith("7" if there else "mcp__good__add failed: ")
     assert ["own.py" in warning for warning in outcome.warnings] == ([] if there else [True])
     assert (outcome.status, running(tmp_path)) == ("answered", [])
+
+
+async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(tmp_path, write):
+    """The value reaches the server, also when the run is resumed; the settings that are stored hold a mask."""
+    write(servers={"good": ("good", str(tmp_path))})
+    file = tmp_path / "specialists" / "finder.md"
+    file.write_text(file.read_text().replace("}\n---", ", env: {OWL: plain-hoot}}\n---"))
+    store = f"sqlite:///{tmp_path}/runs.db"
+    ask = [calls(("mcp__good__environment", {})), calls(("respond", {"answer": "So far."}), first_id=8)]
+    first, again = (
+        ScriptedProvider(ask),
+        ScriptedProvider([calls(("mcp__good__environment", {}), first_id=20), *ask[1:]]),
+    )
+    async with Runner(root=tmp_path, provider=first, trust=True, store=store) as runner:
+        run_id = (await runner.run("finder", "What is known?")).run_id
+    async with Runner(root=tmp_path, provider=again, store=store) as runner:
+        await (await runner.resume(run_id, "And now?")).outcome()
+    assert all("OWL=plain-hoot" in results(one.asked[-1].messages[-1])[0] for one in (first, again))
+    with Store(store) as kept:
+        frozen = kept.load(run_id).frozen
+    assert frozen["settings"]["mcp_servers"]["good"]["env"] == {"OWL": "[redacted]"}
+    assert "plain-hoot" not in str(frozen)

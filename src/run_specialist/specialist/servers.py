@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from run_specialist.redaction import MASK, redact
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.server import START_TIMEOUT, Server
 
-__all__ = ["Server", "listed_in_project", "named_entry", "server_of", "servers_of"]
+__all__ = ["Server", "listed_in_project", "named_entry", "server_of", "servers_of", "without_secrets"]
 
 LONGEST_START = 600.0
 PROJECT_FILE = ".mcp.json"
@@ -22,6 +23,7 @@ _LARGEST_FILE = 1024 * 1024
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 _STDIO = frozenset({"stdio", "local"})
 _HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamablehttp", "remote"})
+_SECRET = frozenset({"env", "headers"})
 _URLS = ("url", "httpUrl", "serverUrl")
 
 
@@ -82,6 +84,22 @@ def named_entry(item: object) -> tuple[str, object]:
     if len(item) == 1 and not isinstance(next(iter(item.values())), str):
         return next((str(name), entry) for name, entry in item.items())
     return "server", ""
+
+
+def without_secrets(value: Any) -> Any:  # noqa: ANN401 - what YAML holds
+    """Return what a file says of its servers with a mask for each value that is set in clear, to be kept and shown."""
+    if isinstance(value, list | tuple):
+        return [without_secrets(item) for item in value]
+    if isinstance(value, Mapping):
+        return {
+            key: _masked(inner) if key in _SECRET and isinstance(inner, Mapping) else without_secrets(inner)
+            for key, inner in value.items()
+        }
+    return redact(value) if isinstance(value, str) else value
+
+
+def _masked(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {name: value if "${" in str(value) else MASK for name, value in values.items()}
 
 
 def project_file(start: Path) -> Path | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from run_specialist.specialist.keys import CANONICAL
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.resolve import Origin, Resolved
+from run_specialist.specialist.servers import without_secrets
 
 _TOLD_ELSEWHERE = ("name", "description")
 _WITHOUT = {"tools": "all", "paths": "all", "summarize_at": "none", "summary_limit": "-"}
@@ -63,6 +64,8 @@ def settings_of(resolved: Resolved) -> list[Setting]:
 
 
 def _setting(key: str, value: object, resolved: Resolved) -> Setting:
+    if key == "mcp_servers":
+        value = without_secrets(value)
     if key != "countdown" or not isinstance(value, dict):
         return Setting(key, value, resolved.origin(key))
     origins = {inner: resolved.origin(f"{key}.{inner}") for inner in value}

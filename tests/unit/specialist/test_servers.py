@@ -8,7 +8,9 @@ import pytest
 
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.servers import Server, servers_of
+from run_specialist.specialist.resolve import Resolved
+from run_specialist.specialist.servers import Server, servers_of, without_secrets
+from run_specialist.specialist.settings import settings_of
 
 HERE = Path("/nowhere")
 
@@ -248,3 +250,20 @@ def test_a_check_tells_a_name_that_the_project_does_not_list(tmp_path: Path) -> 
     (tmp_path / ".mcp.json").unlink()
     assert file_of("mcp_servers: web", path=inside / "finder.md").status == "warning"
     assert file_of("mcp_servers: web").status == "ok"
+
+
+def test_what_is_given_in_clear_is_masked_wherever_settings_are_shown():
+    """Values of `env` and `headers` that name no variable, keys in commands, passwords in URLs; in a map and a list."""
+    clear = {
+        "a": {"command": "x", "args": ["--key", "sk-" + "a1" * 20], "env": {"KEY": "plain", "OTHER": "${OTHER}"}},
+        "b": {"url": "https://me:secret7@host/mcp", "headers": {"X-Key": "plain"}},
+    }
+    masked = {
+        "a": {"command": "x", "args": ["--key", "[redacted]"], "env": {"KEY": "[redacted]", "OTHER": "${OTHER}"}},
+        "b": {"url": "https://me:[redacted]@host/mcp", "headers": {"X-Key": "[redacted]"}},
+    }
+    assert without_secrets(clear) == masked
+    assert without_secrets([clear, "c"]) == [masked, "c"]
+    specialist = Specialist(name="n", description="d", prompt="p", mcp_servers=clear)
+    (shown,) = (one for one in settings_of(Resolved(specialist, {})) if one.key == "mcp_servers")
+    assert "plain" not in str(shown.value)
