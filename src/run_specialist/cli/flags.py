@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
@@ -55,6 +56,16 @@ def _one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any
     return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
 
 
+Dir = Annotated[Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")]
+FilesRoot = Annotated[
+    Path | None, typer.Option("--root", help="What the file tools may see.  [default: the project root]")
+]
+ProjectRoot = Annotated[
+    Path | None, typer.Option("--root", help="The project whose specialists are meant.  [default: the project root]")
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="sonnet, opus, haiku, fable, a full id, `openai:ID` or `offline`.")
+]
 ToolCallsLimit = Annotated[str | None, _limit("tool_calls_limit", "N|none", "Tool calls in this run.")]
 TurnsLimit = Annotated[str | None, _limit("turns_limit", "N|none", "Replies of the model, the answer included.")]
 TotalTokensLimit = Annotated[str | None, _limit("total_tokens_limit", "N|none", "Tokens, of input and output.")]

@@ -19,7 +19,7 @@ from run_specialist.cli.console import (
     print_line,
     say,
 )
-from run_specialist.cli.flags import PresetName, setting, takes
+from run_specialist.cli.flags import Dir, PresetName, ProjectRoot, setting, takes
 from run_specialist.cli.table import print_table
 from run_specialist.cli.trusting import trust_told
 
@@ -35,15 +35,11 @@ app = typer.Typer(
     help="Look after specialists: Markdown files, each with a prompt and its limits.",
 )
 
-Dir = Annotated[Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")]
-Root = Annotated[
-    Path | None, typer.Option("--root", help="The project whose specialists are meant.  [default: the project root]")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("list")
-def list_(dir_: Dir = None, root: Root = None, json_: Json = False) -> None:
+def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> None:
     """List all that can be found, and what is wrong with it."""
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
@@ -65,7 +61,7 @@ def check(
         typer.Argument(metavar="[PATH]...", help="Files or folders.  [default: those of the project]"),
     ] = None,
     dir_: Dir = None,
-    root: Root = None,
+    root: ProjectRoot = None,
     strict: Annotated[bool, typer.Option("--strict", help="Take every warning for an error.")] = False,
     json_: Json = False,
 ) -> None:
@@ -106,7 +102,7 @@ def new(
         ),
     ] = None,
     dir_: Annotated[Path | None, typer.Option("--dir", help="Where to write.  [default: specialists/]")] = None,
-    root: Root = None,
+    root: ProjectRoot = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a new specialist's file with a prompt to start from."""
@@ -140,7 +136,7 @@ def show(
     ],
     preset: PresetName = None,
     dir_: Dir = None,
-    root: Root = None,
+    root: ProjectRoot = None,
     json_: Json = False,
 ) -> None:
     """Show the values of a specialist, and where each comes from."""

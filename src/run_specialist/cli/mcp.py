@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from run_specialist.cli.console import fail, guarded, say
-from run_specialist.cli.flags import StoreUrl
+from run_specialist.cli.flags import Dir, Model, StoreUrl
 from run_specialist.store.place import place
 
 INSTALL = "specialists mcp needs the extra mcp: pip install 'run-specialist[mcp]'"
@@ -24,18 +24,14 @@ def mcp(
             help="Serve over HTTP instead; a port alone is one of this machine, 0 any that is free.",
         ),
     ] = None,
-    dir_: Annotated[
-        Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")
-    ] = None,
+    dir_: Dir = None,
     root: Annotated[
         Path | None,
         typer.Option(
             help="The project: its specialists, and what the file tools may see.  [default: the project root]"
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, `openai:ID` or `offline`.")
-    ] = None,
+    model: Model = None,
     store: StoreUrl = None,
     trust: Annotated[
         bool,

@@ -1,7 +1,6 @@
 """The command `run-specialist NAME QUERY`."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +9,10 @@ from run_specialist.cli.asking import Events, OutcomeJson, Output, Quiet, answer
 from run_specialist.cli.console import complete_names, fail, guarded, interruptible
 from run_specialist.cli.flags import (
     CostLimit,
+    Dir,
+    FilesRoot,
     LandingStyle,
+    Model,
     PresetName,
     StoreUrl,
     TimeLimit,
@@ -39,13 +41,9 @@ def run(
         ),
     ],
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The question; `-` reads it from standard input.")],
-    dir_: Annotated[
-        Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")
-    ] = None,
-    root: Annotated[Path | None, typer.Option(help="What the file tools may see.  [default: the project root]")] = None,
-    model: Annotated[
-        str | None, typer.Option(help="sonnet, opus, haiku, fable, a full id, `openai:ID` or `offline`.")
-    ] = None,
+    dir_: Dir = None,
+    root: FilesRoot = None,
+    model: Model = None,
     tool_calls_limit: ToolCallsLimit = None,
     turns_limit: TurnsLimit = None,
     total_tokens_limit: TotalTokensLimit = None,

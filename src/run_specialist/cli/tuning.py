@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line, printable
-from run_specialist.cli.flags import StoreUrl
+from run_specialist.cli.flags import Dir, ProjectRoot, StoreUrl
 from run_specialist.cli.kept import counted, local
 from run_specialist.cli.past import Json
 from run_specialist.cli.table import print_table
@@ -41,13 +41,8 @@ def tune(
     last: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Judge by the newest N runs.  [default: all]")
     ] = None,
-    dir_: Annotated[
-        Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")
-    ] = None,
-    root: Annotated[
-        Path | None,
-        typer.Option("--root", help="The project whose specialists are meant.  [default: the project root]"),
-    ] = None,
+    dir_: Dir = None,
+    root: ProjectRoot = None,
     json_: Json = False,
 ) -> None:
     """Suggest a limit of tool calls from past runs.
