@@ -133,6 +133,7 @@ async def test_a_call_gives_the_outcome_to_a_program_and_to_a_model(looker, mode
     assert (outcome["status"], outcome["answer"], outcome["tool_calls"]["used"]) == ("answered", "Mice.", 1)
     assert outcome["evidence"] == [{"source": "x", "quote": "note on 'owls', part 0", "verified": True}]
     assert outcome["output"] is None
+    assert schema["required"] == [*outcome]
     assert "error" not in outcome
     text = result.content[0].text
     assert text.startswith("[looker: answered after 1 of 4 tool calls]\n\nMice.\n\nEvidence:\n- x: note on")
@@ -236,6 +237,7 @@ async def test_a_client_hears_that_a_slow_run_is_still_at_work(looker, monkeypat
             await asyncio.wait_for(heard.came.wait(), PATIENCE)
         held.released.set()
         assert not (await asked).is_error
+    assert all((message or "").count("still at work") <= 1 for message in heard.messages)
     figures = [progress for progress, _, _ in heard.news]
     assert all(before < after for before, after in itertools.pairwise(figures))
 
@@ -252,7 +254,11 @@ async def test_a_client_hears_that_a_slow_run_is_still_at_work(looker, monkeypat
             "tool_calls_limit: wanted a whole number from 0 up, found -1",
         ),
         ("looker", {"query": "x", "tool_calls_limit": 1.5}, "found 1.5"),
-        ("looker", {"query": "x", "tool_calls_limit": True}, "found True"),
+        (
+            "looker",
+            {"query": "x", "tool_calls_limit": True},
+            "tool_calls_limit: wanted a whole number from 0 up, found True",
+        ),
         ("looker", {"query": "x", "tool_calls_limit": "none"}, "found 'none'"),
         ("looker", {"query": "x", "tool_calls_limit": 10**40}, "tool_calls_limit: wanted a whole number"),
         ("looker", {"query": "x", "time_limit": 0}, "time_limit: wanted seconds above 0, found 0"),
@@ -430,6 +436,17 @@ async def test_a_run_that_cannot_begin_is_an_error_of_start_run(project):
     assert asked.is_error
     assert "specialists/toolless.md:4:1: tools: none of nothing-of-this-name exists here" in refused.content[0].text
     assert refused.content == asked.content
+
+
+async def test_what_nobody_has_trusted_is_not_started_for_a_client(project):
+    """The file is offered, and a call of it says what it would do and who may allow it; nothing was imported."""
+    (project / "own.py").write_text("raise SystemExit('imported')\n")
+    write_specialist(project, "own", "python_tools: ['own:look']")
+    async with serving() as served:
+        refused = await served.call("own", query="?")
+    assert refused.is_error
+    assert "would import own" in refused.content[0].text
+    assert "--trust" in refused.content[0].text
 
 
 async def test_a_run_of_before_is_found_in_the_store_by_its_whole_id(looker, tmp_path):

@@ -171,8 +171,8 @@ async def hangs_up(url: str, held: Held, session: str | None) -> None:
 
 
 @pytest.mark.parametrize("age", ["older", "newer"])
-async def test_a_client_that_hangs_up_aborts_the_run_that_it_waited_for(age, store):
-    """Nobody could have the answer any more, so nothing more is spent on it; what was gathered is stored."""
+async def test_a_client_that_hangs_up_aborts_the_run_that_it_waited_for(age, store, caplog):
+    """Nobody could have the answer any more: nothing more is spent on it, what was gathered is stored, all is quiet."""
     held = Held()
     async with serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served:
         session = None
@@ -199,6 +199,7 @@ async def test_a_client_that_hangs_up_aborts_the_run_that_it_waited_for(age, sto
         await hangs_up(served.url, held, session)
         await until_idle(served)
         assert held.cancelled
+    assert [record.getMessage() for record in caplog.records if record.levelname in {"WARNING", "ERROR"}] == []
     with Store(store) as opened:
         assert opened.load("last").status == "aborted"
 

@@ -16,7 +16,7 @@ class Arguments:
 
     def __init__(self, given: Mapping[str, Any] | None, known: tuple[str, ...]) -> None:
         """Take what was given; raises UsageError for a name that is not known."""
-        self._given = {key: value for key, value in (given or {}).items() if value is not None}
+        self._given = dict(given or {})
         for key in self._given:
             if key not in known:
                 raise UsageError(f"there is no argument {shown(key)}; there are: {', '.join(known)}")

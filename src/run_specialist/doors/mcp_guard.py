@@ -78,10 +78,10 @@ def _name(url: str) -> str | None:
     """Return the host that a URL names, in lower case; None where it names none, or more than that."""
     try:
         parts = urlsplit(url)
-        port = parts.port
+        _ = parts.port
     except ValueError:
         return None
-    if parts.username is not None or parts.path or parts.query or parts.fragment or port == 0:
+    if parts.username is not None or parts.path or parts.query or parts.fragment:
         return None
     return parts.hostname
 
