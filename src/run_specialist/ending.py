@@ -1,7 +1,7 @@
 """How a run ended, and the outcome that is made of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from run_specialist import evidence, units
@@ -96,8 +96,9 @@ class Gathered:
 def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
     """Make the outcome: the answer with its evidence checked, or what can be salvaged."""
     executed, total, budget = gathered.dispatcher.executed, gathered.account.total, gathered.account.budget
+    asked = job.opening.tools.runs_child
     # Of what a child says, only what it has read itself proves anything.
-    read = [one for one in executed if not job.opening.tools.runs_child(one.call.name)]
+    read = [one for one in executed if not asked(one.call.name)]
     proven = [quote for child in gathered.account.children for quote in child.evidence if quote.verified]
     output = None
     if ending.response is not None:
@@ -105,7 +106,9 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
         claims = ((one.source, one.quote) for one in ending.response.evidence)
         quotes = evidence.check(claims, read, (quote.quote for quote in proven))
     else:
-        answer, gaps = evidence.salvage(ending.error or ending.status, gathered.last_text, executed), ()
+        # A child that failed tells what it had gathered all the same.
+        told = [replace(one, is_error=False) if asked(one.call.name) else one for one in executed]
+        answer, gaps = evidence.salvage(ending.error or ending.status, gathered.last_text, told), ()
         quotes = (*evidence.gathered(read), *proven)
     status, exit_code = ending.status, ending.exit_code
     if status == "partial" and answer:

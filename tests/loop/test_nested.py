@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.doors.api import Runner
+from run_specialist.errors import ProviderError
 from run_specialist.events import BudgetSpent, Called, ChildTold, Finished
 from run_specialist.providers.scripted import Asked, calls, says
 from run_specialist.tools.base import Tool
@@ -283,8 +284,6 @@ async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(pl
 async def test_a_child_that_fails_costs_an_error_result(play, files):
     """Its provider breaks: the parent reads why, and answers all the same; what was spent is counted."""
     files()
-    from run_specialist.errors import ProviderError
-
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]])
     outcome, _ = await play(cast)
     (block,) = cast.played["lead"][0].asked[1].messages[-1].content
@@ -307,6 +306,16 @@ async def test_a_child_that_is_cancelled_from_within_is_counted(play, files):
     (child,) = outcome.children
     assert (child.status, child.tool_calls, outcome.tool_calls.used) == ("aborted", 1, 2)
     assert outcome.usage.input_tokens == 30
+
+
+async def test_what_a_failed_child_had_gathered_is_in_the_salvage_of_its_parent(play, files):
+    """Both providers break: the answer that is made holds what the child had found until then."""
+    files()
+    gone = ProviderError("the server is gone")
+    cast = Cast(lead=[[asks("finder"), gone]], finder=[[looks("owls"), gone]])
+    outcome, _ = await play(cast)
+    assert outcome.status == "failed"
+    assert "note on 'owls', part 0" in outcome.answer
 
 
 @pytest.mark.parametrize("query", ["", "  \n"])
