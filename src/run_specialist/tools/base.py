@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from run_specialist.tools.context import Context
@@ -74,7 +74,11 @@ class Tool:
         if inspect.iscoroutinefunction(self.function):
             result = await self.function(**checked)
         else:
-            result = await in_thread(lambda: drained(self.function(**checked)))
+            given_up = Event()
+            try:
+                result = await in_thread(lambda: drained(self.function(**checked), given_up.is_set))
+            finally:
+                given_up.set()
             result = await result if inspect.isawaitable(result) else result
         return result if isinstance(result, Output) else Output(as_text(result))
 

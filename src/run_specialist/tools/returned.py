@@ -1,16 +1,20 @@
 """What a function returned, as the text that a model reads."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import takewhile
 from typing import Any
 
 from run_specialist.errors import ToolError
 
 
-def drained(result: Any) -> Any:  # noqa: ANN401 - whatever a function returns
-    """Return what an iterator yields as a list, and anything else as it is; it may block as long as the function."""
-    return list(result) if isinstance(result, Iterator) else result
+def drained(result: Any, is_given_up: Callable[[], bool]) -> Any:  # noqa: ANN401 - whatever a function returns
+    """Return what an iterator yields as a list, and anything else as it is; it may block as long as the function.
+
+    is_given_up: asked between two items, so that one without an end does not fill the memory when nobody waits.
+    """
+    return list(takewhile(lambda _: not is_given_up(), result)) if isinstance(result, Iterator) else result
 
 
 def as_text(result: Any) -> str:  # noqa: ANN401 - whatever a function returns

@@ -5,6 +5,7 @@ import enum
 import functools
 import math
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
@@ -266,6 +267,24 @@ async def test_what_a_function_returns_is_told_as_text_or_json(value, text):
     assert (await tool(give).call({})).text == text
     if not text.startswith("[0"):
         assert (await tool(give_later).call({})).text == text
+
+
+async def test_what_yields_without_an_end_stops_when_it_is_given_up():
+    """Nobody waits for it any more, and it would fill the memory."""
+    stopped = threading.Event()
+
+    @tool
+    def tail():
+        """Yield for ever."""
+        try:
+            while True:
+                yield "a line"
+                time.sleep(0.001)
+        finally:
+            stopped.set()
+
+    assert await tail.call_within(0.05, {}) is None
+    assert await asyncio.to_thread(stopped.wait, 30)
 
 
 async def test_what_a_function_yields_is_gathered_where_it_runs():
