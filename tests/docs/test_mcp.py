@@ -1,7 +1,6 @@
 """docs/mcp.md says what the server does: its numbers, its tools, its command."""
 
 import json
-import re
 import shlex
 
 from typer.testing import CliRunner
@@ -40,9 +39,10 @@ def test_the_tools_are_documented_with_their_arguments_and_results():
 
 
 def test_numbers_are_those_of_the_code():
-    """Seconds, sizes, counts."""
-    assert f"Without news for {mcp_runs.HEARTBEAT:.0f} seconds" in TEXT
-    assert f"waits up to {mcp_following.LONGEST_WAIT} seconds" in TEXT
-    assert f"At most {mcp_runs.MOST_AT_WORK} runs" in TEXT
-    assert f"may have {mcp_http.LONGEST_BODY // 1024**2} MiB" in TEXT
-    assert re.search(rf"cut after\s+{mcp_catalogue.LONGEST_NAME} characters", TEXT)
+    """Seconds, sizes, counts, wherever the lines break."""
+    words = " ".join(TEXT.split())
+    assert f"Without news for {mcp_runs.HEARTBEAT:.0f} seconds" in words
+    assert f"waits up to {mcp_following.LONGEST_WAIT} seconds" in words
+    assert f"At most {mcp_runs.MOST_AT_WORK} runs" in words
+    assert f"may have {mcp_http.LONGEST_BODY // 1024**2} MiB" in words
+    assert f"cut after {mcp_catalogue.LONGEST_NAME} characters" in words
