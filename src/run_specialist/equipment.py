@@ -12,8 +12,9 @@ from run_specialist.specialist.server import Server
 from run_specialist.specialist.servers import servers_of
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools import python
-from run_specialist.tools.base import Tool, in_thread
-from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.base import Tool
+from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.threads import in_thread
 from run_specialist.trust import Claim, Demand, Trust, is_own
 
 

@@ -6,8 +6,8 @@ import shlex
 from typer.testing import CliRunner
 
 from run_specialist.cli import manage
-from run_specialist.doors import mcp_catalogue, mcp_following, mcp_http, mcp_runs
-from run_specialist.doors.mcp_catalogue import Catalogue
+from run_specialist.doors.mcp import catalogue, following, http, runs
+from run_specialist.doors.mcp.catalogue import Catalogue
 from tests.docs.reading import ROOT, blocks, named, table
 
 TEXT = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
@@ -31,18 +31,18 @@ def test_every_command_and_snippet_starts_the_server():
 def test_the_tools_are_documented_with_their_arguments_and_results():
     """The table is that of the server."""
     rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools")}
-    for tool in mcp_following.run_tools(Catalogue({}, ())):
+    for tool in following.run_tools(Catalogue({}, ())):
         _, arguments, result = rows[tool.name]
         assert named(arguments) == [*tool.input_schema["properties"]]
         assert result == "the same" or named(result) == [*tool.output_schema["properties"]]
-    assert [*rows][1:] == [*mcp_catalogue.RESERVED]
+    assert [*rows][1:] == [*catalogue.RESERVED]
 
 
 def test_numbers_are_those_of_the_code():
     """Seconds, sizes, counts, wherever the lines break."""
     words = " ".join(TEXT.split())
-    assert f"Without news for {mcp_runs.HEARTBEAT:.0f} seconds" in words
-    assert f"waits up to {mcp_following.LONGEST_WAIT} seconds" in words
-    assert f"At most {mcp_runs.MOST_AT_WORK} runs" in words
-    assert f"may have {mcp_http.LONGEST_BODY // 1024**2} MiB" in words
-    assert f"cut after {mcp_catalogue.LONGEST_NAME} characters" in words
+    assert f"Without news for {runs.HEARTBEAT:.0f} seconds" in words
+    assert f"waits up to {following.LONGEST_WAIT} seconds" in words
+    assert f"At most {runs.MOST_AT_WORK} runs" in words
+    assert f"may have {http.LONGEST_BODY // 1024**2} MiB" in words
+    assert f"cut after {catalogue.LONGEST_NAME} characters" in words

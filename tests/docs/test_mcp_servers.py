@@ -10,9 +10,9 @@ from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.server import START_TIMEOUT
 from run_specialist.specialist.servers import LONGEST_START
-from run_specialist.tools.mcp_line import MOST_PAGES, MOST_TOOLS
-from run_specialist.tools.mcp_process import LARGEST_MESSAGE
-from run_specialist.tools.mcp_result import LONGEST
+from run_specialist.tools.mcp.line import MOST_PAGES, MOST_TOOLS
+from run_specialist.tools.mcp.process import LARGEST_MESSAGE
+from run_specialist.tools.mcp.result import LONGEST
 from tests.docs.reading import ROOT, blocks
 from tests.jobs import results
 

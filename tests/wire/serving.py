@@ -13,8 +13,8 @@ from typing import Any
 from mcp import Client
 
 from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp_server import make_server
-from run_specialist.doors.mcp_service import Service
+from run_specialist.doors.mcp.server import make_server
+from run_specialist.doors.mcp.service import Service
 from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.tools.base import Tool
 

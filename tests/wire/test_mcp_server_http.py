@@ -14,10 +14,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp_guard import LOOPBACK, Guard
-from run_specialist.doors.mcp_http import LONGEST_BODY, Address, Http
-from run_specialist.doors.mcp_server import make_server
-from run_specialist.doors.mcp_service import Service
+from run_specialist.doors.mcp.guard import LOOPBACK, Guard
+from run_specialist.doors.mcp.http import LONGEST_BODY, Address, Http
+from run_specialist.doors.mcp.server import make_server
+from run_specialist.doors.mcp.service import Service
 from run_specialist.errors import UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.reading import Store

@@ -59,7 +59,7 @@ def mcp(
         say("warning: the token is of no use without --http")
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - fast `--help`
-        from run_specialist.doors.mcp_server import serve  # noqa: PLC0415 - likewise
+        from run_specialist.doors.mcp.server import serve  # noqa: PLC0415 - likewise
 
         named = place(store)
         dir_ = dir_ and dir_.absolute()
@@ -69,11 +69,11 @@ def mcp(
             os.chdir(root)
         runner = Runner(root=root, dir=dir_, model=model, store=named.url if named.named else None, trust=trust)
         if http is None:
-            from run_specialist.doors.mcp_stdio import Stdio  # noqa: PLC0415 - likewise
+            from run_specialist.doors.mcp.stdio import Stdio  # noqa: PLC0415 - likewise
 
             code = asyncio.run(serve(runner, Stdio, say))
         else:
-            from run_specialist.doors.mcp_http import Address, Http  # noqa: PLC0415 - likewise
+            from run_specialist.doors.mcp.http import Address, Http  # noqa: PLC0415 - likewise
 
             address = Address.parse(http)
             code = asyncio.run(serve(runner, lambda: Http(address, token and token.strip()), say))

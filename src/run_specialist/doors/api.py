@@ -27,7 +27,7 @@ from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
-from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.own import tool
 from run_specialist.trust import Trust
 

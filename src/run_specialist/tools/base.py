@@ -1,18 +1,17 @@
 """The interface of a tool, and the set of tools of one run."""
 
 import asyncio
-import contextvars
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 from run_specialist.tools.context import Context
 from run_specialist.tools.parameters import Parameters, parameters_of
 from run_specialist.tools.returned import as_text, drained
+from run_specialist.tools.threads import in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,37 +114,6 @@ class Tool:
             raise
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything
             return error
-
-
-async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns
-    """Run a blocking function in a thread of its own.
-
-    The thread is a daemon: one that hangs is given up at a timeout or an abort, and cannot keep the program from
-    ending, as a thread of the loop's own pool would.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as above
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    def work() -> None:
-        result, failure = None, None
-        try:
-            result = function()
-        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-            # No future takes the first of these, and the other one means that whoever waits is thrown away.
-            failure = RuntimeError(repr(error)) if isinstance(error, StopIteration | GeneratorExit) else error
-        with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits any more
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
-    return await future
 
 
 class Toolset:

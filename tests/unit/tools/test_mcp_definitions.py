@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mcp.types import CallToolResult, ImageContent, TextContent
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.mcp_definition import LONGEST_DESCRIPTION, definitions, fit_schema, tool_name
-from run_specialist.tools.mcp_result import LONGEST, text_of
+from run_specialist.tools.mcp.definition import LONGEST_DESCRIPTION, definitions, fit_schema, tool_name
+from run_specialist.tools.mcp.result import LONGEST, text_of
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 

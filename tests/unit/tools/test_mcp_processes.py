@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from run_specialist.specialist.servers import Server
-from run_specialist.tools.mcp import McpClients
-from run_specialist.tools.mcp_result import LONGEST
+from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.mcp.result import LONGEST
 from tests.wire.mcp_servers.had import had, raw, running, script, until
 
 pytestmark = [
@@ -338,7 +338,7 @@ PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from run_specialist.specialist.servers import Server
-from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.mcp.clients import McpClients
 
 async def main():
     tools, warnings = await McpClients().tools({"s": Server("s", tuple(sys.argv[2:]))}, root=Path.cwd())

@@ -107,7 +107,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from run_specialist.specialist.servers import Server
-from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.mcp.clients import McpClients
 
 async def main():
     clients = McpClients()

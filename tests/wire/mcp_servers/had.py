@@ -9,7 +9,7 @@ from pathlib import Path
 
 from run_specialist.specialist.servers import Server
 from run_specialist.tools.base import Tool
-from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.mcp.clients import McpClients
 
 SCRIPTS = Path(__file__).parent
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.server import Server
-from run_specialist.tools.mcp_line import Forgotten, Line, Listing
-from run_specialist.tools.mcp_words import Unreachable
+from run_specialist.tools.mcp.line import Forgotten, Line, Listing
+from run_specialist.tools.mcp.words import Unreachable
 
 
 class Connection:

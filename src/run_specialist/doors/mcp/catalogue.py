@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_types import Tool, ToolAnnotations
 
-from run_specialist.doors.mcp_results import output_schema
+from run_specialist.doors.mcp.results import output_schema
 from run_specialist.errors import UsageError
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist

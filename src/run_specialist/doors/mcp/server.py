@@ -12,10 +12,10 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
 from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp_guard import when_gone
-from run_specialist.doors.mcp_past import check_store
-from run_specialist.doors.mcp_progress import News
-from run_specialist.doors.mcp_service import Caller, Service
+from run_specialist.doors.mcp.guard import when_gone
+from run_specialist.doors.mcp.past import check_store
+from run_specialist.doors.mcp.progress import News
+from run_specialist.doors.mcp.service import Caller, Service
 from run_specialist.outcome import Exit
 
 INSTRUCTIONS = """\

@@ -4,10 +4,10 @@ from typing import Any
 
 from mcp_types import CallToolResult, Tool, ToolAnnotations
 
-from run_specialist.doors.mcp_catalogue import Catalogue, asking, hints, schema_of
-from run_specialist.doors.mcp_past import PastRun
-from run_specialist.doors.mcp_results import error_result, result, whole
-from run_specialist.doors.mcp_runs import ServedRun
+from run_specialist.doors.mcp.catalogue import Catalogue, asking, hints, schema_of
+from run_specialist.doors.mcp.past import PastRun
+from run_specialist.doors.mcp.results import error_result, result, whole
+from run_specialist.doors.mcp.runs import ServedRun
 from run_specialist.specialist.fields import Specialist
 
 LONGEST_WAIT = 600

@@ -9,12 +9,12 @@ from typing import Any
 from mcp_types import CallToolResult, Tool
 
 from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp_arguments import Arguments
-from run_specialist.doors.mcp_catalogue import Catalogue, Offered, read_catalogue
-from run_specialist.doors.mcp_following import LONGEST_WAIT, past_standing, run_tools, standing, started
-from run_specialist.doors.mcp_past import past_run
-from run_specialist.doors.mcp_results import error_result, outcome_result
-from run_specialist.doors.mcp_runs import Runs, ServedRun, Tell, prepared
+from run_specialist.doors.mcp.arguments import Arguments
+from run_specialist.doors.mcp.catalogue import Catalogue, Offered, read_catalogue
+from run_specialist.doors.mcp.following import LONGEST_WAIT, past_standing, run_tools, standing, started
+from run_specialist.doors.mcp.past import past_run
+from run_specialist.doors.mcp.results import error_result, outcome_result
+from run_specialist.doors.mcp.runs import Runs, ServedRun, Tell, prepared
 from run_specialist.errors import RunSpecialistError, UsageError
 
 _LIMITS = ("tool_calls_limit", "time_limit")

@@ -13,7 +13,7 @@ import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 
-from run_specialist.doors.mcp_guard import LOOPBACK, Guard, Guarded, is_loopback
+from run_specialist.doors.mcp.guard import LOOPBACK, Guard, Guarded, is_loopback
 from run_specialist.errors import UsageError
 
 PATH = "/mcp"

@@ -12,7 +12,7 @@ import anyio
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from run_specialist.tools.base import in_thread
+from run_specialist.tools.threads import in_thread
 
 CHUNK = 65_536
 LONGEST_LINE = 4 * 1024 * 1024

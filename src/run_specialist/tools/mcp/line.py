@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.server import Server
-from run_specialist.tools.base import in_thread
-from run_specialist.tools.mcp_process import TO_LEAVE, TO_OBEY, ServerProcess
-from run_specialist.tools.mcp_result import text_of
-from run_specialist.tools.mcp_web import Web
-from run_specialist.tools.mcp_words import CLOSED, Unreachable, cause, first_line, misfit, told
+from run_specialist.tools.mcp.process import TO_LEAVE, TO_OBEY, ServerProcess
+from run_specialist.tools.mcp.result import text_of
+from run_specialist.tools.mcp.web import Web
+from run_specialist.tools.mcp.words import CLOSED, Unreachable, cause, first_line, misfit, told
+from run_specialist.tools.threads import in_thread
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.tools.mcp_process import LARGEST_MESSAGE
+from run_specialist.tools.mcp.process import LARGEST_MESSAGE
 
 if TYPE_CHECKING:
     import httpx2

@@ -7,11 +7,12 @@ from typing import Any
 
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.servers import Server
-from run_specialist.tools.base import Tool, in_thread
-from run_specialist.tools.mcp_connection import Connection
-from run_specialist.tools.mcp_definition import Definition, definitions, tool_name
-from run_specialist.tools.mcp_line import Listing
-from run_specialist.tools.mcp_words import Unreachable
+from run_specialist.tools.base import Tool
+from run_specialist.tools.mcp.connection import Connection
+from run_specialist.tools.mcp.definition import Definition, definitions, tool_name
+from run_specialist.tools.mcp.line import Listing
+from run_specialist.tools.mcp.words import Unreachable
+from run_specialist.tools.threads import in_thread
 
 
 class McpClients:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp_progress import News, Progress
+from run_specialist.doors.mcp.progress import News, Progress
 from run_specialist.errors import UsageError
 from run_specialist.events import Event
 from run_specialist.outcome import Outcome
