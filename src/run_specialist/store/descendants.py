@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 from run_specialist.journal import Standing
 from run_specialist.messages import Usage
 from run_specialist.outcome import Child
+from run_specialist.store.keeping import RUNNING
 from run_specialist.store.restoring import child, outcome, standing
 from run_specialist.store.schema import events, runs, turns
 
@@ -42,7 +43,8 @@ def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     told = outcome(run["outcome"])
-    if told is not None:
+    # While it is at work again, the outcome of before is not the last word.
+    if told is not None and run["status"] != RUNNING:
         of_child = {key: told[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         return child({**of_child, "tool_calls": told["tool_calls"]["used"], "children": told.get("children", ())})
     stood = Standing({}) if run["standing"] is None else standing(json.loads(run["standing"]))
