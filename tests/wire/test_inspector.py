@@ -1,15 +1,12 @@
 """The MCP Inspector, a client that somebody else wrote, lists and calls the specialists over both transports.
 
-It is installed with npm, once for all test runs of a machine, into a folder for temporary files; TEST_INSPECTOR names a
-folder that it is installed in already. Its newest release wants a newer Node than many machines have, so that comes
-from npm as well.
+TEST_INSPECTOR names the folder that npm has installed it in, with a Node that is new enough for it: no test fetches
+anything by itself.
 """
 
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +16,6 @@ import pytest
 from tests.wire.serving import PATIENCE, Program, command, write_specialist
 
 PACKAGES = ("@modelcontextprotocol/inspector@>=2.12 <3", "node@>=22.19 <23")
-INSTALLING = 240
-"""The longest that an installation is waited for [s]."""
 QUERY = "What do owls eat?"
 ERAS = ["legacy", "modern"]
 
@@ -31,36 +26,16 @@ def installed(folder: Path) -> list[str] | None:
     return [str(node), str(inspector)] if node.exists() and inspector.exists() else None
 
 
-def install(folder: Path) -> None:
-    """Install it, all or nothing; skips where that cannot be done."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("Node: there is no npm to install the Inspector with")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(dir=folder.parent))
-    try:
-        wanted = [npm, "install", "--prefix", fresh, "--no-audit", "--no-fund", "--loglevel=error", *PACKAGES]
-        done = subprocess.run(wanted, capture_output=True, text=True, timeout=INSTALLING, cwd=fresh, check=False)
-        if done.returncode or installed(fresh) is None:
-            pytest.skip(f"Node: npm could not install the Inspector: {done.stderr.strip()[-300:]}")
-        shutil.rmtree(folder, ignore_errors=True)
-        fresh.rename(folder)
-    except subprocess.TimeoutExpired:
-        pytest.skip("Node: npm did not install the Inspector in time")
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
 @pytest.fixture(scope="module")
 def inspector() -> list[str]:
     """The command of the Inspector."""
-    given = os.environ.get("TEST_INSPECTOR")
-    folder = Path(given) if given else Path(tempfile.gettempdir()) / f"run-specialist-tests-{os.getuid()}" / "inspector"
-    if installed(folder) is None:
-        if given:
-            pytest.skip(f"Node: there is no Inspector in {given}, which TEST_INSPECTOR names")
-        install(folder)
-    return installed(folder)
+    folder = os.environ.get("TEST_INSPECTOR")
+    if folder is None:
+        packages = " ".join(f"'{package}'" for package in PACKAGES)
+        pytest.skip(f"Node: TEST_INSPECTOR names no folder; it is made by npm install --prefix FOLDER {packages}")
+    found = installed(Path(folder))
+    assert found, f"there is no Inspector in {folder}"
+    return found
 
 
 @pytest.fixture
