@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from run_specialist.account import Account
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
-from run_specialist.events import Event
+from run_specialist.events import Event, Warned
 from run_specialist.outcome import Child
 
 LENT = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
@@ -89,6 +89,11 @@ class Purse:
         if self._shared:
             self.drawn = drawn(child)
         self._account.adopt(child, self.drawn)
+
+    def warn(self, text: str) -> None:
+        """Tell whoever watches the run, and its outcome, that something is odd; the same only once."""
+        if text not in self._audience.warnings:
+            self._audience.tell(Warned(text))
 
     def pass_on(self, event: Event) -> None:
         """Show an event of the child to whoever watches the run."""

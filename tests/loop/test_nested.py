@@ -172,6 +172,20 @@ async def test_x_11_what_a_child_leaves_over_is_given_back(play, files):
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (9, 0)
 
 
+async def test_a_child_that_nobody_has_allowed_is_a_warning(play, files, tmp_path):
+    """No model can mend that: who reads the outcome is told, once for two calls, what to allow."""
+    files(finder=["python_tools: ['app:find']"])
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "app.py").write_text("def find() -> str:\n    return 'found'\n")
+    cast = Cast(lead=[[asks("finder", "finder"), answers("all")]], finder=[])
+    outcome, _ = await play(cast)
+    (warning,) = outcome.warnings
+    assert warning.startswith("finder could not be asked: ")
+    assert "would import app" in warning
+    assert "--trust" in warning
+    assert (outcome.status, outcome.tool_calls.failed) == ("answered", 2)
+
+
 async def test_x_11_with_nothing_left_a_child_is_not_asked(play, files):
     """The parent's last call asks: there is nothing to lend, the result says so, and no request is made."""
     files(lead=["tool_calls_limit: 1"])
@@ -251,7 +265,7 @@ async def test_two_levels_of_children_are_counted_into_the_one_above(play, tmp_p
     assert [one.usage.input_tokens for one in (outcome, middle, deep)] == [60, 40, 20]
     assert "delegate" not in cast.played["deep"][0].opening.tools
     inner = [event.told.told for event in events if isinstance(event, ChildTold) and isinstance(event.told, ChildTold)]
-    assert any("agents: not offered 2 levels below" in text for text in inner[-1].outcome.warnings)
+    assert any("agents: nobody is asked more than 2 levels below" in text for text in inner[-1].outcome.warnings)
 
 
 async def test_who_is_above_is_not_asked_again(play, tmp_path):

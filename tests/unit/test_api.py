@@ -342,3 +342,20 @@ async def test_a_text_instead_of_respond_is_an_answer_too():
     async with Runner(provider=ScriptedProvider([says("mice")])) as runner:
         outcome = await runner.run(FINDER, "What?")
     assert (outcome.status, outcome.answer) == ("answered", "mice")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["respond"], "respond is the name of a tool of ours"),
+        (["get_tool_response"], "get_tool_response is the name of a tool of ours"),
+        (["delegate"], "delegate is the name of a tool of ours"),
+        (["mcp__server__tool"], "mcp__server__tool is the name of a tool of ours"),
+        (["look", "look"], "two tools are called look"),
+    ],
+    ids=str,
+)
+def test_tools_of_a_program_with_names_that_are_taken_are_refused(names, said):
+    """Before any run: in a toolset one of the two would be gone without a word."""
+    with pytest.raises(UsageError, match=said):
+        Runner(tools=[type(LOOK)(name, "Look.", LOOK.function) for name in names])

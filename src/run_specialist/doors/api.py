@@ -28,7 +28,7 @@ from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
-from run_specialist.tools.own import tool
+from run_specialist.tools.own import given
 from run_specialist.trust import Trust
 
 
@@ -68,7 +68,7 @@ class Runner:
         self._model = model
         self._strict = strict
         self._provider = provider
-        self._tools = tuple(one if isinstance(one, Tool) else tool(one) for one in tools)
+        self._tools = given(tools)
         self._augmenters = augmenters
         self._trust = Trust(given=trust)
         self._clients = McpClients()

@@ -60,7 +60,7 @@ class Family:
             return None, ()
         above = (*(parent.names if parent else ()), settings.name)
         if len(above) > self._max_depth:
-            return None, (f"{place}: agents: not offered {self._max_depth} levels below the first run",)
+            return None, (f"{place}: agents: nobody is asked more than {self._max_depth} levels below the first run",)
         found: dict[str, Described] = {}
         warnings: list[str] = []
         for name in settings.agents:

@@ -24,6 +24,10 @@ class Purse(Protocol):
         """Book what the child spent, once, and take back the rest of what was lent; None where it never ran."""
         ...
 
+    def warn(self, text: str) -> None:
+        """Tell whoever watches the run, and its outcome, that something is odd; the same only once."""
+        ...
+
     def pass_on(self, event: Event) -> None:
         """Show an event of the child to whoever watches the run."""
         ...

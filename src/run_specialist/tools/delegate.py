@@ -46,7 +46,10 @@ def delegate_tool(specialists: Sequence[Described], run_child: RunChild) -> Tool
         try:
             outcome = await run_child(specialist, query, context)
         except UsageError as error:
-            return Output(not_asked(specialist, error), is_error=True)
+            why = not_asked(specialist, error)
+            # What is wrong with a file, or not allowed yet, no model can mend.
+            context.purse.warn(why)
+            return Output(why, is_error=True)
         return Output(told(outcome), is_error=has_failed(outcome))
 
     return Tool(NAME, description(specialists), delegate, timeout=float("inf"), runs_child=True)

@@ -3,14 +3,19 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 from run_specialist.errors import UsageError
+from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.base import Tool
+from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.docstring import read
 from run_specialist.tools.parameters import name_of
+from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.turns import SUMMARIZE
 
+_NEEDED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -44,6 +49,22 @@ def tool(
     if function is None:
         return lambda function: _made(function, name, description, timeout, repeatable=repeatable)
     return _made(function, name, description, timeout, repeatable=repeatable)
+
+
+def given(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
+    """Return the tools that a program gives to its specialists; functions become tools.
+
+    Raises UsageError where two have one name, or one has that of a tool that a run cannot do without.
+    """
+    made: dict[str, Tool] = {}
+    for one in tools:
+        it = one if isinstance(one, Tool) else tool(one)
+        if it.name in _NEEDED or it.name.startswith("mcp__"):
+            raise UsageError(f'{it.name} is the name of a tool of ours; give yours another: @tool(name="...")')
+        if it.name in made:
+            raise UsageError(f'two tools are called {it.name}; give one of them another name: @tool(name="...")')
+        made[it.name] = it
+    return tuple(made.values())
 
 
 def _made(

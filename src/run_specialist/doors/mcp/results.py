@@ -76,16 +76,17 @@ def _without_titles(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 def whole(outcome: Outcome, *, kept: bool) -> str:
     """Return all that a model is told: the outcome, and how to go on where a limit ended the work."""
-    parts = [told(outcome)]
+    more = ""
     if outcome.landing is not None:
         kind = Kind(outcome.landing.reason)
         limit = outcome.limits[kind].limit
         reached = kind.words if limit is None else units.amount(kind, limit)
         again = "ask again with a larger one" if kind in {Kind.TOOL_CALLS, Kind.TIME} else "ask for less at a time"
         on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if kept else ""
-        parts.append(f"[the limit of {reached} was reached; {again}{on}]")
+        more = f"the limit of {reached} was reached; {again}{on}"
     elif outcome.status in NO_ANSWER and kept:
-        parts.append(f"[to go on from here on the command line: specialists resume {outcome.run_id}]")
+        more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
+    parts = [told(outcome, more)]
     if outcome.warnings:
         parts.append("\n".join(["Warnings:", *(f"- {warning}" for warning in outcome.warnings)]))
     return "\n\n".join(parts)

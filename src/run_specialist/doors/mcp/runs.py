@@ -149,7 +149,9 @@ class Runs:
             served.is_prepared.set()
             served.outcome = await run.outcome()
         except asyncio.CancelledError:
-            served.failure = UsageError("it was cancelled before it began")
+            # It may have struck when the run had just begun.
+            served.outcome = served.run.ended if served.run else None
+            served.failure = None if served.outcome else UsageError("it was cancelled before it began")
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told to who asked
             served.failure = error
         finally:
@@ -157,7 +159,7 @@ class Runs:
             served.end()
 
     def _remember(self, served: ServedRun, run: Run) -> Run:
-        over = [run_id for run_id, one in self._known.items() if one.outcome is not None]
+        over = [run_id for run_id, one in self._known.items() if one.outcome or one.failure]
         for run_id in over[: max(len(self._known) - MOST_REMEMBERED + 1, 0)]:
             del self._known[run_id]
         self._known[run.run_id] = served

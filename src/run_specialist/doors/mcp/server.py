@@ -17,6 +17,7 @@ from run_specialist.doors.mcp.past import check_store
 from run_specialist.doors.mcp.progress import News
 from run_specialist.doors.mcp.service import Caller, Service
 from run_specialist.outcome import Exit
+from run_specialist.tools.mcp.process import kill_all
 
 INSTRUCTIONS = """\
 Each tool is a specialist: it works on one question alone, with a limited number of tool calls, and always answers, at \
@@ -107,6 +108,7 @@ class _Ending:
 
     def _end(self, code: Exit) -> None:
         if self._task is not None:
+            kill_all()
             os._exit(code or 128 + signal.SIGTERM)
         self.code = code
         self._task = asyncio.create_task(self._stop())

@@ -74,8 +74,8 @@ class ServerProcess:
         import anyio  # noqa: PLC0415 - only where a server is used
 
         # Registered once, however often.
-        atexit.unregister(_kill_all)
-        atexit.register(_kill_all)
+        atexit.unregister(kill_all)
+        atexit.register(kill_all)
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: _Watched(LARGEST_MESSAGE, loop, self._exited),
@@ -239,6 +239,7 @@ def _kill(pid: int) -> None:
     _signal(pid, signal.SIGKILL if _OWN_GROUP else signal.SIGTERM)
 
 
-def _kill_all() -> None:
+def kill_all() -> None:
+    """Kill all servers at once: the program ends."""
     for pid in _alive:
         _kill(pid)
