@@ -36,9 +36,9 @@ def find_tracer() -> "Tracer | None":
         provider = trace.get_tracer_provider()
         if isinstance(provider, trace.ProxyTracerProvider):
             return None
-        from importlib.metadata import version  # noqa: PLC0415 - only where somebody traces
+        from run_specialist.release import release  # noqa: PLC0415 - only where somebody traces
 
-        tracer = provider.get_tracer(SCOPE, version("run-specialist"))
+        tracer = provider.get_tracer(SCOPE, release())
     except Exception:  # noqa: BLE001 - a provider is foreign code
         _log.debug("there is no tracer", exc_info=True)
         return None

@@ -78,9 +78,8 @@ def delegate_tool(
 
 
 def _usable(registry: Registry) -> list[str]:
-    """Return the names of all that can be run; what a nearer file hides cannot."""
-    nearest = {file.name: file for file in reversed(registry.files())}
-    return [name for name, file in nearest.items() if file.specialist]
+    """Return the names of all that can be run."""
+    return [file.name for file in registry.nearest() if file.specialist]
 
 
 class Delegate:

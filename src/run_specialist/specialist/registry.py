@@ -70,6 +70,13 @@ class Registry:
             self._files = family.check(self._each_alone(), lambda: Registry(self._further)._each_alone())  # noqa: SLF001 - our own
         return self._files
 
+    def nearest(self) -> list[SpecialistFile]:
+        """Return the files that a name leads to: without those that a nearer one of the same name hides."""
+        nearest: dict[str, SpecialistFile] = {}
+        for file in self.files():
+            nearest.setdefault(file.name, file)
+        return list(nearest.values())
+
     def reread(self) -> None:
         """Forget what was read: files may have changed since."""
         self._read_files = self._files = None

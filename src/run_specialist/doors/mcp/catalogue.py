@@ -1,7 +1,7 @@
 """The specialists of a project as tools of a server: names, descriptions, schemas, hints."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,7 @@ def read_catalogue(registry: Registry) -> Catalogue:
     registry.reread()
     offered: dict[str, Offered] = {}
     problems: list[str] = []
-    for file in _nearest(registry):
+    for file in registry.nearest():
         try:
             settings = resolve(file, {}).settings
             schema = _answer_schema(file, settings)
@@ -128,22 +128,13 @@ def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
     return ToolAnnotations(title=title, read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
 
-def _nearest(registry: Registry) -> Iterator[SpecialistFile]:
-    """Yield the files, without those that a nearer one of the same name hides."""
-    seen: set[str] = set()
-    for file in registry.files():
-        if file.name not in seen:
-            seen.add(file.name)
-            yield file
-
-
 def _answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
     if settings.output_schema is None:
         return None
     try:
         return AnswerSchema.load(settings.output_schema, file.path.parent)
     except ValueError as error:
-        raise UsageError(f"{file.path}:{file.lines.get('output_schema', 1)}:1: output_schema: {error}") from None
+        raise UsageError(f"{file.place('output_schema')}: output_schema: {error}") from None
 
 
 def _only_reads(settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:

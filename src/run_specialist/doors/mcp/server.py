@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
@@ -17,6 +16,7 @@ from run_specialist.doors.mcp.past import check_store
 from run_specialist.doors.mcp.progress import News
 from run_specialist.doors.mcp.service import Caller, Service
 from run_specialist.outcome import Exit
+from run_specialist.release import release
 from run_specialist.tools.mcp.process import kill_all
 
 INSTRUCTIONS = """\
@@ -57,7 +57,7 @@ def make_server(service: Service) -> Server[Any]:
 
     return Server(
         "run-specialist",
-        version=version("run-specialist"),
+        version=release(),
         title="Specialists",
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,

@@ -5,11 +5,11 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from run_specialist.errors import ToolError
+from run_specialist.release import release
 from run_specialist.specialist.server import Server
 from run_specialist.tools.mcp.process import TO_LEAVE, TO_OBEY, ServerProcess
 from run_specialist.tools.mcp.result import text_of
@@ -188,7 +188,7 @@ class Line:
         from mcp.types import Implementation  # noqa: PLC0415 - as above
 
         self._transport, self._gone = self._transport_of(server), False
-        us = Implementation(name="run-specialist", version=_version())
+        us = Implementation(name="run-specialist", version=release())
         async with Client(self._transport.connected(), client_info=us, mode=mode, cache=None) as client:
             listing = await _listing(client)
             self._client = client
@@ -220,13 +220,6 @@ def _load() -> None:
 
     # What the library would tell of a server's faults stands in our warnings; it must not reach the terminal by itself.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-
-
-def _version() -> str:
-    try:
-        return version("run-specialist")
-    except PackageNotFoundError:
-        return "0"
 
 
 async def _listing(client: "Client") -> Listing:
