@@ -11,16 +11,14 @@ from run_specialist import prompts, telemetry
 from run_specialist.account import Account
 from run_specialist.audience import Audience
 from run_specialist.budget import Budget, Kind, Limit, Phase
-from run_specialist.errors import ToolError
+from run_specialist.calling import Calling, words
 from run_specialist.events import BudgetSpent, Called, CallPhase, Warned
 from run_specialist.executed import Augmenter, Executed
 from run_specialist.journal import Returned
 from run_specialist.messages import ToolCall, ToolResult
-from run_specialist.purse import Purse, Queue
 from run_specialist.redaction import redact
 from run_specialist.tools.archive import Archive
-from run_specialist.tools.base import Output, Tool, Toolset
-from run_specialist.tools.context import Context
+from run_specialist.tools.base import Toolset
 from run_specialist.tools.respond import NAME as RESPOND
 
 
@@ -71,7 +69,8 @@ class Dispatcher:
 
         archive: keeps every output whole, where the model has a tool to read on in it.
         """
-        self._run_id = run_id
+        timeout, share_budget = settings.tool_timeout, settings.share_budget
+        self._calling = Calling(run_id, tools, account, audience, timeout=timeout, share_budget=share_budget)
         self._tools = tools
         self._augmenters = augmenters
         self._settings = settings
@@ -92,7 +91,6 @@ class Dispatcher:
         self.skipped = earlier.skipped
         """Calls that were answered without being run."""
         self._under_way = range(0)
-        self._queue = Queue(account, 0)
         self._shown = Budget(())
 
     @property
@@ -111,7 +109,7 @@ class Dispatcher:
         self._account.spend(len(calls), Kind.TOOL_CALLS)
         first, self.started = self.started + 1, self.started + len(calls)
         self._under_way = range(first, self.started + 1)
-        self._queue = Queue(self._account, sum(self._tools.runs_child(call.name) for call in calls))
+        self._calling.expect(calls)
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first)]
         budget = budget.spend(self._account.budget[Kind.TIME].used - budget[Kind.TIME].used, Kind.TIME)
@@ -151,7 +149,7 @@ class Dispatcher:
         first = self._first.get(call.key)
         if first is not None:
             return group.create_task(self._repeat(first, call, number))
-        task = group.create_task(self._execute(tool, call, number))
+        task = group.create_task(self._execute(call, number))
         if tool is not None and tool.repeatable:
             self._first[call.key] = task
         return task
@@ -170,53 +168,16 @@ class Dispatcher:
             self._archive.add(call.id, done.all)
         return self._record(replace(done, call=call, repeated=True), number, 0.0)
 
-    async def _execute(self, tool: Tool | None, call: ToolCall, number: int) -> Executed:
+    async def _execute(self, call: ToolCall, number: int) -> Executed:
         self._audience.tell(Called("started", call.id, call.name, call.arguments))
         async with self._gate:
-            begun, purse = time.monotonic(), self._purse()
+            begun = time.monotonic()
             with telemetry.execute_tool(call) as span:
-                output, raised = await self._answered(tool, call, purse)
-                if self._tools.runs_child(call.name):
-                    # Also one that was refused before it asked for its part.
-                    purse.leave()
-                is_error = raised is not None or output.is_error
-                executed = Executed(call, redact(output.text), is_error, note=redact(output.note), drawn=purse.drawn)
-                executed = self._kept(executed)
-                span.returned(executed.text, raised, is_error=is_error)
+                answered = await self._calling.answer(call)
+                text, note = redact(answered.output.text), redact(answered.output.note)
+                executed = self._kept(Executed(call, text, answered.is_error, note=note, drawn=answered.drawn))
+                span.returned(executed.text, answered.raised, is_error=answered.is_error)
             return self._record(executed, number, time.monotonic() - begun)
-
-    async def _answered(self, tool: Tool | None, call: ToolCall, purse: Purse) -> tuple[Output, BaseException | None]:
-        """Return what the model is told of the call, and what the tool raised."""
-        try:
-            return await self._output(tool, call, purse), None
-        except ToolError as error:
-            return Output(prompts.failed(call.name, str(error))), error
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        # Anything else, even what would end a task or a program, is told to the model, and the run goes on.
-        except BaseException as error:
-            if (task := asyncio.current_task()) and task.cancelling():
-                # Whatever the tool makes of a cancellation, to those who wait it stays one.
-                raise asyncio.CancelledError from error
-            return Output(prompts.failed(call.name, _words(error))), error
-
-    async def _output(self, tool: Tool | None, call: ToolCall, purse: Purse) -> Output:
-        if tool is None:
-            raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
-        if call.arguments is None:
-            raise ToolError("the arguments are no JSON object")
-        seconds, why = self._settings.tool_timeout if tool.timeout is None else tool.timeout, ""
-        left = self._account.seconds_left(landing=False)
-        if left is not None and left < seconds:
-            seconds, why = left, ", when the time of the run was up"
-        context = Context(self._run_id, call.id, self._account.budget, seconds, purse)
-        output = await tool.call_within(seconds, call.arguments, context)
-        if output is None:
-            raise ToolError(f"no result within {seconds:.3g} seconds{why}")
-        return output
-
-    def _purse(self) -> Purse:
-        return Purse(self._account, self._audience, self._queue, shared=self._settings.share_budget)
 
     def _kept(self, executed: Executed) -> Executed:
         """Put the whole output on record and cut it to what a result may hold."""
@@ -259,7 +220,7 @@ class Dispatcher:
                 elif added:
                     lines.append(str(added))
             except Exception as error:  # noqa: BLE001 - a foreign augmenter never harms the result
-                self._audience.tell(Warned(f"an augmenter failed on {executed.call.name}: {_words(error)}"))
+                self._audience.tell(Warned(f"an augmenter failed on {executed.call.name}: {words(error)}"))
         content = "\n".join(lines)
         return ToolResult(executed.call.id, with_fields(content, fields) if fields else content, executed.is_error)
 
@@ -273,13 +234,6 @@ class Dispatcher:
 def _is_unfinished(executed: Executed) -> bool:
     whys = (prompts.STOPPED, prompts.PROCESS_ENDED)
     return executed.is_error and executed.text in {why.format(tool=executed.call.name) for why in whys}
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - the words of foreign errors are foreign code
-        return type(error).__name__
 
 
 def with_fields(content: str, fields: Mapping[str, Any]) -> str:
