@@ -81,7 +81,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
             "kept; take it out, or set total_tokens_limit instead"
         )
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
-    schema, archive = _schema(file, settings), Archive()
+    schema, archive = answer_schema(file, settings), Archive()
     tools = _tools(file, settings, around)
     summarises = settings.summarize_at is not None and provider.capabilities.is_language_model
     equipment = around.equipment
@@ -149,7 +149,8 @@ def _origin(
     }
 
 
-def _schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
+def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
+    """Return the shape that an answer must have, None for text; raises UsageError for one that cannot be held."""
     if settings.output_schema is None:
         return None
     try:

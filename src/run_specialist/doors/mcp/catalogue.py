@@ -9,6 +9,7 @@ from mcp_types import Tool, ToolAnnotations
 
 from run_specialist.doors.mcp.results import output_schema
 from run_specialist.errors import UsageError
+from run_specialist.spawner import answer_schema
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -82,8 +83,8 @@ def read_catalogue(registry: Registry) -> Catalogue:
     for file in registry.nearest():
         try:
             settings = resolve(file, {}).settings
-            schema = _answer_schema(file, settings)
-        except (UsageError, ValueError) as error:
+            schema = answer_schema(file, settings)
+        except UsageError as error:
             problems += str(error).splitlines()
             continue
         name = _unique(_tool_name(file.name), offered)
@@ -126,15 +127,6 @@ def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
     if not only_reads:
         return ToolAnnotations(title=title, read_only_hint=False, open_world_hint=True)
     return ToolAnnotations(title=title, read_only_hint=True, destructive_hint=False, open_world_hint=False)
-
-
-def _answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
-    if settings.output_schema is None:
-        return None
-    try:
-        return AnswerSchema.load(settings.output_schema, file.path.parent)
-    except ValueError as error:
-        raise UsageError(f"{file.place('output_schema')}: output_schema: {error}") from None
 
 
 def _only_reads(settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
