@@ -225,6 +225,9 @@ GUARD = Guard(None, LOOPBACK)
         ("0.0.0.0:8000", None, 421),
         ("", None, 421),
         ("[::1", None, 421),
+        ("[::1].evil.example", None, 421),
+        ("evil.example[::1]", None, 421),
+        ("@localhost", None, 421),
         ("localhost:8000", "http://localhost:8000", None),
         ("localhost:8000", "http://127.0.0.1:6274", None),
         ("localhost:8000", "https://[::1]:1", None),
@@ -235,6 +238,7 @@ GUARD = Guard(None, LOOPBACK)
         ("localhost:8000", "", 403),
         ("localhost:8000", "file://localhost", 403),
         ("localhost:8000", "http://localhost@evil.example", 403),
+        ("localhost:8000", "http://[::1].evil.example", 403),
     ],
 )
 def test_host_and_origin_must_mean_this_machine(host, origin, status):
@@ -375,6 +379,26 @@ async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_w
         program.end()
     with Store(store) as opened:
         assert opened.load("last").status == "aborted"
+
+
+async def test_a_client_that_breaks_off_in_its_request_is_no_news():
+    """The library's traceback of it does not reach the terminal."""
+    program = Program.start("--http", "127.0.0.1:0", "--store", "none", "--model", "offline")
+    try:
+        url = httpx2.URL(await asyncio.to_thread(program.url))
+        head = f"POST {url.path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
+        more = "Accept: application/json, text/event-stream\r\nContent-Length: 99\r\nConnection: close\r\n\r\n{"
+        with socket.create_connection((url.host, url.port)) as connection:
+            connection.sendall((head + more).encode())
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(PATIENCE)
+            while connection.recv(4096):
+                pass
+        program.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(program.process.wait, PATIENCE) == 0
+        assert program.process.stderr.read() == ""
+    finally:
+        program.end()
 
 
 @pytest.fixture

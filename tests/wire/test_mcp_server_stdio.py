@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -296,3 +297,24 @@ def test_a_client_that_no_longer_reads_cannot_hold_up_the_end(api, program, stor
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(PATIENCE) == 0
     assert stored().status == "aborted"
+
+
+def test_a_client_that_closes_its_end_and_no_longer_reads_is_not_waited_for_long(program):
+    """What is still on its way to it cannot hold up the end."""
+    server = program("--model", "offline")
+    send(server, HELLO, READY, *(asks(number, "no-tool-of-this-name", query="x") for number in range(100, 700)))
+    server.process.stdin.close()
+    server.process.stdin = None
+    assert server.process.wait(PATIENCE) == 0
+
+
+def test_half_a_sign_in_a_question_does_not_leave_its_client_without_an_answer(program):
+    """Clients in JavaScript send what they cut in the middle of an emoji; the library refuses the whole message."""
+    server = program("--model", "offline")
+    half = json.dumps(asks(2, "finder", query="What do owls eat? \ud83d")) + "\n"
+    assert r"\ud83d" in half
+    send(server, HELLO, READY, half)
+    patience = threading.Timer(PATIENCE, server.process.kill)
+    patience.start()
+    assert answer_to(server, 2)["result"]["structuredContent"]["status"] == "answered"
+    patience.cancel()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -55,6 +56,8 @@ def mcp(
         fail(INSTALL)
     if token is not None and not token.strip():
         fail("the token is empty; leave --token and SPECIALIST_MCP_TOKEN away to serve without one")
+    if token is not None and not re.fullmatch("[!-~]+", token.strip()):
+        fail("the token holds blanks or signs beyond ASCII, which no header carries safely; choose another one")
     if token is not None and http is None:
         say("warning: the token is of no use without --http")
     with guarded():

@@ -40,9 +40,14 @@ def places(project_root: Path, dir: Path | None = None) -> tuple[Path, ...]:  # 
 
     Raises UsageError when `dir` is given and is no folder.
     """
-    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    far = [_home(config) / "run-specialist" / "specialists", _home("~/.claude/agents"), packaged()]
-    return _unique([*project_places(project_root, dir), *far])
+    config = _home(os.environ.get("XDG_CONFIG_HOME", ""))
+    # A relative one would lie in whatever project we are in, and the files there would need no trust.
+    far = [
+        (config if config.is_absolute() else _home("~/.config")) / "run-specialist" / "specialists",
+        _home("~/.claude/agents"),
+        packaged(),
+    ]
+    return _unique([*project_places(project_root, dir), *(place for place in far if place.is_absolute())])
 
 
 def packaged() -> Path:

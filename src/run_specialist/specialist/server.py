@@ -15,6 +15,7 @@ from run_specialist.specialist.problems import shown
 START_TIMEOUT = 30.0
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_AUTHORITY = re.compile(r"(?:[^@]*@)?(?:\[[^\[\]]*\]|[^\[\]:@]*)(?::[0-9]*)?")
 _LONGEST_SHOWN = 200
 
 
@@ -91,9 +92,13 @@ def _value(match: re.Match[str], environment: Mapping[str, str]) -> str:
 
 
 def _is_loopback(url: str) -> bool:
+    """Tell whether a URL can only mean this machine, whatever its variables stand for."""
     try:
-        host = urlsplit(url).hostname or ""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
     except ValueError:
+        return False
+    if "$" in parts.netloc or not _AUTHORITY.fullmatch(parts.netloc):
         return False
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

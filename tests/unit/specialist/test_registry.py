@@ -44,6 +44,19 @@ def test_places_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert tmp_path / "home" / ".config" / "run-specialist" / "specialists" in places(tmp_path)
 
 
+def test_no_place_of_the_users_own_lies_in_whatever_folder_we_are_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path would have a project's files taken for the user's, which need no trust."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for config in ("config", ".", "~nobody-of-this-name/config"):
+        monkeypatch.setenv("XDG_CONFIG_HOME", config)
+        assert places(tmp_path)[2] == tmp_path / "home" / ".config" / "run-specialist" / "specialists"
+    monkeypatch.setenv("HOME", "home")
+    assert places(tmp_path)[2:] == (packaged(),)
+
+
 def test_a_place_is_searched_once(tmp_path: Path) -> None:
     """A folder that is named twice keeps its nearest turn."""
     folder = tmp_path / "specialists"

@@ -202,6 +202,12 @@ def test_what_is_shown_holds_no_secrets() -> None:
         ({"url": "http://[::1/"}, True),
         ({"url": "${URL}"}, True),
         ({"url": "http://localhost${REST}/"}, True),
+        ({"url": "http://${WHO}@localhost/"}, True),
+        ({"url": "http://localhost:${PORT}/"}, True),
+        ({"url": "http://localhost:8/${PATH}"}, False),
+        ({"url": "http://me:word@localhost:8/"}, False),
+        ({"url": "http://[::1].example.org/"}, True),
+        ({"url": "http://example.org[::1]/"}, True),
     ],
 )
 def test_what_needs_trust(entry: dict[str, Any], needed: bool) -> None:

@@ -135,6 +135,7 @@ async def test_a_call_that_takes_too_long_is_told_to_stop_and_the_server_stays_u
     ("how", "why"),
     [
         ("exits", r"it exited with code 1, saying: boo \\x1b\[31m failed"),
+        ("leaks", r"it exited with code 1, saying: refused: \[redacted\]"),
         ("children", "it exited with code 1, saying: the child goes on"),
         ("untyped", "its list of tools is not what the protocol wants: tools.0.inputSchema.type: Field required"),
         ("silent", "it did not tell its tools within 2 seconds"),
@@ -192,7 +193,9 @@ async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
     assert running(tmp_path) == []
 
 
-@pytest.mark.parametrize(("how", "answer"), [("garbage", "seen"), ("stderr", "seen"), ("large", "x" * LONGEST)])
+@pytest.mark.parametrize(
+    ("how", "answer"), [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST)]
+)
 async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path, how, answer, capfd):
     """Lines that are no message, 3 MB on stderr, 5 MB in one result: the call is answered, the terminal stays clean."""
     async with had(tmp_path, raw(how, tmp_path / "marker")) as one:

@@ -4,9 +4,11 @@ import socket
 import subprocess
 import sys
 
+import httpx2
 import pytest
 
 from run_specialist.specialist.servers import Server
+from run_specialist.tools.mcp.web import Web
 from tests.wire.mcp_servers.had import had
 from tests.wire.mcp_servers.web import good_web, raw_web
 
@@ -101,6 +103,19 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_without_an_error(t
     assert [asked["method"] for _, asked in raw.seen].count("initialize") == 2
     async with had(tmp_path, Server("raw", url=f"{raw.url}/forgetful")) as one:
         assert await one.call("look") == "ToolError: the server forgets who asks between one request and the next"
+
+
+async def test_what_was_refused_beside_the_requests_is_not_told_as_their_refusal():
+    """A server need not offer the stream of its own that the library asks for."""
+    web = Web("http://127.0.0.1/mcp", {}, loopback=True)
+    for method, status, words in (
+        ("GET", 405, ""),
+        ("POST", 401, "HTTP 401 Unauthorized"),
+        ("DELETE", 405, "HTTP 401 U"),
+    ):
+        await web._note(httpx2.Response(status, request=httpx2.Request(method, "http://127.0.0.1/mcp")))
+        assert web.last_words.startswith(words)
+        assert bool(web.last_words) is bool(words)
 
 
 PROGRAM = """

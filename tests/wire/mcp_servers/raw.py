@@ -57,6 +57,8 @@ def begin():
     """Do what is done before a word is exchanged."""
     if HOW == "exits":
         sys.exit("no licence found\nboo \x1b[31m failed")
+    if HOW == "leaks":
+        sys.exit("refused: sk-" + "a" * 30)
     if HOW == "silent":
         time.sleep(600)
     if HOW in {"deaf", "stubborn"}:
@@ -146,7 +148,7 @@ def answer(number):
         wanted = {"method": "elicitation/create", "params": ASKED["elicitation/create"]}
         say(number, result={"resultType": "input_required", "inputRequests": {"who": wanted}})
         return
-    say(number, result=text("x" * 5_000_000 if HOW == "large" else "seen"))
+    say(number, result=text({"large": "x" * 5_000_000, "half": "cut \ud83d"}.get(HOW, "seen")))
 
 
 def meet(number, asked):

@@ -13,6 +13,7 @@ from run_specialist.spawner import answer_schema
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.problems import shown
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.resolve import resolve
 
@@ -66,7 +67,7 @@ class Catalogue:
         found = self.offered.get(name) or next((one for one in self.offered.values() if one.file.name == name), None)
         if found is None:
             there = ", ".join(self.offered) or "none; see what `specialists check` says"
-            raise UsageError(f"there is no specialist {name!r}; there are: {there}")
+            raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
         return found
 
     @property

@@ -1,6 +1,7 @@
 """Who may talk to a server over HTTP: the token, the Host and the Origin of each request. Pure, but for the wrapper."""
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_AUTHORITY = re.compile(r"(?:\[[^\[\]@]+\]|[^\[\]:@]+)(?::[0-9]*)?")
 _GONE = "run_specialist.gone"
 
 
@@ -81,7 +83,7 @@ def _name(url: str) -> str | None:
         _ = parts.port
     except ValueError:
         return None
-    if parts.username is not None or parts.path or parts.query or parts.fragment:
+    if not _AUTHORITY.fullmatch(parts.netloc) or parts.path or parts.query or parts.fragment:
         return None
     return parts.hostname
 

@@ -6,7 +6,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import uvicorn
@@ -34,6 +34,10 @@ class Address:
     port: int
     """0 = any that is free."""
 
+    def __str__(self) -> str:
+        """Return it as a URL has it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     @classmethod
     def parse(cls, text: str) -> "Address":
         """Read `HOST:PORT`, `[HOST]:PORT` for IPv6, or a port alone, which means this machine only.
@@ -55,19 +59,17 @@ class Http:
         is_private = is_loopback(found[0])
         if not (is_private or token):
             raise UsageError(
-                f"--http {address.host}:{address.port} can be reached from other machines: set a token with --token or "
+                f"--http {address} can be reached from other machines: set a token with --token or "
                 "SPECIALIST_MCP_TOKEN, or listen on 127.0.0.1"
             )
         try:
             self._socket = socket.create_server(found, family=family)
         except OSError as error:
             raise UsageError(
-                f"--http {address.host}:{address.port}: {os.strerror(error.errno or 0)}; choose another port, or 0 for "
-                "any that is free"
+                f"--http {address}: {os.strerror(error.errno or 0)}; choose another port, or 0 for any that is free"
             ) from None
         port = self._socket.getsockname()[1]
-        host = f"[{address.host}]" if ":" in address.host else address.host
-        self.url = f"http://{host}:{port}{PATH}"
+        self.url = f"http://{replace(address, port=port)}{PATH}"
         """What clients are given."""
         self._guard = Guard(token, LOOPBACK | {address.host.lower()} if is_private else None)
         self._web: uvicorn.Server | None = None
@@ -80,6 +82,8 @@ class Http:
             streamable_http_path=PATH, max_request_body_size=LONGEST_BODY, transport_security=unchecked
         )
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        # A client that breaks off in its request is no news; without a handler the library's traceback would be.
+        logging.getLogger("mcp").addHandler(logging.NullHandler())
         self._web = _Quiet(
             uvicorn.Config(
                 Guarded(app, self._guard),

@@ -16,6 +16,7 @@ from run_specialist.doors.mcp.past import past_run
 from run_specialist.doors.mcp.results import error_result, outcome_result
 from run_specialist.doors.mcp.runs import Runs, ServedRun, Tell, prepared
 from run_specialist.errors import RunSpecialistError, UsageError
+from run_specialist.specialist.problems import shown
 
 _LIMITS = ("tool_calls_limit", "time_limit")
 _log = logging.getLogger(__name__)
@@ -91,7 +92,9 @@ class Service:
     async def _ask(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
         offered = self.catalogue().offered
         if name not in offered:
-            raise UsageError(f"there is no tool {name!r}; there are: {', '.join(tool.name for tool in self.tools())}")
+            raise UsageError(
+                f"there is no tool {shown(repr(name))}; there are: {', '.join(tool.name for tool in self.tools())}"
+            )
         arguments = Arguments(given, ("query", *_LIMITS))
         served = self._begin(offered[name], arguments)
         caller.when_gone(served.abort)

@@ -1,5 +1,6 @@
 """Standard input and output as the wires of a server: nothing but the protocol passes over them."""
 
+import asyncio
 import logging
 import os
 import sys
@@ -12,11 +13,14 @@ import anyio
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
+from run_specialist.tools.mcp.signs import whole_signs
 from run_specialist.tools.threads import in_thread
 
 CHUNK = 65_536
 LONGEST_LINE = 4 * 1024 * 1024
 """A longer message is passed over, as over HTTP [bytes]."""
+PATIENCE = 2.0
+"""So long what is on its way may take when the client has closed its end, and may have stopped reading [s]."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,11 +65,12 @@ class Stdio:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 if not is_too_long:
-                    yield line.decode("utf-8", "replace")
+                    yield whole_signs(line).decode("utf-8", "replace")
                 is_too_long = False
             if len(rest) > LONGEST_LINE:
                 _log.warning("a message of more than %s bytes was passed over", LONGEST_LINE)
                 rest, is_too_long = b"", True
+        asyncio.get_running_loop().call_later(PATIENCE, self.stop)
 
 
 def _taken(number: int, instead: Callable[[], int]) -> int:

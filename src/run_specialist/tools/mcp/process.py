@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from run_specialist.redaction import redact
 from run_specialist.specialist.problems import shown
+from run_specialist.tools.mcp.signs import whole_signs
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -58,7 +60,7 @@ class ServerProcess:
     def last_words(self) -> str:
         """How it ended by itself, and the last line that it wrote to its standard error; empty where there is none."""
         lines = [line for line in self._said.decode(errors="replace").splitlines() if line.strip()]
-        said = shown(" ".join(lines[-1].split()), _LONGEST_SHOWN) if lines else ""
+        said = shown(" ".join(redact(lines[-1]).split()), _LONGEST_SHOWN) if lines else ""
         if self._trouble or not self._left:
             return self._trouble or (said and f"its last words: {said}")
         code = self._code
@@ -196,6 +198,7 @@ def _message(line: bytes) -> "SessionMessage | None":
     from mcp.shared.message import SessionMessage  # noqa: PLC0415 - a heavy library
     from mcp.types import JSONRPCError, jsonrpc_message_adapter  # noqa: PLC0415 - likewise
 
+    line = whole_signs(line)
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:

@@ -54,7 +54,8 @@ class Web:
     async def _note(self, response: "httpx2.Response") -> None:
         import httpx2  # noqa: PLC0415 - loaded since `connected`
 
-        if response.status_code >= _FIRST_REFUSAL:
+        # A server need not offer the stream that the library asks for with GET.
+        if response.status_code >= _FIRST_REFUSAL and response.request.method == "POST":
             self._refusal = f"HTTP {response.status_code} {response.reason_phrase}".strip()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise httpx2.StreamError("its answer is compressed, which was not asked for")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from run_specialist.redaction import redact
 from run_specialist.specialist.problems import shown
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ class Unreachable(Exception):
 
 
 def first_line(words: Iterable[str]) -> str:
-    """Return the first words that are not empty, printable, on one line, without a validator's lecture."""
+    """Return the first words that are not empty, printable, on one line, without keys and a validator's lecture."""
     one = next((word for word in words if word.strip()), "")
-    return shown(" ".join(_LECTURE.sub("", one).split()), _LONGEST)
+    return shown(" ".join(redact(_LECTURE.sub("", one)).split()), _LONGEST)
 
 
 def misfit(what: str, error: "ValidationError") -> str:
