@@ -138,7 +138,7 @@ def _demands(
                 Demand(f"{file.place('python_tools')}: python_tools", f"import {one.module.name}{where}", mark)
             )
     for server in servers.values():
-        if server.needs_trust and (not own or server.source is not None):
+        if server.needs_trust and (not own or server.source is not None or server.starts_file_of(project)):
             verb = "start" if server.command is not None else "talk to"
             demands.append(Demand(f"{file.place('mcp_servers')}: mcp_servers", f"{verb} {server}", server.fingerprint))
     return tuple(dict.fromkeys(demands))

@@ -218,6 +218,35 @@ def test_a_file_of_the_users_own_may_start_what_it_names(app, home, place):
     assert [demand.words for demand in claim_of(app, own).demands] == ["start from-the-project"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "asked"),
+    [
+        ("{command: ./run.sh}", True),
+        ("{command: python3 ./run.sh}", True),
+        ("{command: python3, args: [-u, run.sh]}", True),
+        ("{command: sub/../run.sh}", True),
+        ("{command: ./it.sh, cwd: sub}", True),
+        ("{command: run.sh}", False),
+        ("{command: serve specialists}", False),
+        ("{command: ./other.sh}", False),
+        ('{command: serve "a\\0b" {long}}', False),
+        ("{command: {root}/run.sh}", False),
+        ("{command: serve run.sh, cwd: /}", False),
+        ('{url: "http://localhost/mcp"}', False),
+    ],
+)
+def test_what_a_file_of_the_users_own_starts_out_of_a_project_is_the_projects(app, home, entry, asked):
+    """Any project may have a file at a path that is relative; an absolute one was meant by whoever wrote it."""
+    (app.root / "run.sh").write_text("x")
+    (app.root / "sub").mkdir()
+    (app.root / "sub" / "it.sh").write_text("x")
+    entry = entry.replace("{long}", "x" * 5_000).replace("{root}", str(app.root))
+    own = home / ".claude" / "agents" / "mine.md"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"---\nname: mine\ndescription: Mine.\nmcp_servers: {{s: {entry}}}\n---\nMine.\n")
+    assert bool(claim_of(app, own).demands) is asked
+
+
 def test_a_link_out_of_ones_own_folder_is_a_file_of_where_it_leads(app, home):
     """Whoever can change the file in the project would change what is started."""
     folder = home / ".claude" / "agents"

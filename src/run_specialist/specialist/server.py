@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -48,6 +49,14 @@ class Server:
     def needs_trust(self) -> bool:
         """Whether having it starts a program, or tells another machine what the specialist looks for."""
         return self.command is not None or (self.url is not None and not _is_loopback(self.url))
+
+    def starts_file_of(self, project: Path) -> bool:
+        """Tell whether a relative path in its command leads to a file that is found in a project."""
+        program, *words = self.command or ("",)
+        folder = project / (self.cwd or "")
+        # A program without a folder is looked up in PATH.
+        relative = [word for word in (os.path.dirname(program) and program, *words) if not os.path.isabs(word)]  # noqa: PTH117, PTH120 - a word, which need not be a path
+        return any(word and os.path.isfile(folder / word) for word in relative)  # noqa: PTH113 - any text, NUL included
 
     @property
     def fingerprint(self) -> str:
