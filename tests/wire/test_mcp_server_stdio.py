@@ -190,7 +190,7 @@ def test_closed_input_stops_what_is_at_work_and_ends(api, program, stored):
     assert "Owls eat mice" in run.outcome["answer"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
 def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, program, stored):
     """The call under way is answered before the end; standard input is still open, and nothing waits for it."""
     gate = Gate()
@@ -206,6 +206,16 @@ def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, progr
     assert server.process.wait(PATIENCE) == code
     assert ended(server) == (code, [])
     assert stored().status == "aborted"
+
+
+def test_under_nohup_the_end_of_the_terminal_ends_nothing(program):
+    """Who has that signal ignored wants the server to go on."""
+    server = program("--model", "offline", code=f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {MAIN}")
+    send(server, HELLO)
+    assert answer_to(server, 1)
+    server.process.send_signal(signal.SIGHUP)
+    send(server, READY, {"jsonrpc": "2.0", "id": 2, "method": "ping"})
+    assert answer_to(server, 2)["result"] == {}
 
 
 def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):

@@ -24,8 +24,8 @@ Each tool is a specialist: it works on one question alone, with a limited number
 its limit with what it has gathered by then. It sees nothing of your conversation, so put all it has to know into the \
 query. Its answer comes with evidence; `verified` says whether a quote was really read. For a question that takes \
 longer than you can wait, use start_run and get_run."""
-SIGNALS = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.OK}
-"""What ends the server, and with which exit code."""
+SIGNALS = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.OK, "SIGHUP": Exit.OK}
+"""What ends the server where the system has it, and with which exit code."""
 LAST_WORDS = 1.0
 """What the calls under way have to be answered in when the server ends [s]."""
 
@@ -103,8 +103,11 @@ class _Ending:
 
     def listen(self) -> None:
         loop = asyncio.get_running_loop()
-        for number, code in SIGNALS.items():
-            loop.add_signal_handler(number, self._end, code)
+        for name, code in SIGNALS.items():
+            number = getattr(signal, name, None)
+            # `nohup` has a terminal's end ignored.
+            if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                loop.add_signal_handler(number, self._end, code)
 
     def _end(self, code: Exit) -> None:
         if self._task is not None:
