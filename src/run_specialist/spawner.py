@@ -35,6 +35,9 @@ from run_specialist.tools.sandbox import Sandbox
 LIMITS = {kind.key: kind for kind in Kind}
 """Keys that limit a run, and the kind of spending that each limits."""
 
+_NAMED = 10
+"""So many tools of servers are named where one is missed."""
+
 
 @dataclass(frozen=True)
 class Parent:
@@ -73,7 +76,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
     of the answer that could not be kept.
     """
     warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
-    warnings += around.equipment.warnings
+    warnings += [*around.equipment.warnings, *_not_offered(file, settings, around)]
     provider = around.provider
     if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
         raise UsageError(
@@ -185,6 +188,26 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
             f"there are {', '.join(known)}"
         )
     return [*(known[name] for name in resolved.names), *further]
+
+
+def _not_offered(file: SpecialistFile, settings: Specialist, around: Surroundings) -> list[str]:
+    """Tell of tools of servers that `tools` filters away, which may not be meant."""
+    served = [tool.name for tool in around.equipment.served]
+    if settings.tools is None or not served:
+        return []
+    resolved = resolve_tools(settings.tools, (), served)
+    unfit = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
+    if unfit:
+        return [f"{file.place('tools')}: tools: no tool of a server fits {', '.join(unfit)}; there are {_some(served)}"]
+    if resolved.names:
+        return []
+    return [
+        f"{file.place('tools')}: tools: names no tool of the servers, so none is offered; there are {_some(served)}"
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _delegate(settings: Specialist, around: Surroundings) -> list[Tool]:

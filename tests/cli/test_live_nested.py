@@ -240,3 +240,15 @@ def call_json(call):
         return [json.loads(line) for line in call(*arguments).stdout.splitlines()]
 
     return called
+
+
+def test_that_a_call_failed_is_seen_however_long_it_is():
+    """Half of the line is kept for the reason."""
+    paper = io.StringIO()
+    view = LiveView(Console(file=paper, width=60, highlight=False))
+    view(Called("started", "c1", "look", {"query": "word " * 40}))
+    view(Called("failed", "c1", "look", {"query": "word " * 40}, text="look failed: there is no such place"))
+    view(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
+    (line,) = [one for one in paper.getvalue().splitlines() if "look" in one]
+    assert "look failed: there is no" in line
+    assert len(line) <= 60

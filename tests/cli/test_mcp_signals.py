@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM where MCP servers are at work: the run lands, and no process stays."""
+"""Ctrl-C, SIGTERM and the end of a terminal where MCP servers are at work: the run lands, and no process stays."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def servers(how, mark):
     return f"mcp_servers: {{raw: {{command: {json.dumps(script('raw', how, str(mark)))}, env: {{MARKER: {mark}}}}}}}"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program, marked, number):
     """The server takes no hint, and never answers: exit code 130, the outcome, nothing left."""
     write("finder", servers("stubborn", marked))
@@ -40,7 +40,7 @@ def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program
     assert running(marked) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_servers_are_started_ends_the_program(api, write, program, marked, number):
     """Nobody waits until the server's time is up; nothing was asked."""
     write("finder", servers("waits", marked))

@@ -206,3 +206,21 @@ async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(t
         frozen = kept.load(run_id).frozen
     assert frozen["settings"]["mcp_servers"]["good"]["env"] == {"OWL": "[redacted]"}
     assert "plain-hoot" not in str(frozen)
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ("read, mcp__god__add", "no tool of a server fits mcp__god__add; there are mcp__good__add, mcp__good__"),
+        ("read", "names no tool of the servers, so none is offered; there are mcp__good__add"),
+        ("read, mcp__good__add", None),
+        ("read, mcp__good__*", None),
+    ],
+    ids=str,
+)
+async def test_tools_of_servers_that_are_filtered_away_by_mistake_are_told(tmp_path, write, tools, said):
+    """With the line of `tools`, and what there is."""
+    write(f"tools: {tools}", servers={"good": ("good", str(tmp_path))})
+    outcome, _ = await run(tmp_path, says("done"))
+    told = [text for text in outcome.warnings if ": tools: " in text and "finder.md:4" in text]
+    assert (len(told), said is None or said in told[0]) == (0 if said is None else 1, True)

@@ -107,7 +107,10 @@ def _listen_for_signals(printer: _EventPrinter) -> None:
             # Servers are being started, which may take long, and nothing is gathered yet.
             asking.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # The end of a terminal ends what runs in it, unless `nohup` has that ignored.
+    hang_up = getattr(signal, "SIGHUP", None)
+    ends = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
+    for number in (signal.SIGINT, signal.SIGTERM, *ends):
         loop.add_signal_handler(number, abort)
 
 

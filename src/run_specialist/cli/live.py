@@ -120,6 +120,8 @@ class LiveView:
 
     def _render(self) -> RenderableType:
         row = Table.grid(padding=(0, 1))
+        # A line that wraps now and then changes the height, and what was drawn last stays on the screen.
+        row.add_column(no_wrap=True, overflow="ellipsis")
         self._spinner.update(text=Text(self._doing, no_wrap=True, overflow="ellipsis"))
         row.add_row(self._spinner)
         parts: list[RenderableType] = [row, self._gauge()]
@@ -140,7 +142,9 @@ class LiveView:
             return Text(f"{self._scroll.calls} tool calls, no limit{rest}", "dim")
         kind, colour = Kind(budget.kind), COLOURS[Phase(budget.phase)]
         filled = BAR_WIDTH if not budget.limit else round(BAR_WIDTH * min(budget.used / budget.limit, 1))
-        gauge = Text("━" * filled, colour).append("━" * (BAR_WIDTH - filled), "bright_black")
+        gauge = Text("━" * filled, colour, no_wrap=True, overflow="ellipsis").append(
+            "━" * (BAR_WIDTH - filled), "bright_black"
+        )
         told = f" {units.number(kind, budget.used)} of {units.of(kind, budget.limit)}"
         return gauge.append(told, colour).append(rest, "dim")
 

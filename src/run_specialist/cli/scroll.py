@@ -99,7 +99,9 @@ class Scroll:
             self.calls += 1
             self._line = self._begun(str(self.calls), words(event))
             if event.phase == "failed":
-                self._line.append(f"  {one_line(event.text)}", "red")
+                why = Text(f"  {one_line(event.text)}", "red")
+                # However long the call is, that it failed is seen.
+                self._line = self._cut(self._line, min(len(why), self._paper.width() // 2)).append(why)
 
     def _child(self, event: ChildTold) -> "Scroll":
         """Return what is printed of a run below; its first event prints the call that asked for it."""

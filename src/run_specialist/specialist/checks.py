@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from run_specialist.specialist.values import wanted
 # A bad value of these holds nothing back, so it is left out with a warning.
 _FORGIVEN = frozenset({"effort", "mcp_servers"})
 _LONGEST_TOOLS = 300
+_NEAR = 0.7
 
 
 def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
@@ -32,6 +34,9 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     if not lacking:
         return
     text = f"not available here: {shown(', '.join(lacking), _LONGEST_TOOLS)}"
+    near = [one for name in lacking for one in get_close_matches(name.lower(), available, 1, _NEAR)]
+    text += f"; did you mean {' and '.join(near)}?" if near else ""
+    text += "; `delegate` comes with `agents`" if "delegate" in lacking else ""
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):
         text += "; no tool is left, so it will not be run"
     problems.warn(front.fields["tools"].place, text, "tools")

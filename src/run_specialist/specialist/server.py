@@ -64,13 +64,16 @@ class Server:
         return json.dumps(asdict(replace(self, source=None)), sort_keys=True)
 
     def __str__(self) -> str:
-        """Return what would be started or talked to, without the values of variables, headers and passwords."""
+        """Return what would be started or talked to, without the values of variables, headers and passwords.
+
+        A command is whole, however long: who is asked whether to trust it must see its end.
+        """
         if self.command is None:
             return shown(_without_secrets(self.url) if self.url else self.unusable, _LONGEST_SHOWN)
         words = [redact(shlex.join(self.command))]
         words += [f"with {', '.join(name for name, _ in self.env)} set"] if self.env else []
         words += [f"in {self.cwd}"] if self.cwd else []
-        return shown(", ".join(words), _LONGEST_SHOWN)
+        return shown(", ".join(words), None)
 
     def expanded(self, environment: Mapping[str, str]) -> "Server":
         """Return the server with its `${VAR}` and `${VAR:-default}` filled in; it is for starting only.

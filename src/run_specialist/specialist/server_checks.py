@@ -1,5 +1,6 @@
 """Check the servers of a file: one that makes no sense is told with its line, and left out."""
 
+import difflib
 from typing import Any
 
 from run_specialist.specialist.frontmatter import Field, FrontMatter
@@ -8,6 +9,21 @@ from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.servers import listed_in_project, named_entry, server_of
 
 _KEY = "mcp_servers"
+KEYS = (
+    "name",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "type",
+    "transport",
+    "timeout",
+    "disabled",
+    "enabled",
+)
+"""What an entry may hold; other programs know more, so only what is near to one of these is told."""
 
 
 def check_servers(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
@@ -25,9 +41,13 @@ def check_servers(given: dict[str, Any], front: FrontMatter, problems: Problems)
 
 def _fits(name: str, entry: object, field: Field, problems: Problems, *, index: int | None = None) -> bool:
     why = _unusable(name, entry, problems)
+    node = _node(field.node, name, index)
+    place = field.chunk.place(node.start) if node else field.place
+    for key in entry if isinstance(entry, dict) else ():
+        near = difflib.get_close_matches(str(key), KEYS, 1)
+        if str(key) not in KEYS and near:
+            problems.warn(place, f"{shown(name)}: {shown(str(key))}: unknown key; did you mean {near[0]}?", _KEY)
     if why:
-        node = _node(field.node, name, index)
-        place = field.chunk.place(node.start) if node else field.place
         problems.warn(place, f"{shown(name)}: {shown(why, None)}; left out", _KEY)
     return not why
 

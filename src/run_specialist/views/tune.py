@@ -158,7 +158,7 @@ def _hit(why: str, outcomes: Sequence[Mapping[str, Any]]) -> Hit:
 def _calls(runs: Sequence[PastRun]) -> Calls:
     told = [run.outcome["tool_calls"] for run in runs]
     return Calls(
-        run=sum(run.calls for run in runs),
+        run=sum(one["used"] for one in told),
         repeated=sum(run.repeated for run in runs),
         failed=sum(one["failed"] for one in told),
         skipped=sum(one["skipped"] for one in told),

@@ -273,3 +273,10 @@ def test_what_is_given_in_clear_is_masked_wherever_settings_are_shown():
     specialist = Specialist(name="n", description="d", prompt="p", mcp_servers=clear)
     (shown,) = (one for one in settings_of(Resolved(specialist, {})) if one.key == "mcp_servers")
     assert "plain" not in str(shown.value)
+
+
+def test_a_misspelt_key_of_a_server_is_told():
+    """With its line and a guess; keys that other programs know are left in peace."""
+    text = "---\nname: n\ndescription: d\nmcp_servers:\n  owls: {command: x, arg: [y], autoApprove: [z]}\n---\nP.\n"
+    (problem,) = load_text(text, Path("n.md")).problems
+    assert str(problem).startswith("n.md:5:3: mcp_servers: owls: arg: unknown key; did you mean args?")
