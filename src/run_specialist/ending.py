@@ -96,20 +96,8 @@ class Gathered:
 def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
     """Make the outcome: the answer with its evidence checked, or what can be salvaged."""
     executed, total, budget = gathered.dispatcher.executed, gathered.account.total, gathered.account.budget
-    asked = job.opening.tools.runs_child
-    # Of what a child says, only what it has read itself proves anything.
-    read = [one for one in executed if not asked(one.call.name)]
-    proven = [quote for child in gathered.account.children for quote in child.evidence if quote.verified]
-    output = None
-    if ending.response is not None:
-        answer, gaps, output = ending.response.answer, tuple(ending.response.gaps), ending.response.output
-        claims = ((one.source, one.quote) for one in ending.response.evidence)
-        quotes = evidence.check(claims, read, (quote.quote for quote in proven))
-    else:
-        # A child that failed tells what it had gathered all the same.
-        told = [replace(one, is_error=False) if asked(one.call.name) else one for one in executed]
-        answer, gaps = evidence.salvage(ending.error or ending.status, gathered.last_text, told), ()
-        quotes = (*evidence.gathered(read), *proven)
+    response = ending.response
+    answer, quotes = _answer(job, ending, gathered)
     status, exit_code = ending.status, ending.exit_code
     if status == "partial" and answer:
         exit_code = Exit.OK
@@ -123,8 +111,8 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
         status=status,
         answer=answer,
         evidence=quotes,
-        gaps=gaps,
-        output=output,
+        gaps=tuple(response.gaps) if response else (),
+        output=response.output if response else None,
         tool_calls=ToolCalls(
             used=int(calls.used),
             limit=None if calls.limit is None else int(calls.limit),
@@ -152,6 +140,21 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
         error=ending.error,
         exit_code=exit_code,
     )
+
+
+def _answer(job: Job, ending: Ending, gathered: Gathered) -> tuple[str, tuple[Evidence, ...]]:
+    """Return the answer with its evidence, or what is salvaged in its place."""
+    executed, asked = gathered.dispatcher.executed, job.opening.tools.runs_child
+    # Of what a child says, only what it has read itself proves anything.
+    read = [one for one in executed if not asked(one.call.name)]
+    proven = [quote for child in gathered.account.children for quote in child.evidence if quote.verified]
+    if ending.response is not None:
+        claims = ((one.source, one.quote) for one in ending.response.evidence)
+        return ending.response.answer, evidence.check(claims, read, (quote.quote for quote in proven))
+    # A child that failed tells what it had gathered all the same.
+    told = [replace(one, is_error=False) if asked(one.call.name) else one for one in executed]
+    salvaged = evidence.salvage(ending.error or ending.status, gathered.last_text, told)
+    return salvaged, (*evidence.gathered(read), *proven)
 
 
 def _unfound(quotes: Sequence[Evidence]) -> list[str]:
