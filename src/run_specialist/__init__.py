@@ -13,8 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from run_specialist.doors.api import Runner, run, run_sync
+    from run_specialist.doors.api import Runner
     from run_specialist.doors.delegate import Delegate, Delegated, delegate_tool
+    from run_specialist.doors.once import run, run_sync
     from run_specialist.doors.stream import Stream
     from run_specialist.errors import (
         NotResumable,
@@ -96,7 +97,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "doors.api": ("Runner", "run", "run_sync"),
+    "doors.api": ("Runner",),
+    "doors.once": ("run", "run_sync"),
     "doors.delegate": ("Delegate", "Delegated", "delegate_tool"),
     "doors.stream": ("Stream",),
     "errors": (

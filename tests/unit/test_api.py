@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from run_specialist.doors.api import Runner, run, run_sync
+from run_specialist.doors.api import Runner
+from run_specialist.doors.once import run, run_sync
 from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.messages import text_of
 from run_specialist.outcome import Outcome

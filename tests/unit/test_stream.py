@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from run_specialist.doors.api import Runner, run, run_sync
+from run_specialist.doors.api import Runner
+from run_specialist.doors.once import run, run_sync
 from run_specialist.doors.stream import Stream
 from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls

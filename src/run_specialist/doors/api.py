@@ -1,6 +1,5 @@
-"""How a program gets in: `run` for one question, `Runner` for many."""
+"""How a program gets in: `Runner`, for many questions."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from run_specialist.doors.family import Family
-from run_specialist.doors.leaving import and_leave
 from run_specialist.doors.storing import Storing
 from run_specialist.doors.stream import Stream
 from run_specialist.equipment import equip
@@ -216,47 +214,6 @@ class Runner:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-async def run(  # noqa: PLR0913 - as in `Runner`
-    specialist: str | Path | Specialist,
-    question: str,
-    *,
-    root: Path | str | None = None,
-    dir: Path | str | None = None,  # noqa: A002 - the flag's name
-    model: str | None = None,
-    store: Path | str | None = None,
-    trust: bool = False,
-    **settings: Any,  # noqa: ANN401 - as in `Runner.prepare`
-) -> Outcome:
-    """Put one question to a specialist and return the outcome; see `Runner`."""
-    async with Runner(root=root, dir=dir, model=model, store=store, trust=trust) as runner:
-        return await runner.run(specialist, question, **settings)
-
-
-def run_sync(  # noqa: PLR0913 - as in `Runner`
-    specialist: str | Path | Specialist,
-    question: str,
-    *,
-    root: Path | str | None = None,
-    dir: Path | str | None = None,  # noqa: A002 - the flag's name
-    model: str | None = None,
-    store: Path | str | None = None,
-    trust: bool = False,
-    **settings: Any,  # noqa: ANN401 - as in `run`
-) -> Outcome:
-    """Do what `run` does where there is no event loop, and wait for it.
-
-    Ctrl-C aborts the run; what was gathered is stored before KeyboardInterrupt goes on its way.
-    Raises UsageError where an event loop is running.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(
-            and_leave(run(specialist, question, root=root, dir=dir, model=model, store=store, trust=trust, **settings))
-        )
-    raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")
 
 
 def _file_of(specialist: Specialist) -> SpecialistFile:
