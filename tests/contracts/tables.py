@@ -1,0 +1,214 @@
+"""What programs rely on, written out by hand: exit codes, and the keys and types of all that is printed as JSON.
+
+A change here is a change for everybody who reads it: docs/command-line.md and CHANGELOG.md have to tell of it.
+"""
+
+EXIT_CODES = {"OK": 0, "USAGE": 2, "PROVIDER": 3, "NO_ANSWER": 4, "INTERRUPTED": 130}
+
+STATUSES = {"answered", "landed", "partial", "failed", "aborted"}
+LISTED = STATUSES | {"running", "interrupted"}
+KINDS = {"tool_calls", "turns", "tokens", "cost", "time", "characters"}
+BUDGET_PHASES = {"silent", "countdown", "spent"}
+CALL_PHASES = {"started", "finished", "failed", "skipped"}
+HOW = {"force", "order", "none", "finalize", "salvage"}
+STOPS = {"answered", "wants_tools", "paused", "truncated", "refused"}
+CHOICES = {"auto", "none", "respond"}
+
+USAGE = {
+    "input_tokens": "count",
+    "cache_read_input_tokens": "count",
+    "cache_creation_input_tokens": "count",
+    "output_tokens": "count",
+}
+EVIDENCE = {"source": "text", "quote": "text", "verified": "flag"}
+CHILD = {
+    "run_id": "text",
+    "specialist": "text",
+    "status": STATUSES,
+    "tool_calls": "count",
+    "usage": USAGE,
+    "cost_usd": "number?",
+    "evidence": [EVIDENCE],
+    "children": ["any"],
+}
+OUTCOME = {
+    "run_id": "text",
+    "specialist": "text",
+    "model": "text",
+    "status": STATUSES,
+    "answer": "text",
+    "evidence": [EVIDENCE],
+    "gaps": ["text"],
+    "output": "any",
+    "tool_calls": {"used": "count", "limit": "count?", "failed": "count", "skipped": "count"},
+    "limits": {kind: {"used": "number?", "limit": "number?"} for kind in sorted(KINDS)},
+    "landing": (
+        {"reason": KINDS, "how": HOW, "requests": "count", "usage": USAGE, "cost_usd": "number?"},
+        None,
+    ),
+    "usage": USAGE,
+    "cost_usd": "number?",
+    "duration_s": "number",
+    "warnings": ["text"],
+    "children": [CHILD],
+}
+
+EVENTS = {
+    "started": {
+        "run_id": "text",
+        "specialist": "text",
+        "model": "text",
+        "question": "text",
+        "tools": ["text"],
+        "limits": dict.fromkeys(sorted(KINDS), "number?"),
+    },
+    "resumed": {"run_id": "text", "used": dict.fromkeys(sorted(KINDS), "number"), "note": "text"},
+    "request": {"turn": "count", "choice": CHOICES},
+    "reply": {
+        "turn": "count",
+        "stop": STOPS,
+        "reason": "text",
+        "text": "text",
+        "usage": USAGE,
+        "cost_usd": "number?",
+    },
+    "tool_call": {
+        "phase": CALL_PHASES,
+        "id": "text",
+        "name": "text",
+        "arguments": ({"...": "any"}, None),
+        "characters": "count",
+        "duration_s": "number",
+        "text": "text",
+    },
+    "budget": {
+        "kind": KINDS,
+        "limit": "number?",
+        "used": "number",
+        "remaining": "number?",
+        "phase": BUDGET_PHASES,
+    },
+    "landing": {"reason": KINDS, "how": HOW},
+    "summarized": {
+        "summary": "text",
+        "archived": "count",
+        "tokens_before": "count",
+        "tokens_after": "count",
+        "usage": USAGE,
+        "cost_usd": "number?",
+    },
+    "warning": {"text": "text"},
+    "child": {"run_id": "text", "specialist": "text", "told": {"...": "any"}},
+    "finished": {"outcome": OUTCOME},
+}
+
+PROBLEM = {
+    "path": "text",
+    "line": "count",
+    "column": "count",
+    "key": "text?",
+    "text": "text",
+    "level": {"error", "warning", "notice"},
+}
+FILE = {
+    "name": "text",
+    "description": "text",
+    "path": "text",
+    "tools": (["text"], None),
+    "model": "text?",
+    "tool_calls_limit": "limit?",
+    "status": {"ok", "warning", "error"},
+    "problems": [PROBLEM],
+}
+SETTING = {"value": "any", "source": {"flag", "file", "preset", "default"}, "line": "count?"}
+LISTED_RUN = {
+    "run_id": "text",
+    "parent_id": "text?",
+    "specialist": "text",
+    "model": "text",
+    "question": "text",
+    "status": LISTED,
+    "started_at": "text",
+    "ended_at": "text?",
+    "tool_calls": "count",
+    "cost_usd": "number?",
+}
+RUNS = {"runs": [LISTED_RUN], "store": "text", "size_bytes": "count"}
+MESSAGES = {
+    "user": {"role": {"user"}, "text": "text"},
+    "assistant": {"role": {"assistant"}, "text": "text"},
+    "tool_call": {"role": {"assistant"}, "name": "text", "id": "text", "arguments": ({"...": "any"}, None)},
+    "tool_result": {"role": {"tool"}, "name": "text", "id": "text", "content": "text", "is_error": "flag"},
+    "summary": {"role": {"assistant"}, "text": "text"},
+}
+BILL = {"median": "number?", "total": "number", "share": "number?", "unknown": "count"}
+
+PRINTED = {
+    "specialists list": {"specialists": [FILE]},
+    "specialists check": {"files": [FILE]},
+    "specialists show": {**FILE, "settings": {"...": SETTING}, "prompt": "text?", "trusted": "flag?"},
+    "specialists runs": RUNS,
+    "specialists runs --delete": {**RUNS, "deleted": ["text"]},
+    "specialists transcript": {
+        "run_id": "text",
+        "specialist": "text",
+        "status": LISTED,
+        "parent_id": "text?",
+        "children": [{"run_id": "text", "specialist": "text", "status": LISTED}],
+        "messages": [{"...": "any"}],
+    },
+    "specialists report": {
+        "run_id": "text",
+        "parent_id": "text?",
+        "specialist": "text",
+        "model": "text",
+        "question": "text",
+        "status": LISTED,
+        "status_words": "text",
+        "started_at": "number",
+        "ended_at": "number?",
+        "seconds": "number",
+        "facts": {"...": "any"},
+        "answer": {"...": "any"},
+        "children": {"...": "any"},
+        "budget": {"...": "any"},
+        "timeline": {"...": "any"},
+        "requests": {"...": "any"},
+        "turns": ["any"],
+        "after": ["any"],
+        "setup": {"...": "any"},
+    },
+    "specialists tune": {
+        "specialist": "text",
+        "runs": "count",
+        "first_at": "text?",
+        "last_at": "text?",
+        "statuses": {"...": "count"},
+        "limit": "count?",
+        "limit_from": {"file", "run"},
+        "judged": "count",
+        "ended": "count",
+        "enough": "count?",
+        "bars": [{"first": "count", "last": "count", "ended": "count", "cut": "count"}],
+        "hits": [
+            {
+                "reason": KINDS | {"context"},
+                "runs": "count",
+                "how": {"...": "count"},
+                "partial": "count",
+                "failed": "count",
+            }
+        ],
+        "calls": dict.fromkeys(("run", "repeated", "failed", "skipped"), "count"),
+        "tokens": BILL,
+        "cost_usd": BILL,
+        "landings": "count",
+        "landing_tokens": BILL,
+        "landing_cost_usd": BILL,
+        "suggestion": {
+            "verdict": {"raise", "lower", "set", "keep", "probe", "prompt", "other cause", "too early"},
+            "tool_calls_limit": "count?",
+            "reason": "text",
+        },
+    },
+}

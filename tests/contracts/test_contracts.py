@@ -1,0 +1,237 @@
+"""What programs read stays as it is: exit codes, the outcome, events, and what each command prints as JSON."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist import Specialist, events
+from run_specialist.budget import Kind, Phase
+from run_specialist.cli import manage, run
+from run_specialist.doors.api import Runner
+from run_specialist.errors import ProviderError
+from run_specialist.landing import Rung
+from run_specialist.messages import Stop
+from run_specialist.outcome import Exit, Outcome, Status
+from run_specialist.providers.base import Choice
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.views.advice import Verdict
+from tests.cast import Cast, write
+from tests.contracts import tables
+from tests.contracts.shapes import Shape, faults
+from tests.docs.reading import COMMAND_LINE, named, table
+from tests.jobs import LOOK
+
+CONTRACT = (
+    "this is a contract with the programs that read it: change docs/command-line.md and CHANGELOG.md, then tables.py"
+)
+ANSWER = calls(("respond", {"answer": "mice", "evidence": [{"source": "a:1", "quote": "no"}]}), first_id=90)
+FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
+
+
+def holds(value: object, shape: Shape) -> None:
+    """Hold a value, as JSON carries it, against its table."""
+    found = list(faults(json.loads(json.dumps(value)), shape))
+    assert not found, f"{CONTRACT}: {'; '.join(found)}"
+
+
+def the_same(told: object, known: object) -> None:
+    """Hold the words of the code against those of a table."""
+    assert told == known, CONTRACT
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "found"),
+    [
+        ({"a": 1}, {"a": "count"}, []),
+        ([3, "none", None], ["limit?"], []),
+        ({"a": 1}, {"a": "text"}, ["$.a: wanted text, found 1"]),
+        ({"a": True}, {"a": "number"}, ["$.a: wanted number, found True"]),
+        ({"a": 1}, {"a": "count", "b": "any"}, ["$.b: is gone"]),
+        ({"a": 1, "b": 2}, {"a": "count"}, ["$.b: is new"]),
+        ([None, "x"], ["text?"], []),
+        ([None], ["text"], ["$[0]: wanted text, found None"]),
+        (None, ({"a": "count"}, None), []),
+        ({"a": -1}, ({"a": "count"}, None), ["$.a: wanted count, found -1"]),
+        ({"x": [1], "y": 2}, {"...": ["count"]}, ["$.y: wanted a list, found 2"]),
+        ("c", {"a", "b"}, ["$: wanted one of a, b, found 'c'"]),
+        ([], {"a": "count"}, ["$: wanted an object, found []"]),
+    ],
+)
+def test_a_change_of_a_key_or_a_type_is_seen(value, shape, found):
+    """What is gone, new, or of another type is named with its place."""
+    assert list(faults(value, shape)) == found
+
+
+def test_the_words_and_numbers_are_those_of_the_tables():
+    """Exit codes, statuses, kinds, phases, rungs, stops, choices and verdicts."""
+    the_same({code.name: int(code) for code in Exit}, tables.EXIT_CODES)
+    the_same(set(get_args(Status)), tables.STATUSES)
+    the_same({kind.value for kind in Kind}, tables.KINDS)
+    the_same({phase.value for phase in Phase}, tables.BUDGET_PHASES)
+    the_same(set(get_args(events.CallPhase)), tables.CALL_PHASES)
+    the_same({rung.value for rung in Rung} - {"wait"}, tables.HOW)
+    the_same({stop.value for stop in Stop}, tables.STOPS)
+    the_same({choice.value for choice in Choice}, tables.CHOICES)
+    the_same(set(get_args(Verdict)), tables.PRINTED["specialists tune"]["suggestion"]["verdict"])
+
+
+def test_every_event_and_every_field_has_its_line():
+    """An event or a field that is new, gone or renamed is not to slip through for want of a run that tells it."""
+    known = {one.event: {field.name for field in fields(one)} for one in events.Event.__subclasses__()}
+    the_same(known, {name: set(shape) for name, shape in tables.EVENTS.items()})
+    the_same({field.name for field in fields(Outcome)} - {"error", "exit_code"}, set(tables.OUTCOME))
+
+
+def test_the_fields_of_a_listed_file_are_documented():
+    """Those of `list` and `check` stand in one table, what `show` adds stands in its text."""
+    told = [name for row in table(COMMAND_LINE, "### specialists list") for name in named(row[0])]
+    the_same(told, list(tables.FILE))
+    row = table(COMMAND_LINE, "### specialists list")[-1][1]
+    assert [key for key in tables.PROBLEM if f"`{key}`" not in row] == []
+    text = COMMAND_LINE.split("### specialists show")[1].split("### specialists schema")[0]
+    added = (set(tables.PRINTED["specialists show"]) - set(tables.FILE)) | set(tables.SETTING)
+    assert [key for key in sorted(added) if f"`{key}`" not in text] == []
+
+
+# What a program gets
+
+
+def aborted(runner: Runner) -> Any:
+    """Ask and stop at the first reply."""
+
+    async def go() -> Outcome:
+        going = await runner.prepare(FINDER, "What?", listener=lambda event: event.event == "reply" and going.abort())
+        return await going.outcome()
+
+    return go()
+
+
+ENDINGS = {
+    "answered": ([ANSWER], {}, "answered", 0),
+    "landed": ([calls(("look", {})), ANSWER], {"tool_calls_limit": 1}, "landed", 0),
+    "partial": ([calls(("look", {}))], {"tool_calls_limit": 1, "landing": "stop"}, "partial", 0),
+    "provider": ([calls(("look", {})), ProviderError("gone")], {}, "failed", 3),
+    "empty": ([says(""), says("")], {}, "failed", 4),
+    "refused": ([says("", Stop.REFUSED)], {}, "failed", 4),
+    "aborted": ([calls(("look", {}))], None, "aborted", 130),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("script", "settings", "status", "code"), ENDINGS.values(), ids=ENDINGS)
+async def test_the_outcome_and_its_exit_code_whatever_the_ending(tmp_path, script, settings, status, code):
+    """The same keys and types each time; the code that belongs to the status."""
+    async with Runner(root=tmp_path, provider=ScriptedProvider(script), tools=[LOOK]) as runner:
+        outcome = await (aborted(runner) if settings is None else runner.run(FINDER, "What?", **settings))
+    the_same((outcome.status, int(outcome.exit_code)), (status, code))
+    holds(outcome.as_json(), tables.OUTCOME)
+
+
+@pytest.mark.anyio
+async def test_every_event_keeps_its_keys_and_types(tmp_path):
+    """Nested, summarised, skipped, failed, landed and resumed: each event of the table is told, and fits it."""
+    told: list[events.Event] = []
+    write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 3")
+    write(tmp_path, "finder")
+    asks = calls(("delegate", {"specialist": "finder", "query": "What?"}), ("look", {"none": 1}))
+    many = calls(("look", {"query": "a"}), ("look", {"query": "b"}), first_id=3)
+    lead = [asks, many, ANSWER]
+    store = f"sqlite:///{tmp_path}/runs.db"
+    where = {"root": tmp_path, "dir": tmp_path / "specialists", "tools": [LOOK], "store": store}
+    async with Runner(
+        **where, provider=Cast(lead=[lead], finder=[[calls(("look", {}), first_id=7), ANSWER]])
+    ) as runner:
+        await runner.run("lead", "What?", listener=told.append)
+    long = FINDER.model_copy(update={"summarize_at": 18})
+    script = [calls(("look", {"query": "a" * 900})), calls(("look", {}), first_id=2), says("notes"), says("mice")]
+    async with Runner(**where, provider=ScriptedProvider(script)) as runner:
+        await runner.run(long, "What?", listener=told.append)
+    async with Runner(**where, provider=ScriptedProvider([says("notes"), ANSWER])) as runner:
+        await (await runner.resume("last", "And?", force=True, listener=told.append)).outcome()
+    for event in told:
+        shape = {"event": {event.event}, **tables.EVENTS[event.event]}
+        holds(event.as_json(), shape)
+        if isinstance(event, events.ChildTold):
+            holds(event.told.as_json(), {"event": {event.told.event}, **tables.EVENTS[event.told.event]})
+    the_same({event.event for event in told}, set(tables.EVENTS))
+    the_same({event.phase for event in told if isinstance(event, events.Called)}, tables.CALL_PHASES)
+    messages = json.loads(call(f"specialists transcript last --json --store {store}"))["messages"]
+    for message in messages:
+        holds(message, {"kind": {message["kind"]}, **tables.MESSAGES[message["kind"]]})
+    the_same({message["kind"] for message in messages}, set(tables.MESSAGES))
+
+
+# What the commands print
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with notes, a good and a bad specialist, entered, and a store of its own."""
+    for folder in (".git", "specialists"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
+    head = "---\nname: {}\ndescription: Finds\ntool_calls_limit: {}\n---\nYou find notes.\n"
+    (tmp_path / "specialists" / "finder.md").write_text(head.format("finder", 2))
+    (tmp_path / "specialists" / "bad.md").write_text(head.format("bad", "many"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{tmp_path}/runs.db")
+    return tmp_path
+
+
+def call(command: str, *more: str, code: int = 0) -> str:
+    """Call one of the two commands; return what it printed."""
+    name, *words = command.split()
+    app = run.app if name == "run-specialist" else manage.app
+    result = CliRunner().invoke(app, [*words, *more], catch_exceptions=False)
+    the_same((command, result.exit_code), (command, code))
+    return result.stdout
+
+
+def test_what_the_commands_print_as_json(project):
+    """One object each, of the keys and types of its table; the codes are 0, and 2 where a file has an error."""
+    asked = ("run-specialist finder", "What do owls eat?", "--model", "offline", "--json")
+    holds(json.loads(call(*asked)), tables.OUTCOME)
+    holds(json.loads(call("specialists resume last --tool-calls-limit 5 --json")), tables.OUTCOME)
+    for line in call(*asked[:-1], "--events").splitlines():
+        event = json.loads(line)
+        holds(event, {"event": {event["event"]}, **tables.EVENTS[event["event"]]})
+    for command, arguments, code in (
+        ("specialists list", "", 0),
+        ("specialists check", "", 2),
+        ("specialists show", "finder", 0),
+        ("specialists show", "bad", 0),
+        ("specialists runs", "", 0),
+        ("specialists transcript", "last", 0),
+        ("specialists report", "last", 0),
+        ("specialists tune", "finder", 0),
+    ):
+        holds(json.loads(call(f"{command} {arguments} --json", code=code)), tables.PRINTED[command])
+    gone = json.loads(call("specialists runs last --delete --yes --json"))
+    holds(gone, tables.PRINTED["specialists runs --delete"])
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("run-specialist nobody What?", 2),
+        ("run-specialist bad What?", 2),
+        ("run-specialist finder What? --tool-calls-limit many", 2),
+        ("run-specialist finder What? --json --events", 2),
+        ("run-specialist finder What? --model openai:x", 2),
+        ("specialists show nobody", 2),
+        ("specialists check nowhere.md", 2),
+        ("specialists transcript last", 2),
+        ("specialists resume last", 2),
+        ("specialists runs --status odd", 2),
+        ("specialists runs", 0),
+        ("specialists list", 0),
+    ],
+)
+def test_exit_codes_of_what_cannot_be_done(project, command, code):
+    """2 for what the caller can mend; nothing was asked; to find no runs is no error."""
+    call(command, code=code)
