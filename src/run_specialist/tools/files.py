@@ -153,11 +153,10 @@ class _FileTools:
         relative = self._existing(path)
         if (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{shown(path)} is a folder; use ls to see what is in it")
-        with text_lines(self._sandbox, relative) as lines:
-            size = (self._sandbox.root / relative).stat().st_size
-            before = sum(1 for _ in islice(lines, offset - 1))
-            chosen = list(numbered(islice(lines, limit), offset, alone=limit == 1))
-            total = count_on(lines, before + len(chosen), size)
+        with text_lines(self._sandbox, relative) as text:
+            before = sum(1 for _ in islice(text.lines, offset - 1))
+            chosen = list(numbered(islice(text.lines, limit), offset, alone=limit == 1))
+            total = count_on(text, before + len(chosen))
         if not chosen and before:
             raise ToolError(f"{shown(path)} ends before line {offset}; it has {total} lines")
 

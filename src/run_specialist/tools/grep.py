@@ -73,7 +73,8 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
     deadline = time.monotonic() + SECONDS
     options = (pattern, ignore_case, limit + 1)
     ripgrep = shutil.which("rg")
-    engines = [_ripgrep(ripgrep, *options)] if ripgrep else []
+    # Found by a PATH that holds `.`, it would be a file of the root.
+    engines = [_ripgrep(ripgrep, *options)] if ripgrep and Path(ripgrep).is_absolute() else []
     engines.append(_python(*options))
     matches: list[Match] = []
     for batch in _batches(paths):
@@ -145,8 +146,8 @@ def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator
     for path, columns in by_path.items():
         wanted = {line + step for line in columns for step in range(-context, context + 1)}
         last = None
-        with suppress(ToolError), text_lines(sandbox, path) as lines:
-            for number, (line, length) in enumerate(islice(lines, max(wanted)), 1):
+        with suppress(ToolError), text_lines(sandbox, path) as text:
+            for number, (line, length) in enumerate(islice(text.lines, max(wanted)), 1):
                 if number not in wanted:
                     continue
                 if context and not first and number - 1 != last:

@@ -2,11 +2,11 @@
 
 import os
 import re
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from run_specialist.tools.beneath import Folder
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -35,12 +35,12 @@ class IgnoreRules:
     files: tuple[tuple[str, "GitIgnoreSpec"], ...] = ()
     """Each after the folder it lies in, relative to the root and ending in `/`; empty for the root."""
 
-    def within(self, folder: Path, relative: str) -> Self:
+    def within(self, folder: Folder, relative: str) -> Self:
         """Return the rules that hold inside a folder.
 
         relative: the same folder as seen from the root; empty for the root itself.
         """
-        lines = _read(folder / ".gitignore")
+        lines = _read(folder)
         if not lines:
             return self
         return type(self)((*self.files, (f"{relative}/" if relative else "", spec_of(lines))))
@@ -63,12 +63,12 @@ def _means(match: re.Match[str], name: str) -> bool:
     return not (name.endswith("/") and match[0] == name)
 
 
-def _read(path: Path) -> list[str]:
+def _read(folder: Folder) -> list[str]:
     try:
         # It may be a FIFO, or a link out of the tree; git follows no link here either.
-        found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
-            return []
-        return path.read_text("utf-8", "replace").splitlines()
+        with folder.file(".gitignore") as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST:
+                return []
+            return file.read(_LARGEST).decode("utf-8", "replace").splitlines()
     except OSError:
         return []

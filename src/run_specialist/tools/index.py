@@ -5,6 +5,7 @@ import time
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import log
 from pathlib import PurePosixPath
@@ -15,7 +16,7 @@ from run_specialist.tools.listing import files
 from run_specialist.tools.passages import Passage, passages
 from run_specialist.tools.sandbox import Sandbox, shown
 from run_specialist.tools.terms import STOP_WORDS, content_terms, parts, spellings, variants
-from run_specialist.tools.text import is_text, text_lines
+from run_specialist.tools.text import Text, text_lines
 
 if TYPE_CHECKING:
     import sqlite3
@@ -127,33 +128,23 @@ class Index:
             if time.monotonic() - begun > LONGEST_BUILD:
                 self.complete = False
                 return
-            try:
-                bytes_ = (self._sandbox.root / path).stat().st_size
-            except OSError:
-                continue
-            if not is_text(self._sandbox, path):
-                continue
-            if bytes_ > LARGEST_FILE or size + bytes_ > LARGEST_INDEX:
-                self.skipped.append(path)
-                continue
-            size += bytes_
-            self.files += 1
-            yield from self._rows_of(path)
+            with suppress(ToolError), text_lines(self._sandbox, path) as text:
+                if text.size > LARGEST_FILE or size + text.size > LARGEST_INDEX:
+                    self.skipped.append(path)
+                    continue
+                size += text.size
+                self.files += 1
+                yield from self._rows_of(path, text)
 
-    def _rows_of(self, path: str) -> Iterator[tuple[int, str, str, str, str]]:
+    def _rows_of(self, path: str, text: Text) -> Iterator[tuple[int, str, str, str, str]]:
         name = f"{shown(path)} {variants(shown(path))}"
         prose = PurePosixPath(path).suffix.casefold() in _PROSE
-        try:
-            with text_lines(self._sandbox, path) as lines:
-                for passage in passages((line for line, _ in lines), prose=prose):
-                    row = len(self._hits)
-                    self._hits.append(Hit(path, passage))
-                    self._file_of.append(self.files)
-                    headings = "\n".join(text for _, text in passage.headings)
-                    other = variants(f"{headings}\n{passage.text}")
-                    yield row, name, headings, passage.text, other
-        except ToolError:
-            return
+        for passage in passages((line for line, _ in text.lines), prose=prose):
+            row = len(self._hits)
+            self._hits.append(Hit(path, passage))
+            self._file_of.append(self.files)
+            headings = "\n".join(title for _, title in passage.headings)
+            yield row, name, headings, passage.text, variants(f"{headings}\n{passage.text}")
 
 
 def _rows_by_term(connection: "sqlite3.Connection", terms: list[str]) -> tuple[dict[str, set[int]], dict[str, int]]:

@@ -34,23 +34,31 @@ class Entry:
         return self.relative.rpartition("/")[2]
 
 
-def entries(sandbox: Sandbox, relative: str, rules: IgnoreRules | None = None) -> list[Entry]:
+def entries(sandbox: Sandbox, relative: str) -> list[Entry]:
     """Return what is directly in a folder, sorted by name.
 
-    rules: what holds in the folder above; None to work it out.
     Raises OSError when the folder cannot be listed.
     """
-    rules = rules_above(sandbox, relative) if rules is None else rules
-    rules = rules.within(sandbox.root / relative, relative)
-    with os.scandir(sandbox.root / relative) as found:
-        listed = [Entry(f"{relative}/{item.name}" if relative else item.name, _kind(item)) for item in found]
-    return [
+    return _inside(sandbox, relative, _rules_above(sandbox, relative))[0]
+
+
+def _inside(sandbox: Sandbox, relative: str, rules: IgnoreRules) -> tuple[list[Entry], IgnoreRules]:
+    """Return what is directly in a folder, and what is ignored there.
+
+    rules: what is ignored in the folder above.
+    """
+    with sandbox.folder(relative) as folder:
+        rules = rules.within(folder, relative)
+        with folder.listing() as found:
+            listed = [Entry(f"{relative}/{item.name}" if relative else item.name, _kind(item)) for item in found]
+    seen = [
         entry
         for entry in sorted(listed, key=lambda entry: entry.relative)
         if entry.name.casefold() != ".git"
         and sandbox.asked(entry.relative, is_folder=entry.kind == "folder")
         and not rules.hide(entry.relative, is_folder=entry.kind == "folder")
     ]
+    return seen, rules
 
 
 def _kind(item: "os.DirEntry[str]") -> str:
@@ -61,14 +69,11 @@ def _kind(item: "os.DirEntry[str]") -> str:
     return "file" if item.is_file(follow_symlinks=False) else "special"
 
 
-def rules_above(sandbox: Sandbox, relative: str) -> IgnoreRules:
-    """Return the ignore rules that hold in the folder above a path."""
-    rules = IgnoreRules()
-    parts = relative.split("/") if relative else []
-    for depth in range(len(parts)):
-        above = "/".join(parts[:depth])
-        rules = rules.within(sandbox.root / above, above)
-    return rules
+def _rules_above(sandbox: Sandbox, relative: str) -> IgnoreRules:
+    last = IgnoreRules()
+    for rules in sandbox.rules_above(relative):
+        last = rules
+    return last
 
 
 def files(sandbox: Sandbox, relative: str = "") -> Iterator[str]:
@@ -80,17 +85,19 @@ def files(sandbox: Sandbox, relative: str = "") -> Iterator[str]:
     if relative and not (sandbox.root / relative).is_dir():
         yield relative
         return
-    waiting = [(Entry(relative, "folder"), rules_above(sandbox, relative))]
+    try:
+        waiting = [(Entry(relative, "folder"), _rules_above(sandbox, relative))]
+    except OSError:
+        return
     while waiting:
         entry, rules = waiting.pop()
         if entry.kind == "file":
             yield entry.relative
         elif entry.kind == "folder":
             try:
-                inside = entries(sandbox, entry.relative, rules)
+                inside, here = _inside(sandbox, entry.relative, rules)
             except OSError:
                 continue
-            here = rules.within(sandbox.root / entry.relative, entry.relative)
             waiting += [(item, here) for item in reversed(inside)]
 
 

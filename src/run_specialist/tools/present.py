@@ -1,6 +1,5 @@
 """How what was found looks to a model."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -60,10 +59,12 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
         return f"{name} -> {_target(sandbox, entry.relative)}"
     if entry.kind == "special":
         return f"{name}  (no regular file; cannot be read)"
-    size = os.lstat(sandbox.root / entry.relative).st_size
     try:
-        with text_lines(sandbox, entry.relative) as lines:
-            count = _counted(count_on(lines, 0, size), "line", "lines")
+        size = sandbox.size(entry.relative)
+        with text_lines(sandbox, entry.relative) as text:
+            count = _counted(count_on(text, 0), "line", "lines")
+    except OSError:
+        return f"{name}  (is gone by now)"
     except ToolError as error:
         count = "binary" if "binary" in str(error) else "unreadable"
     return f"{name}  {_in_words(size)}  {count}"

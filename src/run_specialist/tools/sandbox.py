@@ -2,12 +2,13 @@
 
 import os
 import re
-import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from run_specialist.errors import ToolError, UsageError
+from run_specialist.tools.beneath import Folder, folder, way
 from run_specialist.tools.ignore import IgnoreRules, spec_of
 
 if TYPE_CHECKING:
@@ -92,16 +93,31 @@ class Sandbox:
     def _hidden(self, relative: str, *, is_folder: bool) -> str | None:
         if not self.asked(relative, is_folder=is_folder):
             return "is not among the paths that you may read"
-        rules = IgnoreRules()
         parts = relative.split("/") if relative else []
-        for depth, part in enumerate(parts):
-            above, here = "/".join(parts[:depth]), "/".join(parts[: depth + 1])
-            rules = rules.within(self.root / above, above)
-            if part.casefold() == ".git":
-                return "belongs to git"
-            if rules.hide(here, is_folder=is_folder or depth < len(parts) - 1):
-                return "is hidden by .gitignore"
+        try:
+            for depth, rules in enumerate(self.rules_above(relative)):
+                if parts[depth].casefold() == ".git":
+                    return "belongs to git"
+                if rules.hide("/".join(parts[: depth + 1]), is_folder=is_folder or depth < len(parts) - 1):
+                    return "is hidden by .gitignore"
+        except OSError as error:
+            # Whether it may be seen cannot be told.
+            return f"cannot be reached: {error.strerror}"
         return None
+
+    def rules_above(self, relative: str) -> Iterator[IgnoreRules]:
+        """Yield what is ignored in the root, and so on down to the folder that a path lies in; nothing for the root.
+
+        Raises OSError.
+        """
+        if not relative:
+            return
+        rules, above = IgnoreRules(), ""
+        with closing(way(self.root, relative.rpartition("/")[0])) as steps:
+            for here, name in zip(steps, relative.split("/"), strict=True):
+                rules = rules.within(here, above)
+                yield rules
+                above = f"{above}/{name}" if above else name
 
     def asked(self, relative: str, *, is_folder: bool) -> bool:
         """Tell whether `paths` lets this entry be seen; a folder also when it may hold such an entry."""
@@ -117,25 +133,23 @@ class Sandbox:
         return self._allowed.match_file(relative + "/" * is_folder)
 
     def open(self, relative: str) -> BinaryIO:
-        """Open a located file for reading; what is no regular file is never opened, so nothing can hang.
+        """Open a located file for reading, following no link; what is no regular file is never opened.
 
         Raises OSError.
         """
-        real = self.root / relative
-        if not stat.S_ISREG(os.lstat(real).st_mode):
-            raise OSError(f"{shown(relative)!r} is no regular file")
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        file = os.fdopen(os.open(real, flags), "rb")
-        opened = os.fstat(file.fileno())
-        # A folder on the way may have been swapped for a link after the path was resolved.
-        if (
-            os.path.realpath(real) == str(real)
-            and os.path.samestat(opened, os.lstat(real))
-            and stat.S_ISREG(opened.st_mode)
-        ):
-            return file
-        file.close()
-        raise OSError(f"{shown(relative)!r} was moved while it was being opened")
+        above, _, name = relative.rpartition("/")
+        with folder(self.root, above) as here:
+            return here.file(name or ".")
+
+    def size(self, relative: str) -> int:
+        """Return the size of a located file [bytes]; raises OSError."""
+        above, _, name = relative.rpartition("/")
+        with folder(self.root, above) as here:
+            return here.info(name or ".").st_size
+
+    def folder(self, relative: str) -> AbstractContextManager[Folder]:
+        """Hold a located folder open, following no link; raises OSError."""
+        return folder(self.root, relative)
 
 
 def _under(relative: str, folder: str) -> bool:

@@ -1,7 +1,9 @@
 """Read the text of files in a sandbox, and keep what is shown within its limit."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.linescan import HEAD, encoding_of, lines_of
@@ -11,6 +13,16 @@ CLIP = 500
 """Lines longer than this are clipped where several are shown [characters]."""
 _SLACK = 40
 _COUNTED = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text file that is open."""
+
+    lines: Iterator[tuple[str, int]]
+    """One by one, each with its whole length."""
+    size: int
+    """Of the file [bytes]."""
 
 
 def is_text(sandbox: Sandbox, relative: str) -> bool:
@@ -23,8 +35,8 @@ def is_text(sandbox: Sandbox, relative: str) -> bool:
 
 
 @contextmanager
-def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Iterator[tuple[str, int]]]:
-    """Open a text file and give its lines one by one, each with its whole length.
+def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Text]:
+    """Open a text file and give its lines.
 
     Raises ToolError when the file cannot be read or is no text.
     """
@@ -34,19 +46,16 @@ def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Iterator[tuple[str, 
             if encoding is None:
                 raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
             file.seek(0)
-            yield lines_of(file, encoding)
+            yield Text(lines_of(file, encoding), os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
 
 
-def count_on(rest: Iterator[object], read: int, size: int) -> int | str:
-    """Count the lines of a file of which some were read; a large one is not read to its end for that.
-
-    size: of the file [bytes].
-    """
-    if size <= _COUNTED:
-        return read + sum(1 for _ in rest)
-    return read if next(rest, None) is None else "many"
+def count_on(text: Text, read: int) -> int | str:
+    """Count the lines of a file of which some were read; a large one is not read to its end for that."""
+    if text.size <= _COUNTED:
+        return read + sum(1 for _ in text.lines)
+    return read if next(text.lines, None) is None else "many"
 
 
 def clip(line: str, length: int, start: int = 0) -> str:
