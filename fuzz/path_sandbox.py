@@ -1,0 +1,111 @@
+"""Fuzz the file tools: no path, glob, pattern or question shows anything of what lies outside the root."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import atheris
+import going
+
+with atheris.instrument_imports(include=["run_specialist.tools", "pathspec"]):
+    from run_specialist.errors import RunSpecialistError
+    from run_specialist.tools.files import file_tools
+    from run_specialist.tools.sandbox import Sandbox
+
+SECRET = "marzipan"  # noqa: S105 - the word that must not be shown
+"""Stands in every file outside the root, in their names, and in what the root hides."""
+_PIECES = (
+    *("..", "../", "/", "//", "./", "~", "\\", "..\\", "\0", "\n", "\\n", "\\xff", "\udcff", "%2e%2e/", "file://", " "),
+    *("a/", "a/b/", "x.md", "out", "out/", "up/", "up/up/", "in.md", "loop", "pipe", ".git", ".GIT", ".git/config"),
+    *("hidden/", "hidden.log", "/proc/self/root/", "/proc/self/cwd/", "/proc/self/fd/", "/etc/passwd", "CON", "-rf"),
+    *("*", "**", "**/", "?", "[a-z]", "[!a]", "[", "]", "{a,b}", "{", "}", "!", "#", "(?=x)", "(a+)+", "^", "$", "|"),
+    *("\\d", "\\b", "NEAR(", "AND", '"', "NOT ", ":", "é", "e\u0301", "\u202e", "K"),
+)
+
+
+def tree(outer: Path) -> Path:
+    """Make a root with links of all kinds beside secrets, and return it."""
+    root = outer / "root"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "hidden").mkdir()
+    (root / ".git").mkdir()
+    (outer / SECRET).mkdir()
+    secrets = [outer / f"{SECRET}.md", outer / "x.md", outer / SECRET / f"{SECRET}.md", outer / SECRET / "x.md"]
+    secrets += [root / "hidden" / f"{SECRET}.md", root / "hidden.log", root / ".git" / "config"]
+    for secret in secrets:
+        secret.write_text(f"the word is {SECRET}\n")
+    (root / ".gitignore").write_text("hidden/\n*.log\n")
+    for inside in (root / "x.md", root / "a" / "x.md", root / "a" / "b" / "new\nline.md", root / "-rf"):
+        inside.write_text("# An almond\n\nneedle 1\nneedle 2 d\u00e9j\u00e0\n")
+    Path(os.fsdecode(os.fsencode(root) + b"/caf\xe9.md")).write_text("needle\n")
+    links = {"out": f"../{SECRET}", "up": "..", "a/up": "../..", "in.md": "a/x.md", "loop": "loop", "hid": "hidden"}
+    links |= {"out.md": f"../{SECRET}.md", "abs": str(outer), "proc": "/proc/self/root", "chain": "a/up"}
+    for link, target in links.items():
+        (root / link).symlink_to(target)
+    os.mkfifo(root / "pipe")
+    return root
+
+
+class Target:
+    """Calls one tool an input."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the root; the tools are made once, so that search need not index for each input."""
+        self._root = root
+        self._tools = {tool.name: tool for tool in file_tools(root)}
+
+    def __call__(self, data: bytes) -> None:
+        """Call a tool, and look at what it returns."""
+        choice, text = data[:1], data[1:].decode("utf-8", "surrogateescape")
+        try:
+            shown = self._call(choice[0] if choice else 0, text)
+        except RunSpecialistError as error:
+            shown = str(error)
+        # An error repeats what was asked for.
+        if SECRET not in text:
+            assert SECRET not in shown, shown
+
+    def _call(self, choice: int, text: str) -> str:  # noqa: PLR0911 - one for each tool
+        tools = self._tools
+        match choice % 8:
+            case 0:
+                return str(tools["read"](path=text))
+            case 1:
+                return str(tools["ls"](path=text))
+            case 2 | 3:
+                return str(tools["glob"](pattern=text))
+            case 4:
+                return str(tools["search"](query=text))
+            case 5:
+                return self._limited(text)
+            case 6:
+                return self._opened(text)
+            case _ if choice < 16:  # noqa: PLR2004 - it starts a process, so one in many
+                path, _, rest = text.partition("\n")
+                return str(tools["grep"](pattern=rest or ".", path=path or None))
+            case _:
+                path, _, glob = text.partition("\n")
+                return str(tools["grep"](pattern="ne{2}dle", path=path, glob=glob or None)) if path else ""
+
+    def _opened(self, text: str) -> str:
+        sandbox = Sandbox(self._root)
+        try:
+            with sandbox.open(sandbox.locate(text)) as file:
+                return file.read().decode("utf-8", "replace")
+        except OSError as error:
+            return error.strerror or str(error)
+
+    def _limited(self, text: str) -> str:
+        """Let a specialist's own `paths` say what may be seen."""
+        tools = {tool.name: tool for tool in file_tools(self._root, text.split("\n"))}
+        return str(tools["glob"](pattern="**")) + str(tools["ls"]())
+
+
+def main() -> None:
+    """Fuzz in a tree of its own."""
+    with tempfile.TemporaryDirectory() as outer:
+        going.go("path_sandbox", Target(tree(Path(outer))), _PIECES)
+
+
+if __name__ == "__main__":
+    main()
