@@ -1,6 +1,7 @@
 """Read JSON that a server sent, and trust none of it; both APIs need this."""
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from run_specialist.providers.endpoint import Endpoint
 
 MOST_TOKENS = 10**12
 """No request has more; a larger figure is no figure."""
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}", re.ASCII)
 
 
 def read_object(content_type: str, body: bytes, endpoint: Endpoint) -> dict[str, Any]:
@@ -18,8 +20,9 @@ def read_object(content_type: str, body: bytes, endpoint: Endpoint) -> dict[str,
     Raises ProviderError for anything else.
     """
     if "json" not in content_type.lower():
-        kind = content_type or "no content type"
-        raise ProviderError(f"the server answered with {kind}, not JSON; {endpoint.wrong_server}")
+        kind = _MEDIA_TYPE.match(content_type)
+        told = kind[0] if kind else "no content type"
+        raise ProviderError(f"the server answered with {told}, not JSON; {endpoint.wrong_server}")
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
 """One clear line for whatever goes wrong between here and an API, whichever SDK carries the requests."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib import import_module
@@ -61,10 +61,16 @@ def one_line(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asy
 
     client: the one that the request went through.
     """
-    words = tidy(_words(error, endpoint, client.base_url))
-    key = client.api_key or ""
-    # Some servers quote the key that they refuse.
-    return words.replace(key, MASK) if len(key) >= SHORTEST_KEY else words
+    keys = [one for one in (client.api_key, getattr(client, "auth_token", None)) if one and len(one) >= SHORTEST_KEY]
+
+    def hidden(words: str) -> str:
+        # Some servers quote the key that they refuse; a part of it, cut off, would not be known again.
+        for key in keys:
+            words = words.replace(key, MASK)
+        return redact(words)
+
+    place = client.base_url.copy_with(userinfo=b"", query=None, fragment=None)
+    return tidy(hidden(_words(error, endpoint, place, hidden)))
 
 
 def tidy(words: str) -> str:
@@ -73,13 +79,20 @@ def tidy(words: str) -> str:
     return words if len(words) <= LONGEST_LINE else f"{words[:LONGEST_LINE]} …"
 
 
-def _words(error: Exception, endpoint: Endpoint, base_url: object) -> str:  # noqa: PLR0911 - one for each kind of trouble
+def _words(  # noqa: PLR0911 - one for each kind of trouble
+    error: Exception, endpoint: Endpoint, base_url: object, hidden: Callable[[str], str]
+) -> str:
+    """Return what there is to say.
+
+    base_url: without what may be secret in it.
+    hidden: takes keys out of foreign words, before they are cut.
+    """
     import httpx2  # noqa: PLC0415 - already loaded on the way to the request
 
     sdk: Any = import_module(endpoint.sdk)
     match error:
         case sdk.APIStatusError():
-            return _status_line(error, endpoint)
+            return _status_line(error, endpoint, hidden)
         case _ if isinstance(error.__cause__ or error, httpx2.LocalProtocolError):
             # Its text quotes the header that cannot be sent, which may be the key.
             return f"the request cannot be sent; check {endpoint.key} for stray characters"
@@ -93,13 +106,13 @@ def _words(error: Exception, endpoint: Endpoint, base_url: object) -> str:  # no
         case httpx2.HTTPError():
             return f"the connection to {base_url} broke off in the middle of a reply; try again"
         case _:
-            what = (str(error) or type(error).__name__).splitlines()[0][:200]
+            what = hidden((str(error) or type(error).__name__).splitlines()[0])[:200]
             return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
 
 
-def _status_line(error: Any, endpoint: Endpoint) -> str:  # noqa: ANN401 - APIStatusError of either SDK
+def _status_line(error: Any, endpoint: Endpoint, hidden: Callable[[str], str]) -> str:  # noqa: ANN401 - APIStatusError of either SDK
     status, body = error.status_code, error.body
-    words, what = said(body) or " ".join(str(body or error).split())[:200], str(status)
+    words, what = said(body) or hidden(" ".join(str(body or error).split()))[:200], str(status)
     match body:
         case {"error": {"type": str(kind)}} if status < 400:  # noqa: PLR2004
             # An error in mid-stream arrives under the status of the stream, which was 200.

@@ -1,0 +1,91 @@
+"""A server that knows no discretion: the key that it was sent stands in its answer, in one shape or another."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.wire.mcp_servers.web import Quiet, Raw
+
+JSON, TEXT, EVENTS = "application/json", "text/plain", "text/event-stream"
+
+
+def _error(words: str) -> bytes:
+    return json.dumps({"error": {"type": "api_error", "message": words}}).encode()
+
+
+def _event(words: str) -> bytes:
+    return b"event: error\ndata: " + _error(words) + b"\n\n"
+
+
+SHAPES: dict[str, tuple[int, str, Callable[[str], bytes]]] = {
+    "message": (401, JSON, lambda told: _error(f"no such key: {told}")),
+    "odd": (400, JSON, lambda told: json.dumps({"fault": {"headers": told}}).encode()),
+    "cut at 200": (400, JSON, lambda told: json.dumps({"fault": {"x": "y" * 150, "headers": told}}).encode()),
+    "cut at 600": (403, JSON, lambda told: _error(f"{'so ' * 190}{told}")),
+    "text": (401, TEXT, lambda told: f"who is {told}?".encode()),
+    "no JSON": (200, JSON, lambda told: f"{{{told}".encode()),
+    "no message": (200, JSON, lambda told: json.dumps({"type": told, "stop_reason": told, "choices": told}).encode()),
+    "page": (200, "text/html", lambda told: f"<p>{told}</p>".encode()),
+    "kind": (200, "", lambda told: f"{told}".encode()),
+    "event": (200, EVENTS, _event),
+    "cut event": (200, EVENTS, lambda told: _event(f"{'so ' * 190}{told}")),
+}
+"""Status, content type, and the body made of the headers."""
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers in the shape that the server has at the time."""
+
+    def log_message(self, *_: Any) -> None:
+        """Stay silent."""
+
+    def do_POST(self) -> None:
+        """Tell the headers."""
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        status, kind, body = SHAPES[self.server.shape]
+        sent = (value for name, value in self.headers.items() if name.lower() in {"authorization", "x-api-key"})
+        told = " ".join(value.removeprefix("Bearer ") for value in sent)
+        self.server.heard.append(told)
+        said = body(told)
+        self.send_response(status)
+        for name, value in (("content-type", kind or told), ("content-length", str(len(said))), ("x-request-id", told)):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(said)
+
+
+class EchoOfTools(Raw):
+    """An MCP server whose tool tells the headers, and which refuses them in its own words."""
+
+    def spoken(self, how: str, asked: dict[str, Any]) -> None:
+        """Tell them as a result, as an error, or where it should list its tools."""
+        told = " ".join(f"{name}: {value}" for name, value in self.headers.items())
+        if asked["method"] == {"lists": "tools/list", "begins": "initialize"}.get(how, "tools/call"):
+            error = {"code": -32000, "message": f"{'so ' * 80}{told}" if how == "long" else told}
+            result = {"content": [{"type": "text", "text": told}]}
+            answer = {"result": result} if how == "tells" else {"error": error}
+            body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}).encode()
+            self.answer(200, JSON, body)
+        else:
+            super().spoken(how, asked)
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[Any]:
+    """Serve; what comes has `url`, `heard`, and `shape`, which may be changed."""
+    server: Any = Quiet(("127.0.0.1", 0), handler)
+    server.seen, server.called, server.closing = [], 0, threading.Event()
+    server.heard, server.shape = [], "message"
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.closing.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

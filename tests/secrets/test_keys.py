@@ -1,0 +1,133 @@
+"""Keys of APIs never come out, whatever a server makes of them; the shapes of keys that are known do not help here."""
+
+import logging
+import sqlite3
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist import Runner, Specialist
+from run_specialist.cli import manage, run
+from run_specialist.errors import UsageError
+from run_specialist.providers.choose import make_provider
+from tests.secrets.canaries import PIECE, came_out, stored
+from tests.secrets.echo import SHAPES, Echo, serving
+from tests.spans import recorded
+
+KEY = "zebra-cardigan-lamplight-quokka"
+"""No key looks like it, so that only who knows it can mask it."""
+FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
+ENDPOINTS = {
+    "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "sonnet"),
+    "ANTHROPIC_AUTH_TOKEN": ("ANTHROPIC_BASE_URL", "sonnet"),
+    "OPENAI_API_KEY": ("OPENAI_BASE_URL", "openai:x"),
+}
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    """A server that tells what it was sent."""
+    with serving(Echo) as server:
+        yield server
+
+
+@asynccontextmanager
+async def runner_of(model: str, folder: Path) -> AsyncIterator[Runner]:
+    """Make one as the command does, with a store, and let its provider try once."""
+    provider = make_provider(model)
+    provider.client.max_retries = 0
+    try:
+        async with Runner(root=folder, store=f"sqlite:///{folder}/runs.db", provider=provider) as runner:
+            yield runner
+    finally:
+        await provider.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("variable", ENDPOINTS)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_key_that_a_server_repeats_comes_out_nowhere(tmp_path, monkeypatch, caplog, echo, variable, streamed):
+    """In an error, an odd body, a text, a header, in what is cut: outcome, events, spans, store and log have no bit."""
+    address, model = ENDPOINTS[variable]
+    monkeypatch.setenv(variable, KEY)
+    monkeypatch.setenv(address, echo.url)
+    caplog.set_level(logging.DEBUG)
+    said: list[object] = []
+    with recorded() as spans:
+        async with runner_of(model, tmp_path) as runner:
+            for shape in SHAPES:
+                echo.shape = shape
+                watch = said.append if streamed else None
+                outcome = await runner.run(FINDER, "What?", watch=watch, listener=said.append)
+                assert outcome.status == "failed"
+                said += [outcome, outcome.as_json(), outcome.error]
+            said.append(runner)
+    assert len(echo.heard) >= len(SHAPES)
+    assert all(told == KEY for told in echo.heard)
+    ours = [one for one in caplog.records if one.name.startswith("run_specialist")]
+    said += [span.to_json() for span in spans.all if span.instrumentation_scope.name.startswith("run_specialist")]
+    assert came_out(KEY, *said, *(logging.Formatter().format(one) for one in ours), *stored(tmp_path)) == []
+
+
+@pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])
+def test_a_key_that_a_server_repeats_is_not_printed(tmp_path, monkeypatch, capfd, echo, flag):
+    """By no command: neither while it runs, nor of what is kept."""
+    (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: Finds\n---\nYou look.\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", KEY)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", echo.url)
+    monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
+    echo.shape = "cut at 200"
+    printed = [CliRunner().invoke(run.app, ["finder", "What?", "--dir", str(tmp_path), flag])]
+    assert printed[0].exit_code == 3
+    for command in ("runs", "transcript last", "report last", "report last --out -", "resume last"):
+        as_json = [] if "--out" in command else ["--json"]
+        printed.append(CliRunner().invoke(manage.app, [*command.split(), *as_json]))
+    assert [one.exit_code for one in printed[1:]] == [0, 0, 0, 0, 3]
+    told = [text for one in printed for text in (one.stdout, one.stderr)]
+    assert came_out(KEY, *told, *capfd.readouterr(), *stored(tmp_path)) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("variable", "model"), [("ANTHROPIC", "sonnet"), ("OPENAI", "openai:x")])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:{}@127.0.0.1:9",
+        "http://{}@127.0.0.1:9",
+        "http://me:a@{}@127.0.0.1:9",
+        "http://127.0.0.1:9/?api-key={}",
+        "http://127.0.0.1:9/#{}",
+        "http://me:{}@127.0.0.1:odd",
+    ],
+)
+async def test_what_is_secret_in_a_base_url_is_not_told(tmp_path, monkeypatch, variable, model, url):
+    """The address is told by scheme, host, port and path, where nobody answers at it."""
+    monkeypatch.setenv(f"{variable}_API_KEY", "another-key")
+    monkeypatch.setenv(f"{variable}_BASE_URL", url.format(KEY))
+    told: list[object] = []
+    try:
+        async with runner_of(model, tmp_path) as runner:
+            outcome = await runner.run(FINDER, "What?", listener=told.append)
+        told += [outcome, outcome.error]
+        assert "//127.0.0.1:9" in outcome.error
+    except UsageError as error:
+        told.append(error)
+        assert ":odd" in url
+    assert came_out(KEY, *told, *stored(tmp_path)) == []
+
+
+def test_the_search_itself_finds_what_it_shall(tmp_path):
+    """A piece of a word in a text, in an error's cause, in a store as it is and packed."""
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as store:
+        store.execute("create table a (b)")
+        store.execute("insert into a values (?)", (b"\1" + zlib.compress(f"{'x' * 99}{KEY}".encode()),))
+        store.commit()
+    error = UsageError("nothing")
+    error.__cause__ = ValueError(KEY[5:])
+    assert len(came_out(KEY, "nothing", KEY[: PIECE - 1], f"a {KEY[3:17]} b", error, {"a": KEY})) == 3
+    assert len(came_out(KEY, *stored(tmp_path))) == 1
