@@ -1,0 +1,124 @@
+"""The command line of the benchmark."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from bench import report, server_cost
+from bench.figures import calls, children, commands, first_request, landing, offline, search
+from bench.figures.figure import Figure, Size
+from bench.figures.row import Line, line
+from bench.lab import Lab
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        commands.FIGURE,
+        offline.FIGURE,
+        first_request.FIGURE,
+        calls.FIGURE,
+        landing.FIGURE,
+        search.FIGURE,
+        children.CHILDREN,
+        children.CROWD,
+    )
+}
+NOTED = """Medians of {laps} laps, in which the peers take turns; {crowd} for the largest figure. CPU is that of the \
+process that does the work, wall time is told where the other is a matter of waiting; the server is another process on \
+the same machine. Tokens are bytes / 4. Not measured: TLS, a real network, a real model."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print the table, and return the exit code: 1 where a figure failed."""
+    given = _parser().parse_args(arguments)
+    size = _size(given)
+    chosen = [FIGURES[name] for name in given.only or FIGURES]
+    print(f"{report.machine()}\n\n{NOTED.format(laps=size.laps, crowd=size.crowd_laps)}", flush=True)
+    with Lab() as lab:
+        print(f"{server_cost.measure(lab)}\n", flush=True)
+        _warm_up(lab)
+        seconds = _measure(lab, size, chosen)
+        lines = {figure.name: [line(row, lab.series, lab.failures) for row in figure.rows(size)] for figure in chosen}
+        for figure in chosen:
+            print(f"### {figure.title} (`--only {figure.name}`)\n\n{report.table(lines[figure.name])}\n")
+        failed = report.failures([each for figure in lines.values() for each in figure])
+        if failed:
+            print(f"Failed:\n\n{failed}\n")
+        spent = ", ".join(f"{name} {took:.0f} s" for name, took in seconds.items())
+        print(f"Time spent: {spent}. Load of the machine at the end: {os.getloadavg()[0]:.1f}.")
+        if given.json:
+            _save(given.json, lab, lines)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bench/run.py", description="Measure what run-specialist costs beside other ways to do the same."
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=list(FIGURES),
+        metavar="FIGURE",
+        help=f"one of {', '.join(FIGURES)}; may recur",
+    )
+    parser.add_argument("--laps", type=_count, help="laps of each figure; 5 if not given, 1 for the largest")
+    parser.add_argument(
+        "--quick", action="store_true", help="one small lap of everything: whether it works, no targets"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured there, too")
+    return parser
+
+
+def _count(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError("wanted: a whole number from 1 up")
+    return number
+
+
+def _size(given: argparse.Namespace) -> Size:
+    if given.quick:
+        return Size(full=False, laps=1, crowd_laps=1, calls=(10, 30), children=20, crowd=60, notes=500)
+    laps = given.laps or 5
+    only_crowd = given.only == ["crowd"]
+    return Size(full=True, laps=laps, crowd_laps=laps if given.laps and only_crowd else min(laps, 1))
+
+
+def _warm_up(lab: Lab) -> None:
+    """Have all .pyc files written before anything is timed."""
+    for name in ("run-specialist", "specialists"):
+        with lab.failing("warm-up"):
+            lab.command(name, "--help")
+    with lab.failing("warm-up"):
+        lab.command(*offline.ASKED)
+    for peer in ("bare", "tool_runner", "ours_stored"):
+        with lab.failing("warm-up"):
+            lab.lap(peer, "first", lab.new_run())
+
+
+def _measure(lab: Lab, size: Size, chosen: list[Figure]) -> dict[str, float]:
+    """Run all laps, the figures in turn; return the time that each took [s]."""
+    seconds = dict.fromkeys((figure.name for figure in chosen), 0.0)
+    for number in range(max(figure.laps(size) for figure in chosen)):
+        lab.lap_number = number
+        for figure in chosen:
+            if number < figure.laps(size):
+                begun = time.monotonic()
+                figure.lap(lab, size)
+                seconds[figure.name] += time.monotonic() - begun
+                print(f"lap {number + 1}: {figure.name} {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    return seconds
+
+
+def _save(file: Path, lab: Lab, lines: dict[str, list[Line]]) -> None:
+    rows = [
+        {"figure": name, "what": each.row.what, "unit": each.row.unit, "ours": each.ours, "other": each.other,
+         "ratio": each.ratio, "at_most": each.row.at_most, "of_ratio": each.row.of_ratio, "met": each.met,
+         "failed": each.failed}
+        for name, group in lines.items() for each in group
+    ]  # fmt: skip
+    told = {"machine": report.machine(), "rows": rows, "series": lab.series, "failures": lab.failures}
+    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

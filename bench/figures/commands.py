@@ -1,0 +1,38 @@
+"""What the commands cost that ask no model."""
+
+from collections.abc import Sequence
+
+from bench.figures.figure import Figure, Size
+from bench.figures.row import Row
+from bench.lab import Lab
+
+HEAVY = {"anthropic", "openai", "sqlalchemy", "mcp"}
+"""Libraries that such a command does without."""
+COMMANDS = {
+    "help": ("run-specialist", "--help"),
+    "list": ("specialists", "list"),
+}
+
+
+def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
+    """Run each command once, and see once what it imports."""
+    for name, command in COMMANDS.items():
+        with lab.failing(f"commands.{name}"):
+            lab.note(f"commands.{name}.cpu", lab.command(*command).cpu)
+            if not lab.has(f"commands.{name}.heavy"):
+                loaded = lab.imported(*command)
+                lab.note(f"commands.{name}.heavy", len(HEAVY & {module.partition(".")[0] for module in loaded}))
+
+
+def rows(size: Size) -> Sequence[Row]:
+    """Return the lines of the table."""
+    heavy = f"libraries out of {', '.join(sorted(HEAVY))} that it imports"
+    return [
+        Row("`run-specialist --help`, CPU", "ms", "commands.help.cpu", at_most=150, full=size.full),
+        Row(f"`run-specialist --help`, {heavy}", "", "commands.help.heavy", at_most=0),
+        Row("`specialists list`, CPU", "ms", "commands.list.cpu", at_most=350, full=size.full),
+        Row(f"`specialists list`, {heavy}", "", "commands.list.heavy", at_most=0),
+    ]
+
+
+FIGURE = Figure("commands", "Commands that ask no model", lap, rows)

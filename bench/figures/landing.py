@@ -1,0 +1,70 @@
+"""What a parent gets when the model wants five times the calls that its limit allows, and what the input costs."""
+
+from collections.abc import Sequence
+
+from bench.figures.figure import Figure, Size
+from bench.figures.row import Row
+from bench.lab import Lab
+
+LIMIT, WANTS = 30, 150
+MODELS: dict[str, dict[str, int]] = {
+    "abreast": {"abreast": 4},
+    "obeys": {"obeys": 1},
+    "stubborn": {"obeys": 0},
+}
+"""How the model behaves."""
+BILLS = {
+    "`order`, a model that obeys": ("order", "obeys", 54_000),
+    "`order`, a stubborn model": ("order", "stubborn", 72_000),
+    "`force`": ("force", "stubborn", 69_000),
+}
+"""The way of landing, the model, and the most that may be billed [input tokens]."""
+
+
+def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
+    """Let each peer run into its limit with each model, ours in each of its ways of landing."""
+    for peer in ("ours", "ours_stored", "bare", "tool_runner", *lab.guests):
+        _land(lab, peer, "auto")
+    for landing in ("order", "force"):
+        _land(lab, "ours", landing)
+
+
+def _land(lab: Lab, peer: str, landing: str) -> None:
+    start = f"landing.{peer}.{landing}"
+    with lab.failing(start):
+        run = lab.new_run()
+        given = {"limit": LIMIT, "landing": landing, "wants": WANTS, "models": list(MODELS.values())}
+        measured = lab.lap(peer, "landing", run, **given)
+        for number, (model, came) in enumerate(zip(MODELS, measured["runs"], strict=True)):
+            tally = lab.tally(f"{run}-{number}")
+            lab.note(f"{start}.{model}.answers", came["answers"])
+            lab.note(f"{start}.{model}.calls", came["calls"])
+            lab.note(f"{start}.{model}.requests", tally.requests)
+            lab.note(f"{start}.{model}.billed", tally.billed)
+
+
+def rows(size: Size) -> Sequence[Row]:  # noqa: ARG001 - as all figures
+    """Return the lines of the table."""
+    what = f"limit {LIMIT}, the model wants {WANTS}, four a turn"
+    made = []
+    for ours, other, against in (
+        ("ours", "tool_runner", "against tool_runner"),
+        ("ours_stored", "ours", "stored and told as events, against without"),
+    ):
+        for kind, words, most, exactly in (
+            ("answers", "answers", 1, True),
+            ("calls", "calls run", LIMIT, True),
+            ("requests", "requests", 11, False),
+        ):
+            pair = (f"landing.{peer}.auto.abreast.{kind}" for peer in (ours, other))
+            made.append(Row(f"{what}: {words}, {against}", "", *pair, at_most=most, exactly=exactly))
+    for words, (landing, model, most) in BILLS.items():
+        pair = (f"landing.ours.{landing}.{model}.billed", f"landing.bare.auto.{model}.billed")
+        what = f"input billed, one call a turn, {words}, against a loop by hand that forces"
+        made.append(Row(what, "tokens", *pair, at_most=most))
+    pair = (f"landing.{peer}.auto.stubborn.billed" for peer in ("ours", "tool_runner"))
+    made.append(Row("input billed, one call a turn, `auto`, against tool_runner, which has no answer", "tokens", *pair))
+    return made
+
+
+FIGURE = Figure("landing", "At the limit", lap, rows, lambda size: 1)  # noqa: ARG005 - nothing in it is left to chance

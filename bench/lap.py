@@ -1,0 +1,127 @@
+"""Run one peer in one mode, in a process of its own, and print what was measured as one line of JSON.
+
+    python bench/lap.py PEER MODE '{"url": ..., "run": ..., ...}'
+
+Only the standard library is imported here, so that a peer may live in an environment of its own.
+"""
+
+import asyncio
+import gc
+import json
+import resource
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from bench.given import QUESTION, Child, Conditions
+from bench.server.script import ANSWER, Script
+
+Given = dict[str, Any]
+Measured = dict[str, Any]
+
+
+def cpu() -> float:
+    """Return the CPU time of this process, without its children [s]."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def peak_memory() -> float:
+    """Return the most memory that this process has held [MB]."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        # It counts what the parent held before this program took its place, so it is second choice.
+        unit = 1024 * 1024 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def _question(script: Script) -> str:
+    return f"{script.tag()} {QUESTION}"
+
+
+async def first(child: Child, conditions: Conditions, given: Given) -> Measured:  # noqa: ARG001 - as all modes
+    """Ask for an answer without a call; the server notes when the request came."""
+    return {"answered": ANSWER in await child(_question(Script(given["run"])))}
+
+
+async def calls(child: Child, conditions: Conditions, given: Given) -> Measured:
+    """Ask for runs of some calls, one a turn, after a short one that warms up."""
+    await child(_question(Script(f"{given['run']}-warm", wants=3)))
+    measured = []
+    for number in given["calls"]:
+        conditions.calls = 0
+        gc.collect()
+        cpu_before, before = cpu(), time.perf_counter()
+        answer = await child(_question(Script(f"{given['run']}-{number}", wants=number)))
+        took, cpu_took = time.perf_counter() - before, cpu() - cpu_before
+        answered = ANSWER in answer and conditions.calls == number
+        measured.append({"calls": number, "cpu": cpu_took, "wall": took, "answered": answered})
+    return {"runs": measured, "answered": all(run["answered"] for run in measured)}
+
+
+async def children(child: Child, conditions: Conditions, given: Given) -> Measured:
+    """Ask many children at the same time."""
+    await child(_question(Script(f"{given['run']}-warm", wants=2)))
+    scripts = [
+        Script(f"{given['run']}-{number}", wants=given["calls"], delay=given["delay"])
+        for number in range(given["children"])
+    ]
+    conditions.calls = 0
+    cpu_before, before = cpu(), time.perf_counter()
+    answers = await asyncio.gather(*(child(_question(script)) for script in scripts), return_exceptions=True)
+    took, cpu_took = time.perf_counter() - before, cpu() - cpu_before
+    wrong = [answer for answer in answers if isinstance(answer, BaseException) or ANSWER not in answer]
+    answered = not wrong and conditions.calls == given["calls"] * given["children"]
+    told = f"{len(wrong)} children without an answer, the first: {wrong[0]!r}" if wrong else ""
+    return {"wall": took, "cpu": cpu_took, "memory": peak_memory(), "answered": answered, "told": told}
+
+
+async def landing(child: Child, conditions: Conditions, given: Given) -> Measured:
+    """Ask models that want more calls than the limit allows, one after another."""
+    runs = []
+    for number, how in enumerate(given["models"]):
+        conditions.calls = 0
+        answer = await child(_question(Script(f"{given['run']}-{number}", wants=given["wants"], **how)))
+        runs.append({"answers": int(ANSWER in answer), "calls": conditions.calls})
+    return {"runs": runs, "answered": True}
+
+
+async def search(child: Child, conditions: Conditions, given: Given) -> Measured:
+    """Ask for one search after another, by a peer that notes when each begins and ends."""
+    queries = given["queries"]
+    answer = await child(_question(Script(given["run"], wants=queries, tool="search", asks=given["asks"])))
+    ends = zip(conditions.moments[::2], conditions.moments[1::2], strict=True)
+    wall, processor = zip(*((end[0] - begin[0], end[1] - begin[1]) for begin, end in ends), strict=True)
+    answered = ANSWER in answer and conditions.calls == queries
+    return {"wall": wall, "cpu": processor, "memory": peak_memory(), "answered": answered}
+
+
+MODES = {mode.__name__: mode for mode in (first, calls, children, landing, search)}
+
+
+async def measure(peer: str, mode: str, given: Given) -> Measured:
+    """Run one lap and return what was measured."""
+    names = ("limit", "landing")
+    conditions = Conditions(given["url"], **{name: given[name] for name in names if name in given})
+    conditions.folder = Path(given.get("folder", Path.cwd()))
+    async with import_module(f"bench.peers.{peer}").opened(conditions) as child:
+        return await MODES[mode](child, conditions, given)
+
+
+def main() -> None:
+    """Read the arguments, run the lap, print the line."""
+    peer, mode, given = sys.argv[1:]
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    print(json.dumps(asyncio.run(measure(peer, mode, json.loads(given)))))
+
+
+if __name__ == "__main__":
+    main()

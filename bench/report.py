@@ -1,0 +1,52 @@
+"""What the benchmark prints."""
+
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from bench.figures.row import Line
+from bench.server import codec
+
+HEAD = ("what", "ours", "other", "ratio", "target", "met")
+PACKAGES = ("run-specialist", "anthropic", "httpx2", "pydantic", "sqlalchemy", "orjson", "uvloop")
+
+
+def machine() -> str:
+    """Return one paragraph on where and with what it was measured."""
+    installed = ", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name)))
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC. {_processor()}, {os.cpu_count()} cores, {platform.platform()}, "
+        f"Python {platform.python_version()}. {installed}. The server reads and writes JSON by {codec.NAME}. "
+        f"Load of the machine at the start: {os.getloadavg()[0]:.1f}."
+    )
+
+
+def table(lines: Iterable[Line]) -> str:
+    """Return a table of Markdown."""
+    rows = [HEAD, ("---", *["---:"] * (len(HEAD) - 2), "---"), *(line.cells() for line in lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def failures(lines: Sequence[Line]) -> str:
+    """Return why lines have failed, each reason once."""
+    reasons: Mapping[str, None] = dict.fromkeys(f"- {line.row.what}: {line.failed}" for line in lines if line.failed)
+    return "\n".join(reasons)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name"))
+    return next(names, platform.machine())
