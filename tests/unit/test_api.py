@@ -234,7 +234,7 @@ async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
         made.append(Shared(children=1, model=model))
         return made[-1]
 
-    monkeypatch.setattr("run_specialist.doors.api.make_provider", make)
+    monkeypatch.setattr("run_specialist.doors.connections.make_provider", make)
     async with Runner(tools=[LOOK]) as runner:
         for model in ("haiku", "opus", "haiku", "inherit"):
             await runner.prepare(FINDER.model_copy(update={"model": model}), "What?")
@@ -261,7 +261,7 @@ async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
 async def test_the_model_is_what_the_environment_can_reach(monkeypatch, environment, model):
     """With credentials or a base URL `sonnet`, else offline; SPECIALIST_MODEL stands above both, empty says nothing."""
     made = []
-    monkeypatch.setattr("run_specialist.doors.api.make_provider", lambda name: made.append(name) or Shared(1))
+    monkeypatch.setattr("run_specialist.doors.connections.make_provider", lambda name: made.append(name) or Shared(1))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     async with Runner() as runner:

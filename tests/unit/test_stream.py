@@ -315,7 +315,7 @@ async def test_run_and_run_sync_return_the_same(tmp_path):
 PROGRAM = """
 import sys
 from run_specialist import Specialist, Tool, run_sync
-from run_specialist.doors import api
+from run_specialist.doors import api, connections
 from run_specialist.providers.scripted import ScriptedProvider, calls
 
 def look(query: str) -> str:
@@ -326,7 +326,7 @@ def look(query: str) -> str:
     return f"note on {query}"
 
 script = [calls(("look", {"query": "a"})), calls(("look", {"query": "b"}), first_id=2)]
-api.make_provider = lambda model: ScriptedProvider(script)
+connections.make_provider = lambda model: ScriptedProvider(script)
 one = api.Runner.__init__
 api.Runner.__init__ = lambda self, **given: one(self, tools=[Tool("look", "Look.", look)], **given)
 finder = Specialist(name="finder", description="", prompt="You find.", tools=())

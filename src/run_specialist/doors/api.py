@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from run_specialist.doors.connections import Connections
 from run_specialist.doors.family import Family
 from run_specialist.doors.storing import Storing
 from run_specialist.doors.stream import Stream
@@ -15,7 +16,7 @@ from run_specialist.events import Listener
 from run_specialist.executed import Augmenter
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider, Watch
-from run_specialist.providers.choose import choose_model, make_provider
+from run_specialist.providers.choose import choose_model
 from run_specialist.resuming import Wish, begun_with, resume
 from run_specialist.runner import Run
 from run_specialist.spawner import Parent, Surroundings, spawn
@@ -70,7 +71,7 @@ class Runner:
         self._augmenters = augmenters
         self._trust = Trust(given=trust)
         self._clients = McpClients()
-        self._providers: dict[str, Provider] = {}
+        self._connections = Connections()
         self._family = Family(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
         self.store = None if store is None else str(store)
         self._storing = Storing(self.store)
@@ -99,7 +100,9 @@ class Runner:
             raise UsageError(f"--root: there is no folder {self.root}")
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         settled = resolve(file, settings, strict=self._strict).settings
-        provider = self._provider or self._provider_of(choose_model(settings.get("model", self._model), settled.model))
+        provider = self._provider or self._connections.provider(
+            choose_model(settings.get("model", self._model), settled.model)
+        )
         by_program = isinstance(specialist, Specialist)
         around = await self._around(self.root, file, settled, provider, None, by_program=by_program)
         job = spawn(file, settled, question, around)
@@ -125,7 +128,7 @@ class Runner:
         """
         run = await self._storing.load(run_id)
         root = Path(run.frozen["root"])
-        provider = self._provider or self._provider_of(self._model or run.model)
+        provider = self._provider or self._connections.provider(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         around = await self._around(root, load(file.path), settled, provider, parent, resumed=True)
@@ -192,21 +195,14 @@ class Runner:
         """Return the provider of a child; one that names no model has that of the one that asks."""
         if self._provider is not None or settings.model in {None, "inherit"}:
             return provider
-        return self._provider_of(choose_model(self._model, settings.model))
-
-    def _provider_of(self, model: str) -> Provider:
-        if model not in self._providers:
-            self._providers[model] = make_provider(model)
-        return self._providers[model]
+        return self._connections.provider(choose_model(self._model, settings.model))
 
     async def aclose(self) -> None:
         """Close the connections of all children, the servers of their tools, and the store."""
         async with AsyncExitStack() as parts:
             # The store last: what happens while the others are closed is kept too.
             parts.push_async_callback(self._storing.aclose)
-            for provider in self._providers.values():
-                parts.push_async_callback(provider.aclose)
-            self._providers.clear()
+            parts.push_async_callback(self._connections.aclose)
             parts.push_async_callback(self._clients.aclose)
 
     async def __aenter__(self) -> Self:

@@ -69,10 +69,10 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
     """
     from anthropic import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
         AsyncAnthropic,
-        DefaultAsyncHttpxClient,
+        DefaultAioHttpClient,
     )
 
-    http_client = DefaultAsyncHttpxClient(event_hooks={"response": [refuse_long_waits]})
+    http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits]})
     return AsyncAnthropic(http_client=http_client, **options)
 
 

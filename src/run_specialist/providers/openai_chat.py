@@ -93,10 +93,10 @@ def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's ow
     """
     from openai import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
         AsyncOpenAI,
-        DefaultAsyncHttpxClient,
+        DefaultAioHttpClient,
     )
 
-    http_client = DefaultAsyncHttpxClient(event_hooks={"response": [refuse_long_waits]})
+    http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits]})
     return AsyncOpenAI(http_client=http_client, **options)
 
 

@@ -1,7 +1,7 @@
 """One clear line for whatever goes wrong between here and an API, whichever SDK carries the requests."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib import import_module
@@ -87,16 +87,21 @@ def _words(  # noqa: PLR0911 - one for each kind of trouble
     base_url: without what may be secret in it.
     hidden: takes keys out of foreign words, before they are cut.
     """
-    import httpx2  # noqa: PLC0415 - already loaded on the way to the request
+    import aiohttp  # noqa: PLC0415 - already loaded on the way to the request
+    import httpx2  # noqa: PLC0415 - likewise
 
     sdk: Any = import_module(endpoint.sdk)
+    causes = [*_causes(error)]
+    broke = any(isinstance(one, aiohttp.ClientConnectionError) for one in causes)
+    was_slow = any(isinstance(one, TimeoutError) for one in causes)
     match error:
         case sdk.APIStatusError():
             return _status_line(error, endpoint, hidden)
-        case _ if isinstance(error.__cause__ or error, httpx2.LocalProtocolError):
-            # Its text quotes the header that cannot be sent, which may be the key.
+        case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
+            # The header that cannot be sent is the one that carries the key.
             return f"the request cannot be sent; check {endpoint.key} for stray characters"
-        case sdk.APITimeoutError() | httpx2.TimeoutException():
+        # One of the SDKs takes every connection that fails for one that was too slow.
+        case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
             return f"no answer from {base_url} in time; try again, or check the server"
         case sdk.APIConnectionError() | httpx2.ConnectError():
             why = f" ({error.__cause__})" if error.__cause__ else ""
@@ -108,6 +113,12 @@ def _words(  # noqa: PLR0911 - one for each kind of trouble
         case _:
             what = hidden((str(error) or type(error).__name__).splitlines()[0])[:200]
             return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _status_line(error: Any, endpoint: Endpoint, hidden: Callable[[str], str]) -> str:  # noqa: ANN401 - APIStatusError of either SDK
