@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"{report.machine()}\n\n{NOTED.format(laps=size.laps, crowd=size.crowd_laps)}", flush=True)
     with Lab() as lab:
         print(f"{server_cost.measure(lab)}\n", flush=True)
-        _warm_up(lab)
+        for warm_up in dict.fromkeys(figure.warm_up for figure in chosen):
+            warm_up(lab)
         seconds = _measure(lab, size, chosen)
         lines = {figure.name: [line(row, lab.series, lab.failures) for row in figure.rows(size)] for figure in chosen}
         for figure in chosen:
@@ -85,18 +86,6 @@ def _size(given: argparse.Namespace) -> Size:
     laps = given.laps or 5
     only_crowd = given.only == ["crowd"]
     return Size(full=True, laps=laps, crowd_laps=laps if given.laps and only_crowd else min(laps, 1))
-
-
-def _warm_up(lab: Lab) -> None:
-    """Have all .pyc files written before anything is timed."""
-    for name in ("run-specialist", "specialists"):
-        with lab.failing("warm-up"):
-            lab.command(name, "--help")
-    with lab.failing("warm-up"):
-        lab.command(*offline.ASKED)
-    for peer in ("bare", "tool_runner", "ours_stored"):
-        with lab.failing("warm-up"):
-            lab.lap(peer, "first", lab.new_run())
 
 
 def _measure(lab: Lab, size: Size, chosen: list[Figure]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from bench.lab import Lab
 from bench.server.script import Script
 
 TURNS = (1, 30, 300)
-REQUESTS = 100
+REQUESTS = 40
 
 
 def measure(lab: Lab) -> str:

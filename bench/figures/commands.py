@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bench import warming
 from bench.figures.figure import Figure, Size
 from bench.figures.row import Row
 from bench.lab import Lab
@@ -35,4 +36,4 @@ def rows(size: Size) -> Sequence[Row]:
     ]
 
 
-FIGURE = Figure("commands", "Commands that ask no model", lap, rows)
+FIGURE = Figure("commands", "Commands that ask no model", lap, rows, warm_up=warming.commands)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bench import warming
 from bench.figures.row import Row
 from bench.lab import Lab
 
@@ -32,3 +33,4 @@ class Figure:
     lap: Callable[[Lab, Size], None]
     rows: Callable[[Size], Sequence[Row]]
     laps: Callable[[Size], int] = lambda size: size.laps
+    warm_up: Callable[[Lab], None] = warming.peers

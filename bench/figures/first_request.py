@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bench import warming
 from bench.figures.figure import Figure, Size
 from bench.figures.row import Row
 from bench.given import MODEL, QUESTION
@@ -45,4 +46,4 @@ def rows(size: Size) -> Sequence[Row]:
     ]  # fmt: skip
 
 
-FIGURE = Figure("first", "From the start of the process to the first request", lap, rows)
+FIGURE = Figure("first", "From the start of the process to the first request", lap, rows, warm_up=warming.everything)

@@ -33,8 +33,8 @@ def _land(lab: Lab, peer: str, landing: str) -> None:
     start = f"landing.{peer}.{landing}"
     with lab.failing(start):
         run = lab.new_run()
-        given = {"limit": LIMIT, "landing": landing, "wants": WANTS, "models": list(MODELS.values())}
-        measured = lab.lap(peer, "landing", run, **given)
+        models = list(MODELS.values())
+        measured = lab.lap(peer, "landing", run, limit=LIMIT, landing=landing, wants=WANTS, models=models)
         for number, (model, came) in enumerate(zip(MODELS, measured["runs"], strict=True)):
             tally = lab.tally(f"{run}-{number}")
             lab.note(f"{start}.{model}.answers", came["answers"])
@@ -56,14 +56,15 @@ def rows(size: Size) -> Sequence[Row]:  # noqa: ARG001 - as all figures
             ("calls", "calls run", LIMIT, True),
             ("requests", "requests", 11, False),
         ):
-            pair = (f"landing.{peer}.auto.abreast.{kind}" for peer in (ours, other))
-            made.append(Row(f"{what}: {words}, {against}", "", *pair, at_most=most, exactly=exactly))
+            one, two = (f"landing.{peer}.auto.abreast.{kind}" for peer in (ours, other))
+            made.append(Row(f"{what}: {words}, {against}", "", one, two, at_most=most, exactly=exactly))
     for words, (landing, model, most) in BILLS.items():
-        pair = (f"landing.ours.{landing}.{model}.billed", f"landing.bare.auto.{model}.billed")
+        one, two = f"landing.ours.{landing}.{model}.billed", f"landing.bare.auto.{model}.billed"
         what = f"input billed, one call a turn, {words}, against a loop by hand that forces"
-        made.append(Row(what, "tokens", *pair, at_most=most))
-    pair = (f"landing.{peer}.auto.stubborn.billed" for peer in ("ours", "tool_runner"))
-    made.append(Row("input billed, one call a turn, `auto`, against tool_runner, which has no answer", "tokens", *pair))
+        made.append(Row(what, "tokens", one, two, at_most=most))
+    one, two = (f"landing.{peer}.auto.stubborn.billed" for peer in ("ours", "tool_runner"))
+    what = "input billed, one call a turn, `auto`, against tool_runner, which has no answer"
+    made.append(Row(what, "tokens", one, two))
     return made
 
 

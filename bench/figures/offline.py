@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bench import warming
 from bench.figures.figure import Figure, Size
 from bench.figures.row import Row
 from bench.lab import Lab
@@ -38,4 +39,4 @@ def rows(size: Size) -> Sequence[Row]:
     ]
 
 
-FIGURE = Figure("offline", "An answer without a model, from a cold start", lap, rows)
+FIGURE = Figure("offline", "An answer without a model, from a cold start", lap, rows, warm_up=warming.offline)

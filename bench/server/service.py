@@ -3,6 +3,7 @@
 import resource
 import time
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bench.server.codec import decode, encode
@@ -46,13 +47,19 @@ class Service:
                 self._tally(asked["run"]).pid = int(asked["pid"])
                 return Response(200, b"{}")
             case "/tallies":
-                return Response(200, encode(self._told(asked.get("run", ""))))
+                used = resource.getrusage(resource.RUSAGE_SELF)
+                told = {"cpu": used.ru_utime + used.ru_stime, "runs": self.told(asked.get("run", ""))}
+                return Response(200, encode(told))
             case "/forget":
                 self._threads.forget(self._tallies)
                 self._tallies.clear()
                 return Response(200, b"{}")
             case _:
                 return Response(404, encode(Refused(f"no such path: {url.path}", 404).body()))
+
+    def told(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """Return what was counted of the runs whose names begin so."""
+        return {name: tally.as_json() for name, tally in self._tallies.items() if name.startswith(prefix)}
 
     def _message(self, body: bytes) -> Response:
         begun = time.perf_counter()
@@ -78,11 +85,11 @@ class Service:
         tally.busy += time.perf_counter() - begun
         return response
 
-    def _replied(self, script: Script, tally: Tally, request: dict[str, object]) -> dict[str, object]:
+    def _replied(self, script: Script, tally: Tally, request: dict[str, Any]) -> dict[str, Any]:
         request = self._threads.whole(request)
         check(request)
         paid = tally.pay(request)
-        newest = encode(request["messages"][-1]).decode() if script.obeys else ""  # type: ignore[index]
+        newest = encode(request["messages"][-1]).decode() if script.obeys else ""
         turn = next_turn(script, tally.calls, request, newest)
         if not isinstance(turn, str):
             tally.calls += len(turn)
@@ -93,8 +100,3 @@ class Service:
 
     def _tally(self, run: str) -> Tally:
         return self._tallies.setdefault(run, Tally())
-
-    def _told(self, prefix: str) -> dict[str, object]:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        runs = {name: tally.as_json() for name, tally in self._tallies.items() if name.startswith(prefix)}
-        return {"cpu": used.ru_utime + used.ru_stime, "runs": runs}

@@ -1,0 +1,81 @@
+"""What the benchmark says of its figures: medians, ratios, targets, and nothing that was not measured."""
+
+import json
+
+import pytest
+
+from bench.command import FIGURES, main
+from bench.figures.figure import Size
+from bench.figures.row import Row, line
+from bench.lab import Lab
+from bench.process import LapFailed
+
+RATIO = Row("a call", "ms", "calls.ours.30", "calls.other.30", 0.75, of_ratio=True)
+
+
+def test_the_ratio_is_that_of_the_medians():
+    """One lap that something else has slowed does not count."""
+    series = {"calls.ours.30": [0.002, 0.003, 0.9], "calls.other.30": [0.004, 0.005, 0.0001]}
+    came = line(RATIO, series, {})
+    assert (came.ours, came.other, came.ratio, came.met) == (3.0, 4.0, 0.75, True)
+    assert came.cells() == ("a call", "3.00 ms", "4.00 ms", "0.75", "<= 0.75 x", "yes")
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "met"),
+    [
+        (Row("", "s", "it", at_most=3), 3.0, True),
+        (Row("", "s", "it", at_most=3), 3.01, False),
+        (Row("", "", "it", at_most=30, exactly=True), 29, False),
+        (Row("", "", "it", at_most=0), 0, True),
+        (Row("", "s", "it"), 3.0, None),
+        (Row("", "s", "it", at_most=3, full=False), 2.0, None),
+    ],
+)
+def test_a_target_is_met_or_not(row: Row, value: float, met):
+    """Where there is none, or not for this size, nothing is said."""
+    assert line(row, {"it": [value]}, {}).met is met
+
+
+def test_what_failed_shows_no_figure():
+    """Neither of ours nor of the other, and with the reason."""
+    series = {"calls.ours.30": [0.002]}
+    failed = line(RATIO, series, {"calls.other": "exit code 1: it broke"})
+    assert failed.failed == "exit code 1: it broke"
+    assert failed.cells() == ("a call", "failed", "", "", "<= 0.75 x", "failed")
+    assert not line(RATIO, series, {"first.other": "something else"}).failed
+
+
+def test_what_was_not_measured_shows_no_figure():
+    """A median of nothing is nothing."""
+    assert line(RATIO, {}, {}).cells()[1] == "not measured"
+    assert line(RATIO, {"calls.ours.30": [0.002]}, {}).met is None
+
+
+def test_every_row_is_of_a_series_of_its_figure():
+    """A reason is found by the beginning of a series' name."""
+    for figure in FIGURES.values():
+        for row in figure.rows(Size(full=True, laps=1, crowd_laps=1)):
+            assert row.ours.startswith(f"{figure.name}."), row
+
+
+def test_a_lap_that_fails_is_told_and_the_others_go_on():
+    """A peer that there is not ends with the reason of its process."""
+    with Lab() as lab:
+        with lab.failing("calls.nobody"):
+            lab.lap("nobody", "first", lab.new_run())
+        with pytest.raises(LapFailed, match="killed after"):
+            lab.lap("bare", "first", lab.new_run(), seconds=0.01)
+    assert lab.failures == {"calls.nobody": "exit code 1: ModuleNotFoundError: No module named 'bench.peers.nobody'"}
+
+
+def test_quick_look_at_one_figure(tmp_path, capsys):
+    """The whole way, from the command line to the tables, and all that was measured in a file."""
+    assert main(["--quick", "--only", "commands", "--json", str(tmp_path / "all.json")]) == 0
+    out = capsys.readouterr().out
+    assert "`run-specialist --help`, CPU" in out
+    assert "failed" not in out
+    assert "Search in notes" not in out
+    told = json.loads((tmp_path / "all.json").read_text())
+    assert told["series"]["commands.help.heavy"] == [0]
+    assert {row["met"] for row in told["rows"]} == {None, True}

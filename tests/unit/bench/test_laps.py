@@ -1,0 +1,110 @@
+"""Each usual peer of the benchmark does its work against the server of the benchmark."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bench.lap import measure
+from bench.server.http import Connection
+from bench.server.script import ANSWER, Script, next_turn, script_in
+from bench.server.service import Service
+
+PEERS = ["bare", "tool_runner", "ours", "ours_stored"]
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[str, Service]]:
+    """Serve on the loopback."""
+    service = Service()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(service), "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", service
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def _own_folder(tmp_path, monkeypatch):
+    """Work where nothing is, and give the variables back that a peer sets."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "")
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_own_folder")
+@pytest.mark.parametrize("peer", PEERS)
+async def test_runs_the_calls_that_are_wanted(peer: str):
+    """One request a call and one for the answer, none of them refused."""
+    async with served() as (url, service):
+        measured = await measure(peer, "calls", {"url": url, "run": "it", "calls": [2, 4]})
+        told = service.told("it-")
+    assert measured["answered"]
+    assert [run["calls"] for run in measured["runs"]] == [2, 4]
+    assert {name: tally["requests"] for name, tally in told.items()} == {"it-warm": 4, "it-2": 3, "it-4": 5}
+    assert not any(tally["refusals"] for tally in told.values())
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_own_folder")
+async def test_the_threads_of_the_tool_runner_are_held_by_the_server():
+    """It sends what is new, and pays as the loop that sends all."""
+    billed, sent = {}, {}
+    async with served() as (url, service):
+        for peer in ("bare", "tool_runner"):
+            await measure(peer, "calls", {"url": url, "run": peer, "calls": [12]})
+            told = service.told(f"{peer}-12")[f"{peer}-12"]
+            billed[peer], sent[peer] = told["billed"], told["bytes_in"]
+    assert sent["tool_runner"] < sent["bare"] / 5
+    assert billed["tool_runner"] == pytest.approx(billed["bare"], rel=0.03)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_own_folder")
+async def test_children_and_a_landing_are_measured():
+    """All children answer; at the limit of 3 a model that wants 9 has had 3 calls."""
+    async with served() as (url, _):
+        given = {"url": url, "run": "many", "children": 4, "calls": 2, "delay": 1}
+        many = await measure("ours", "children", given)
+        how = {"limit": 3, "landing": "order", "wants": 9, "models": [{"abreast": 2}, {"obeys": 1}]}
+        landed = await measure("ours", "landing", {"url": url, "run": "end", **how})
+    assert many["answered"]
+    assert many["memory"] > 1
+    assert landed["runs"] == [{"answers": 1, "calls": 3}] * 2
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_own_folder")
+async def test_a_lap_without_an_answer_is_no_measurement():
+    """A peer that is stopped by its limit has not run what was to be measured."""
+    async with served() as (url, _):
+        measured = await measure("bare", "calls", {"url": url, "run": "it", "calls": [5], "limit": 4})
+    assert not measured["answered"]
+
+
+def test_the_script_travels_in_the_question():
+    """The tag is read from the bytes of a request, whatever stands around it."""
+    script = Script("a-run", wants=7, abreast=3, delay=2.5, obeys=1, tool="search", asks="one,two")
+    assert script_in(f'{{"content": "{script.tag()} What?"}}'.encode()) == script
+    assert script_in(b"{}") is None
+    assert [script.query(number) for number in range(4)] == ["one", "two", "one 2", "two 3"]
+
+
+@pytest.mark.parametrize(
+    ("told", "calls"),
+    [
+        ("10 tool calls remaining", 2),
+        ("1 call left", 2),
+        ("0 tool calls remaining", 0),
+        ("Your budget is spent: 0 tool calls remain", 0),
+        ("Tool call limit reached (3)", 0),
+    ],
+)
+def test_a_model_that_obeys_hears_of_the_limit(told: str, calls: int):
+    """And of nothing else."""
+    script = Script("it", wants=9, abreast=2, obeys=1)
+    turn = next_turn(script, 3, {"tools": [{"name": "search_notes", "input_schema": {}}]}, told)
+    assert turn == ANSWER if not calls else len(turn) == calls

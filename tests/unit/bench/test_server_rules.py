@@ -1,0 +1,152 @@
+"""The server of the benchmark is as strict as the API, and counts what a cache saves by the documented rules."""
+
+import pytest
+
+from bench.server.cache import Cache, Input
+from bench.server.refusal import Refused
+from bench.server.rules import check
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+TOKENS = 2000
+
+
+def text(words: str = "x", tokens: int = TOKENS, **more):
+    """Return a block of so many tokens."""
+    empty = len('{"type":"text","text":""}')
+    return {"type": "text", "text": (words * 4 * tokens)[: 4 * tokens - empty], **more}
+
+
+def use(call: str):
+    """Return a call of the tool."""
+    return {"type": "tool_use", "id": call, "name": "look", "input": {}}
+
+
+def result(call: str):
+    """Return its result."""
+    return {"type": "tool_result", "tool_use_id": call, "content": "seen"}
+
+
+def user(*content):
+    """Return a message of the user."""
+    return {"role": "user", "content": list(content)}
+
+
+def assistant(*content):
+    """Return a message of the model."""
+    return {"role": "assistant", "content": list(content)}
+
+
+def request(*messages, **more):
+    """Return a request with a tool."""
+    tools = [{"name": "look", "input_schema": {}}]
+    return {"model": "claude-sonnet-4-6", "max_tokens": 9, "tools": tools, "messages": list(messages), **more}
+
+
+def bare(*messages, **more):
+    """Return a request of nothing but messages, so that sizes are plain."""
+    return {"model": "m", "max_tokens": 9, "messages": list(messages), **more}
+
+
+def test_without_a_marker_all_is_paid_in_full():
+    """No marker, no cache."""
+    cache = Cache()
+    assert [cache.account(bare(user(text()))) for _ in range(2)] == [Input(TOKENS)] * 2
+
+
+def test_what_was_written_is_read_and_what_is_new_is_written():
+    """A conversation that grows pays 1.25 for what is new and 0.1 for what is old."""
+    cache = Cache()
+    first = user(text("a"))
+    assert cache.account(bare(first, **MARK)) == Input(0, TOKENS, 0)
+    longer = bare(first, assistant(text("b")), user(text("c")), **MARK)
+    came = cache.account(longer)
+    assert came == Input(0, 2 * TOKENS, TOKENS)
+    assert came.billed == pytest.approx(1.25 * 2 * TOKENS + 0.1 * TOKENS)
+
+
+def test_a_short_prefix_is_never_kept():
+    """Under 1,024 tokens a marker does nothing."""
+    cache = Cache()
+    assert [cache.account(bare(user(text(tokens=1023)), **MARK)) for _ in range(2)] == [Input(1023)] * 2
+    assert cache.account(bare(user(text(tokens=1024)), **MARK)) == Input(0, 1024, 0)
+
+
+@pytest.mark.parametrize(("blocks", "read"), [(19, TOKENS), (20, 0)])
+def test_a_write_is_found_twenty_blocks_back(blocks: int, read: int):
+    """The marker's own block counts among the 20."""
+    cache = Cache()
+    cache.account(bare(user(text("a")), **MARK))
+    more = [{"type": "text", "text": "b" * 40}] * blocks
+    assert cache.account(bare(user(text("a"), *more), **MARK)).read == read
+
+
+def test_a_forced_choice_loses_the_messages_and_keeps_the_system_prompt():
+    """`tool_choice` enters the chain where the messages begin."""
+    cache = Cache()
+    system = [text("s", **MARK)]
+    asked = [user(text("a"))]
+    cache.account(request(*asked, system=system, **MARK))
+    kept = cache.account(request(*asked, system=system, tool_choice={"type": "tool", "name": "look"}))
+    tools = len('{"name":"look","input_schema":{}}') // 4
+    assert kept == Input(TOKENS, 0, TOKENS + tools)
+    cache.account(request(*asked, system=system, **MARK))
+    assert cache.account(request(*asked, system=[text("t", **MARK)], **MARK)).read == 0
+
+
+def test_an_entry_is_gone_five_minutes_after_its_last_use():
+    """Reading it keeps it."""
+    now = 0.0
+    cache = Cache(lambda: now)
+    asked = bare(user(text()), **MARK)
+    reads = []
+    for now in (0.0, 299.0, 598.0, 898.0):  # noqa: B007 - the clock reads it
+        reads.append(cache.account(asked).read)  # noqa: PERF401 - one after another
+    assert reads == [0, TOKENS, TOKENS, 0]
+
+
+def test_at_most_four_markers():
+    """The automatic one counts."""
+    four = [text(tokens=300 + number, **MARK) for number in range(4)]
+    Cache().account(bare(user(*four)))
+    Cache().account(bare(user(*four), **MARK))
+    with pytest.raises(Refused, match="maximum of 4"):
+        Cache().account(bare(user(*four, text()), **MARK))
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        request(user(text())),
+        request({"role": "user", "content": "a question"}),
+        request(user(text()), assistant(use("1"), use("2")), user(result("2"), result("1"), text())),
+        request(user(text()), tool_choice={"type": "tool", "name": "look"}),
+    ],
+)
+def test_what_the_api_takes(fine):
+    """It passes."""
+    check(fine)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (request(), "at least one message"),
+        (request(user(text())) | {"max_tokens": None}, "max_tokens"),
+        (request(user(text()), temperature=0.5), "temperature"),
+        (request(user(text()), assistant(text())), "prefill"),
+        (request(user({"type": "text", "text": ""})), "non-empty"),
+        (request(user(text()), assistant(use("1")), user(text())), "immediately after"),
+        (request(user(text()), assistant(use("1"), use("2")), user(result("1"))), "immediately after.*2"),
+        (request(user(text()), assistant(use("1")), user(result("1"), result("1"))), "twice"),
+        (request(user(result("1"))), "the other way round"),
+        (request(user(text()), assistant(use("1")), user(text(), result("1"))), "must come first"),
+        (request(user(text()), tool_choice={"type": "tool", "name": "gaze"}), "not found"),
+        (request(user(text()), tool_choice={"type": "any"}, thinking={"type": "enabled"}), "Thinking"),
+        (request(user(text()), tool_choice={"type": "any"}) | {"model": "claude-sonnet-5-5"}, "not supported"),
+        (bare(user(text()), tool_choice={"type": "none"}), "while providing tools"),
+    ],
+)
+def test_what_the_api_refuses(wrong, why: str):
+    """It is refused with the reason."""
+    with pytest.raises(Refused, match=why):
+        check(wrong)
