@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +13,14 @@ from typing import NoReturn, TextIO
 import typer
 
 from run_specialist.errors import ProviderError, RunSpecialistError
+
+_HARMLESS = frozenset("\n\t\u200c\u200d")
+"""The joiners hold emoji and Persian words together."""
+# Controls, what turns the direction of writing, what is not seen, and halves of signs; JSON itself escapes the others.
+_NOT_FOR_TERMINALS = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 
 
 def print_line(text: str, to: TextIO | None = None) -> None:
@@ -43,14 +53,23 @@ def has_colours() -> bool:
 
 
 def print_json(value: object, indent: int | None = 2, to: TextIO | None = None) -> None:
-    """Print a value as JSON; where the output cannot hold every character, all beyond ASCII is escaped."""
+    """Print a value as JSON; what a terminal would act on is escaped, whoever reads it.
+
+    Where the output cannot hold every character, all beyond ASCII is.
+    """
     plain = (getattr(to or sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
-    print_line(json.dumps(value, ensure_ascii=plain, indent=indent), to)
+    text = json.dumps(value, ensure_ascii=plain, indent=indent)
+    print_line(_NOT_FOR_TERMINALS.sub(lambda match: json.dumps(match[0])[1:-1], text), to)
 
 
 def printable(text: str) -> str:
     """Return the text without what could move the cursor, change the title or clear the screen."""
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text)
+    return "".join(sign if _is_harmless(sign) else "\ufffd" for sign in text)
+
+
+def _is_harmless(sign: str) -> bool:
+    # Of the blanks Python calls only the plain one printable.
+    return sign.isprintable() or sign in _HARMLESS or unicodedata.category(sign) == "Zs"
 
 
 def say(text: str, *, dim: bool = False) -> None:
@@ -106,4 +125,4 @@ def complete_names(incomplete: str) -> list[str]:
     from run_specialist.specialist.registry import Registry, places, project_root  # noqa: PLC0415 - fast `--help`
 
     names = Registry(places(project_root(Path.cwd()), None)).names()
-    return [name for name in names if name.startswith(incomplete)]
+    return [name for name in names if name.startswith(incomplete) and name.isprintable()]

@@ -14,7 +14,7 @@ from rich.text import Text
 from run_specialist import units
 from run_specialist.budget import Kind, Phase
 from run_specialist.cli.console import printable
-from run_specialist.cli.scroll import COLOURS, Paper, Scroll, words
+from run_specialist.cli.scroll import COLOURS, Paper, Scroll, one_line, words
 from run_specialist.draft import Draft
 from run_specialist.events import (
     BudgetSpent,
@@ -66,7 +66,7 @@ class LiveView:
         """Take the next event of the run."""
         match event:
             case Started():
-                self._title = f"{event.specialist} · {event.model}"
+                self._title = one_line(f"{event.specialist} · {event.model}")
                 self._budget = _unspent(event)
                 self._print(Text(self._title, "bold"))
             case Resumed():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, print_json, print_line, say
+from run_specialist.cli.console import fail, guarded, print_json, print_line, printable, say
 from run_specialist.cli.flags import StoreUrl
 from run_specialist.cli.kept import as_json, counted, local, one_line, print_labelled, print_rows, print_runs, size
 from run_specialist.errors import StoreMissing
@@ -58,7 +58,7 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
             found = opened.runs(ids=[incomplete] if incomplete else (), limit=OFFERED)
     except Exception:  # noqa: BLE001 - a shell that completes wants ids or nothing
         return []
-    return [(one.run_id, one_line(one.question)) for one in found]
+    return [(one.run_id, printable(one_line(one.question))) for one in found]
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -1,0 +1,82 @@
+"""A terminal to run the commands on, and text that would do harm there."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+POISON = (
+    "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b]8;;http://owned\x1b\\link\x1b]8;;\x1b\\\x1b[2J\x1b[5;7mowned\x1b[8m\x1bc"
+    "\x9b2J\x9d0;owned\x9c\x90owned\x9c\x85\u202eowned\u202c\u2066\u200f\b\b\b\a\v\f\x0e\x7f\rowned\x00\u2028\ufeff\udc1b"
+)
+"""Title, clipboard, link, screen, colours, reset; again with C1 controls; bidi; what moves the cursor; half a sign."""
+SENDABLE = POISON.replace("\udc1b", "")
+"""What can be sent as UTF-8."""
+NAMEABLE = SENDABLE.replace("\x00", "").replace("/", "")
+"""What can be the name of a file, or an argument."""
+
+PATIENCE = 120
+"""The longest that all commands together are waited for [s]."""
+_OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[12]K|\x1b\[1A|\r+(?=\n|\x1b\[|$)")
+_NEVER_OURS = re.compile(r"\x1b\[(?:[0-9]+;)*[578](?:;[0-9]+)*m")
+_DRIVER = """
+import importlib, json, sys
+for program, *arguments in json.load(open(sys.argv[1])):
+    sys.argv = [program, *arguments]
+    print("$", program, ascii(arguments), flush=True)
+    try:
+        importlib.import_module(
+            "run_specialist.cli." + {"run-specialist": "run", "specialists": "manage"}[program]
+        ).main()
+    except SystemExit as end:
+        print("->", end.code, flush=True)
+"""
+
+
+def on_terminal(folder: os.PathLike[str], commands: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Run commands one after the other on a terminal of their own; return by command all that reached it.
+
+    folder: where to run, and to leave the list of commands.
+    """
+    listed = os.path.join(folder, "commands.json")  # noqa: PTH118 - one line
+    with open(listed, "w") as file:  # noqa: PTH123 - one line
+        json.dump([list(words) for words in commands], file)
+    ours, theirs = pty.openpty()
+    got: list[bytes] = []
+
+    def gather() -> None:
+        try:
+            while piece := os.read(ours, 65_536):
+                got.append(piece)
+        except OSError:
+            pass  # the end of a pseudo-terminal
+
+    reader = threading.Thread(target=gather)
+    reader.start()
+    try:
+        command = [sys.executable, "-c", _DRIVER, listed]
+        subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=folder, timeout=PATIENCE, check=True
+        )
+    finally:
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    shown = b"".join(got).decode("utf-8", "surrogateescape")
+    return dict(zip((" ".join(words) for words in commands), shown.split("$ ")[1:], strict=False))
+
+
+def harm(shown: str) -> list[str]:
+    """Return what of it could do harm on a terminal: controls that are not those we draw with, each with its place."""
+    rest = _OURS.sub("", shown)
+    found = [match[0] for match in _NEVER_OURS.finditer(shown)]
+    found += [
+        f"{sign!r} in {rest[max(0, at - 40) : at + 40]!r}"
+        for at, sign in enumerate(rest)
+        if not (sign.isprintable() or sign in "\n\t")
+    ]
+    return found
