@@ -66,9 +66,9 @@ def make_first_version(url: str, *run_ids: str) -> None:
     """Make a store as the first version of the program did, with some runs in it."""
     from sqlalchemy import create_engine, text
 
+    from run_specialist.store.identity import APPLICATION_ID, NAMESPACE
     from run_specialist.store.place import file_of
     from run_specialist.store.postgresql import parsed
-    from run_specialist.store.schema import APPLICATION_ID, NAMESPACE
     from run_specialist.store.versions import upgrade
 
     is_file = file_of(url) is not None

@@ -11,8 +11,8 @@ from run_specialist.journal import Ended, Journal, Received, Record, Told
 from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"
-LINGER = 0.01
-"""What comes so soon after something urgent goes into the same transaction, unless that waits or was paid for [s]."""
+LINGER = 0.002
+"""What comes so soon after something urgent goes into the same transaction, unless somebody waits [s]."""
 
 
 class Inbox:
@@ -27,17 +27,12 @@ class Inbox:
         """Why nothing is taken any more; None while it is."""
 
     def put(self, journal: "RunJournal", record: Record, *, urgent: bool) -> bool:
-        """Take a record, and wake the thread if that is urgent; False when nothing is taken any more.
-
-        A reply, which was paid for, waits for nothing that could share its transaction.
-        """
+        """Take a record, and wake the thread if that is urgent; False when nothing is taken any more."""
         with self._changed:
             if self.closed:
                 return False
             self._batch.records.setdefault(journal, []).append(record)
-            if isinstance(record, Received):
-                self._hurry()
-            elif urgent and not self._urgent:
+            if urgent and not self._urgent:
                 self._urgent = True
                 self._changed.notify()
         return True

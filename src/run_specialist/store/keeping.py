@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 from run_specialist.events import Event
@@ -18,6 +19,8 @@ LONGEST_NUMBER = 1_000
 """Python refuses to write much longer ones [bits]."""
 DEEPEST = 100
 """So deep values are kept when they cannot be written as they are."""
+KINDS = 200
+"""The fields of so many kinds of values are remembered."""
 
 Row = dict[str, Any]
 
@@ -219,7 +222,12 @@ _ASCII, _COMPACT = (
 
 
 def _fields(value: Any) -> Row:  # noqa: ANN401 - any dataclass
-    return {each.name: getattr(value, each.name) for each in fields(value)}
+    return {name: getattr(value, name) for name in _names(value.__class__)}
+
+
+@lru_cache(KINDS)
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def _mended(value: object, depth: int) -> object:

@@ -3,9 +3,10 @@
 from sqlalchemy import Engine
 
 from run_specialist.errors import StoreUnusable
+from run_specialist.store.engines import file_engine
 from run_specialist.store.place import NONE, file_of, shown
 from run_specialist.store.postgresql import SCHEMES, open_database
-from run_specialist.store.sqlite_file import open_file
+from run_specialist.store.sqlite_file import connect, open_file, reading
 
 
 def open_engine(url: str, *, write: bool = True) -> Engine:
@@ -17,7 +18,11 @@ def open_engine(url: str, *, write: bool = True) -> Engine:
     """
     path = file_of(url)
     if path is not None:
-        return open_file(path, write=write)
+        open_file(path, write=write).close()
+        if write:
+            return file_engine(lambda: connect(path, "rw"), "begin immediate")
+        mode = reading(path)
+        return file_engine(lambda: connect(path, mode), "begin")
     if url.startswith(SCHEMES):
         return open_database(url, write=write)
     if url == NONE:

@@ -5,6 +5,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from run_specialist.errors import StoreUnusable
+from run_specialist.store.identity import VERSION
+
 NONE = "none"
 """The word that turns storing off."""
 VARIABLE = "SPECIALIST_STORE"
@@ -62,3 +65,11 @@ def shown(url: str) -> str:
     """Return a store's name for people: the path of an SQLite file; any other URL without what is secret in it."""
     path = file_of(url)
     return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url)) if path is None else str(path)
+
+
+def newer(shown: str, version: int) -> StoreUnusable:
+    """Return the refusal of a store that a later program has brought up to its own date."""
+    return StoreUnusable(
+        f"{shown} was written by a newer run-specialist (its tables are of version {version}, this one knows "
+        f"{VERSION}); update run-specialist, or {ELSEWHERE}"
+    )

@@ -8,9 +8,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from run_specialist.errors import StoreMissing, StoreUnusable
-from run_specialist.store.place import ELSEWHERE, shown
-from run_specialist.store.schema import APPLICATION_ID, NAMESPACE, VERSION
-from run_specialist.store.versions import make_tables, newer, upgrade
+from run_specialist.store.identity import APPLICATION_ID, NAMESPACE, VERSION
+from run_specialist.store.place import ELSEWHERE, newer, shown
+from run_specialist.store.versions import make_tables, upgrade
 
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")
 """What such a URL begins with; the driver is psycopg, whatever it says."""

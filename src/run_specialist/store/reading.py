@@ -12,12 +12,13 @@ from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
 from run_specialist.store.descendants import children, portions, with_descendants
+from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.keeping import RUNNING, word
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import describe, is_alive
 from run_specialist.store.place import file_of, shown
 from run_specialist.store.restoring import outcome, stored_run
-from run_specialist.store.schema import NAMESPACE, calls, events, messages, metadata, outputs, runs, turns
+from run_specialist.store.schema import calls, events, messages, metadata, outputs, runs, turns
 from run_specialist.store.stored import Listed, PastRun, StoredRun
 
 LAST = "last"

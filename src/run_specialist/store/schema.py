@@ -1,42 +1,27 @@
-"""The tables. Keys are known before the insert, so that a transaction can be sent again without doubling anything."""
+"""The tables. Keys are known before the insert, so that a transaction can be sent again without doubling anything.
 
-import zlib
+A new SQLite file is made by `tables.sql`, and written by `statements.py`, without SQLAlchemy; tests hold them to this.
+"""
 
 from sqlalchemy import Boolean, Column, Dialect, Float, Index, Integer, LargeBinary, MetaData, String, Table
 from sqlalchemy.types import TypeDecorator
 
-VERSION = 2
-"""Of this schema; each revision under `migrations` is one more."""
-APPLICATION_ID = 0x52537031
-"""What tells our SQLite files from all others."""
-NAMESPACE = "run_specialist"
-"""The schema that holds the tables in a PostgreSQL database; others have tables named `runs`, too."""
-PACKED_FROM = 2_000
-"""Longer texts are compressed [bytes]."""
+from run_specialist.store.packing import pack, unpack
 
 
 class Words(TypeDecorator[str]):
-    """Text from outside, as bytes: a lone surrogate or a NUL would spoil the transaction of all who share it.
-
-    The first byte says whether the rest is compressed.
-    """
+    """A packed text."""
 
     impl = LargeBinary
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002 - SQLAlchemy's
-        """Encode, and pack what is long."""
-        if value is None:
-            return None
-        plain = value.encode("utf-8", "surrogatepass")
-        return b"\0" + plain if len(plain) < PACKED_FROM else b"\1" + zlib.compress(plain, 1)
+        """Pack it."""
+        return None if value is None else pack(value)
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - likewise
         """Return the text as it was."""
-        if value is None:
-            return None
-        packed, rest = value[0], bytes(value[1:])
-        return (zlib.decompress(rest) if packed else rest).decode("utf-8", "surrogatepass")
+        return None if value is None else unpack(value)
 
 
 metadata = MetaData()

@@ -8,16 +8,14 @@ from enum import Enum, auto
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.exc import DatabaseError
-
 from run_specialist.errors import StoreMissing, StoreUnusable
-from run_specialist.store.place import ELSEWHERE
-from run_specialist.store.schema import APPLICATION_ID, VERSION
-from run_specialist.store.versions import make_tables, newer, upgrade
+from run_specialist.store.identity import APPLICATION_ID, VERSION
+from run_specialist.store.place import ELSEWHERE, newer
 
 WAIT = 10
 """For a lock that another process holds [s]."""
+TABLES = Path(__file__).with_name("tables.sql")
+"""Makes a new store, as SQLAlchemy would from `schema.py`, whose import takes longer than all of a run."""
 
 _REASONS = {
     "SQLITE_NOTADB": "is not an SQLite database",
@@ -33,7 +31,7 @@ class _Found(Enum):
     CURRENT = auto()
 
 
-def open_file(path: Path, *, write: bool) -> Engine:
+def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
     """Open the store in a file; see `opening.open_engine`."""
     with _told(path):
         found = _look(path)
@@ -43,18 +41,32 @@ def open_file(path: Path, *, write: bool) -> Engine:
             _require_writable(path)
         if found is not _Found.CURRENT:
             _settle(path)
-        engine = _engine(path, "rw", "BEGIN IMMEDIATE") if write else _engine(path, _reading(path), "BEGIN")
+        raw = connect(path, "rw" if write else reading(path))
         try:
-            with engine.begin() as connection:
-                _version(path, connection)
+            with _transaction(raw, write=write):
+                _version(path, raw)
             if write:
                 # Refused at once while another process uses a file that is not in this mode yet; the next one does it.
                 with suppress(sqlite3.OperationalError):
-                    _outside_transaction(engine, "pragma journal_mode = wal")
+                    raw.execute("pragma journal_mode = wal")
         except BaseException:
-            engine.dispose()
+            raw.close()
             raise
-        return engine
+        return raw
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Connect to a file; without an isolation level sqlite3 begins no transactions of its own."""
+    uri = f"{path.as_uri()}?mode={mode}"
+    raw = sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    raw.execute("pragma synchronous = full")
+    return raw
+
+
+def reading(path: Path) -> str:
+    """Return the mode to open for reading; where no file can be made beside it, only without a WAL."""
+    alone = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    return "ro&immutable=1" if alone else "ro"
 
 
 def _look(path: Path) -> _Found:
@@ -105,57 +117,44 @@ def _settle(path: Path) -> None:
     """Make the tables, for their owner alone, or bring them up to date; another process may have been faster."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    engine = _engine(path, "rw", "BEGIN IMMEDIATE")
-    try:
+    with closing(connect(path, "rw")) as raw:
         # Has to come before the first table; in a transaction it would be too late.
-        _outside_transaction(engine, "pragma auto_vacuum = incremental")
-        with engine.begin() as connection:
-            if not connection.exec_driver_sql("select count(*) from sqlite_schema").scalar():
-                make_tables(connection)
-                connection.exec_driver_sql(f"pragma application_id = {APPLICATION_ID}")
-            elif _version(path, connection) < VERSION:
-                upgrade(connection)
-            connection.exec_driver_sql(f"pragma user_version = {VERSION}")
+        raw.execute("pragma auto_vacuum = incremental")
+        with _transaction(raw, write=True):
+            if not raw.execute("select count(*) from sqlite_schema").fetchone()[0]:
+                for statement in TABLES.read_text("utf-8").split(";\n"):
+                    raw.execute(statement)
+                raw.execute(f"pragma application_id = {APPLICATION_ID}")
+                raw.execute(f"pragma user_version = {VERSION}")
+        if _version(path, raw) < VERSION:
+            from run_specialist.store.versions import upgrade_file  # noqa: PLC0415 - a database library
+
+            upgrade_file(lambda: connect(path, "rw"))
         # Until then the header, which is looked at first, may be behind.
-        _outside_transaction(engine, "pragma wal_checkpoint(truncate)")
+        raw.execute("pragma wal_checkpoint(truncate)")
+
+
+@contextmanager
+def _transaction(raw: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    raw.execute("begin immediate" if write else "begin")
+    try:
+        yield
+        raw.execute("commit")
     finally:
-        engine.dispose()
+        if raw.in_transaction:
+            raw.execute("rollback")
 
 
-def _version(path: Path, connection: Connection) -> int:
+def _version(path: Path, raw: sqlite3.Connection) -> int:
     """Return the version with what the WAL holds; the header may be behind.
 
     Raises StoreUnusable for what is not ours or is newer.
     """
     application_id, version = (
-        int(connection.exec_driver_sql(f"pragma {name}").scalar_one()) for name in ("application_id", "user_version")
+        int(raw.execute(f"pragma {name}").fetchone()[0]) for name in ("application_id", "user_version")
     )
     _require_ours(path, application_id, version)
     return version
-
-
-def _reading(path: Path) -> str:
-    """Return how to open for reading; where no file can be made beside it, only without a WAL."""
-    alone = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
-    return "ro&immutable=1" if alone else "ro"
-
-
-def _engine(path: Path, mode: str, begin: str) -> Engine:
-    def connect() -> sqlite3.Connection:
-        uri = f"{path.as_uri()}?mode={mode}"
-        # Without an isolation level sqlite3 begins no transactions of its own.
-        raw = sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
-        raw.execute("pragma synchronous = full")
-        return raw
-
-    engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
-    return engine
-
-
-def _outside_transaction(engine: Engine, statement: str) -> None:
-    with closing(engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
-        cursor.execute(statement)
 
 
 @contextmanager
@@ -166,8 +165,7 @@ def _told(path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise StoreUnusable(f"{path} cannot be opened: {reason}; {ELSEWHERE}") from error
-    except (DatabaseError, sqlite3.Error) as error:
-        said = getattr(error, "orig", error)
-        code = getattr(said, "sqlite_errorname", "")
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorname", "")
         known = next((words for name, words in _REASONS.items() if code.startswith(name)), None)
-        raise StoreUnusable(f"{path} {known or f'cannot be opened: {said}'}; {ELSEWHERE}") from error
+        raise StoreUnusable(f"{path} {known or f'cannot be opened: {error}'}; {ELSEWHERE}") from error

@@ -9,12 +9,12 @@ from run_specialist.events import BudgetSpent, Event, Finished
 from run_specialist.journal import Ended, Journal, Opened, Received, Record, Returned, Spending, Standing, Stood, Told
 from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
 from run_specialist.outcome import Outcome, ToolCalls
+from run_specialist.store.identity import NAMESPACE
+from run_specialist.store.packing import unpack
 from run_specialist.store.place import Place, file_of
-from run_specialist.store.schema import NAMESPACE, Words
 from run_specialist.store.stored import StoredRun
 
 TABLES = ("runs", "turns", "messages", "calls", "outputs", "events")
-WORDS = Words()
 FIGURES = Usage(10, 20, 30, 40)
 
 
@@ -141,7 +141,7 @@ def counts(url: str, run_id: str | None = None) -> dict[str, int]:
 
 def unpacked(value: bytes | memoryview | None) -> str | None:
     """Return the text in a column of bytes."""
-    return WORDS.process_result_value(None if value is None else bytes(value), None)
+    return None if value is None else unpack(bytes(value))
 
 
 def nowhere(url: str) -> Place:

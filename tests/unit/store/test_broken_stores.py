@@ -8,17 +8,16 @@ import sys
 import threading
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.exc import OperationalError
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.messages import Message
 from run_specialist.store import ledger
 from run_specialist.store import writer as writers
+from run_specialist.store.identity import APPLICATION_ID
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
-from run_specialist.store.schema import APPLICATION_ID
+from run_specialist.store.session import Broken
 from tests.unit.store.records import (
     ask,
     begun,
@@ -104,15 +103,14 @@ async def test_a_store_that_is_sound_passes_the_check(writer, store_url):
 
 def with_pragma(monkeypatch, pragma):
     """Have each connection of a writer begin with a pragma."""
-    whole = ledger.open_engine
+    whole = ledger.open_session
 
     def opened_so(url):
-        engine = whole(url)
-        engine.dispose()
-        event.listen(engine, "connect", lambda connection, _: connection.execute(pragma))
-        return engine
+        session = whole(url)
+        session.raw.execute(pragma)
+        return session
 
-    monkeypatch.setattr(ledger, "open_engine", opened_so)
+    monkeypatch.setattr(ledger, "open_session", opened_so)
 
 
 async def test_a_full_disk_costs_one_line_and_what_was_kept_stays(monkeypatch, lasting, path):
@@ -153,7 +151,7 @@ async def test_a_lock_that_is_let_go_in_time_costs_nothing(monkeypatch, lasting,
 
     def locked_once(self, batch):
         if not broken:
-            broken.append(OperationalError("begin immediate", {}, Exception("database is locked")))
+            broken.append(Broken("database is locked"))
             raise broken[0]
         return whole(self, batch)
 
@@ -245,7 +243,7 @@ async def test_a_mistake_of_ours_in_opening_costs_no_run_more_than_its_store(mon
     def fail(url):
         raise SystemExit("a\nb")
 
-    monkeypatch.setattr(ledger, "open_engine", fail)
+    monkeypatch.setattr(ledger, "open_session", fail)
     told = await write(lasting.journal("run-1"), *begun("run-1"))
     assert told == rf"this run is not stored: {path}: SystemExit('a\nb')"
 

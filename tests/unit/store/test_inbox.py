@@ -50,10 +50,26 @@ def test_nobody_lingers_over_what_is_closed(patient):
     assert patient.next() is None
 
 
-def test_a_reply_is_kept_at_once(patient):
-    """It was paid for, and a process that is killed a moment later must not ask for it again."""
+@pytest.mark.anyio
+async def test_a_reply_and_what_a_quick_tool_returns_are_one_transaction(patient):
+    """The reply waits no longer than for the calls that follow it at once."""
     journal = RunJournal(patient, "r1")
     thread, batches = taken_by_a_thread(patient)
+    journal.write(received(1))
+    journal.write(returned(1))
+    waiting = asyncio.ensure_future(journal.committed())
+    await asyncio.to_thread(thread.join)
+    (batch,) = batches
+    assert [type(record).__name__ for record in batch.records[journal]] == ["Received", "Returned"]
+    waiting.cancel()
+
+
+def test_a_reply_is_kept_soon_though_nobody_waits(monkeypatch):
+    """It was paid for, and the tool that it calls may take an hour."""
+    monkeypatch.setattr(inbox_, "LINGER", 0.0)
+    inbox = Inbox()
+    journal = RunJournal(inbox, "r1")
+    thread, batches = taken_by_a_thread(inbox)
     journal.write(received(1))
     thread.join()
     assert [type(record).__name__ for record in batches[0].records[journal]] == ["Received"]

@@ -12,8 +12,9 @@ from run_specialist.events import Called, Finished
 from run_specialist.journal import Ended, Told
 from run_specialist.messages import Message, Usage
 from run_specialist.store.keeping import LARGEST, RUNNING, Rows, rows_of, text, word
+from run_specialist.store.packing import pack
 from tests.unit.store import records
-from tests.unit.store.records import WORDS, unpacked
+from tests.unit.store.records import unpacked
 
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)
 JSON = st.recursive(
@@ -31,7 +32,7 @@ BLOCKS = st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": ANY_TE
 
 def through_the_store(value: object) -> object:
     """Return what a column of bytes gives back."""
-    return json.loads(unpacked(WORDS.process_bind_param(text(value), None)) or "")
+    return json.loads(unpacked(pack(text(value))) or "")
 
 
 @given(BLOCKS)

@@ -8,7 +8,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, select
 
-from run_specialist.store import schema, versions
+from run_specialist.store import identity, schema, versions
 from run_specialist.store.opening import open_engine
 from run_specialist.store.place import file_of
 from run_specialist.store.postgresql import parsed
@@ -22,7 +22,7 @@ def looking(url):
     """Return an engine that knows nothing of our ways, and finds the tables without naming their schema."""
     if file_of(url):
         return create_engine(url)
-    return create_engine(parsed(url).update_query_dict({"options": f"-csearch_path={schema.NAMESPACE}"}))
+    return create_engine(parsed(url).update_query_dict({"options": f"-csearch_path={identity.NAMESPACE}"}))
 
 
 def differences(url):
@@ -55,7 +55,7 @@ def run_ids(url):
 def test_each_revision_is_a_version():
     """The version of the schema is the number of revisions, and their names count it."""
     assert [file.name[:4] for file in sorted(REVISIONS.glob("0*.py"))] == [
-        f"{number:04}" for number in range(1, schema.VERSION + 1)
+        f"{number:04}" for number in range(1, identity.VERSION + 1)
     ]
 
 
@@ -87,7 +87,7 @@ def test_the_header_tells_the_new_version_at_once(tmp_path):
     other = sqlite3.connect(tmp_path / "runs.db")
     other.execute("select * from runs").fetchall()
     open_engine(f"sqlite:///{tmp_path}/runs.db").dispose()
-    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == schema.VERSION
+    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == identity.VERSION
     other.close()
 
 
@@ -144,7 +144,7 @@ def test_a_store_whose_header_is_behind_is_not_migrated_twice(tmp_path, monkeypa
         assert run_ids(url) == [("one", None, "Why?")]
     reader.dispose()
     open_engine(url).dispose()
-    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == schema.VERSION
+    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == identity.VERSION
 
 
 def test_a_current_store_is_opened_without_alembic(store_url):

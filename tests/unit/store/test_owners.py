@@ -12,15 +12,15 @@ from sqlalchemy import create_engine, text
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import UNKNOWN, Owner, describe, is_alive
+from run_specialist.store.owners import UNKNOWN, describe, is_alive, take
 from run_specialist.store.place import file_of
 from run_specialist.store.postgresql import parsed
 from tests.stores import nobody, postgresql_url
 
 HOLD = """
 import sys
-from run_specialist.store.owners import Owner
-owner = Owner.take(sys.argv[1])
+from run_specialist.store.owners import take
+owner = take(sys.argv[1])
 print(owner.token, flush=True)
 sys.stdin.read()
 """
@@ -64,7 +64,7 @@ def died(url, token):
 
 def test_an_owner_lives_until_it_lets_go(url):
     """Asking does not take the lock from it, and letting go twice is no harm."""
-    owner = Owner.take(url)
+    owner = take(url)
     assert is_alive(url, owner.token)
     assert is_alive(url, owner.token)
     owner.close()
@@ -74,7 +74,7 @@ def test_an_owner_lives_until_it_lets_go(url):
 
 def test_each_owner_is_one_of_its_own(url):
     """Two in one process do not let go for each other."""
-    one, other = Owner.take(url), Owner.take(url)
+    one, other = take(url), take(url)
     one.close()
     assert not is_alive(url, one.token)
     assert is_alive(url, other.token)
@@ -105,7 +105,7 @@ def test_a_token_that_never_was_is_dead(url, token):
 
 def test_a_forked_child_cannot_let_go_for_its_parent(url):
     """It has a copy of everything, and closes it when it ends."""
-    owner = Owner.take(url)
+    owner = take(url)
     child = os.fork()
     if not child:
         owner.close()
@@ -118,7 +118,7 @@ def test_a_forked_child_cannot_let_go_for_its_parent(url):
 def test_a_connection_that_broke_is_taken_anew():
     """With it went the lock; the token is the same."""
     with postgresql_url() as url:
-        owner = Owner.take(url)
+        owner = take(url)
         owner.renew()
         engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
@@ -134,7 +134,7 @@ def test_a_connection_that_broke_is_taken_anew():
 def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for():
     """A network that went away leaves its session behind for a while, with the lock."""
     with postgresql_url() as url:
-        owner = Owner.take(url)
+        owner = take(url)
         left_behind = owner._connection
         owner._connection = create_engine(parsed(url)).connect()
         owner._connection.connection.driver_connection.close()
@@ -164,7 +164,7 @@ def test_files_of_the_dead_are_removed(store):
     assert not locks(store)
     with another_process(store):
         pass
-    owner = Owner.take(store)
+    owner = take(store)
     assert len(locks(store)) == 1
     owner.close()
     assert not locks(store)
@@ -186,13 +186,13 @@ def test_a_file_that_is_just_being_made_is_left(store, tmp_path):
     folder = tmp_path / "runs.db.owners"
     folder.mkdir()
     (folder / "abc.lock").touch()
-    Owner.take(store).close()
+    take(store).close()
     assert locks(store) == {"abc.lock"}
 
 
 def test_locks_are_for_their_owner_alone(store, tmp_path):
     """They name a host and a process."""
-    owner = Owner.take(store)
+    owner = take(store)
     folder = tmp_path / "runs.db.owners"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
@@ -202,7 +202,7 @@ def test_locks_are_for_their_owner_alone(store, tmp_path):
 def test_a_store_has_one_folder_by_whatever_name(store, tmp_path):
     """Else a run could be resumed while it is at work."""
     (tmp_path / "link.db").symlink_to(tmp_path / "runs.db")
-    owner = Owner.take(store)
+    owner = take(store)
     assert is_alive(f"sqlite:///{tmp_path}/link.db", owner.token)
     owner.close()
 
@@ -211,11 +211,11 @@ def test_who_may_not_ask_does_not_take_it_for_dead():
     """What cannot be told is not safe."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
-        owner = Owner.take(f"sqlite:///{name}/runs.db")
+        owner = take(f"sqlite:///{name}/runs.db")
         for path in (Path(name) / "runs.db.owners").iterdir():
             path.chmod(0)
         with nobody():
             assert is_alive(f"sqlite:///{name}/runs.db", owner.token)
             with pytest.raises(StoreUnusable, match="no file can be locked there: Permission denied"):
-                Owner.take(f"sqlite:///{name}/runs.db")
+                take(f"sqlite:///{name}/runs.db")
         owner.close()

@@ -3,7 +3,7 @@ import secrets
 import pytest
 from sqlalchemy import create_engine, text
 
-from run_specialist.store import schema
+from run_specialist.store import identity
 from run_specialist.store.opening import open_engine
 from run_specialist.store.postgresql import parsed
 from tests.stores import postgresql_url
@@ -105,6 +105,6 @@ def test_a_store_that_another_process_is_making_is_waited_for(database, monkeypa
     monkeypatch.setattr("run_specialist.store.postgresql.WAIT", 1)
     engine = create_engine(parsed(database))
     with engine.begin() as held:
-        held.execute(text(f"select pg_advisory_xact_lock({schema.APPLICATION_ID})"))
+        held.execute(text(f"select pg_advisory_xact_lock({identity.APPLICATION_ID})"))
         assert "lock timeout" in refusal(database)
     engine.dispose()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.store import schema, sqlite_file
+from run_specialist.store import identity, sqlite_file
 from run_specialist.store.opening import open_engine
 from run_specialist.store.place import NONE
 from tests.stores import nobody
@@ -85,7 +85,7 @@ def test_a_newer_store_is_refused_though_its_header_does_not_say_so_yet(store):
     """Whoever changed it has not moved it out of the WAL."""
     writer = sqlite3.connect(store)
     writer.execute("pragma user_version = 99")
-    assert int.from_bytes(store.read_bytes()[60:64]) == schema.VERSION
+    assert int.from_bytes(store.read_bytes()[60:64]) == identity.VERSION
     before = store.read_bytes()
     assert "newer" in refusal(f"sqlite:///{store}")
     assert store.read_bytes() == before

@@ -16,6 +16,7 @@ from run_specialist.messages import Message
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
+from run_specialist.store.session import Broken
 from tests.unit.store.records import (
     TABLES,
     answered,
@@ -91,8 +92,6 @@ async def test_rows_that_are_sent_again_are_there_once(writer, store_url, monkey
 
 def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
     """Break the connection at some transactions, when they are committed or before; return how often."""
-    from sqlalchemy.exc import OperationalError
-
     broken: list[str] = []
     whole = Ledger._write
 
@@ -100,7 +99,7 @@ def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
         done = whole(self, batch) if after else set()
         if len(broken) < times:
             broken.append("broken")
-            raise OperationalError("commit", {}, Exception("the connection broke\nat the commit"))
+            raise Broken("the connection broke")
         return whole(self, batch) if not after else done
 
     monkeypatch.setattr(Ledger, "_write", half)

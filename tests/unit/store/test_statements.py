@@ -1,0 +1,116 @@
+"""What is written without SQLAlchemy is what SQLAlchemy's schema says."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from run_specialist.store import file_session, statements
+from run_specialist.store.file_session import FileSession
+from run_specialist.store.identity import VERSION
+from run_specialist.store.schema import Words, metadata
+from run_specialist.store.session import Broken
+from run_specialist.store.sqlite_file import TABLES, open_file
+from run_specialist.store.versions import stamp
+from tests.unit.store.records import begun, counts, ended, turn_of, write
+
+
+def test_the_columns_are_those_of_the_schema():
+    """In the same order, and the same ones are packed."""
+    assert {name: table.columns.keys() for name, table in metadata.tables.items()} == statements.COLUMNS
+    packed = {
+        name: {column.name for column in table.columns if isinstance(column.type, Words)}
+        for name, table in metadata.tables.items()
+    }
+    assert packed == statements.PACKED
+
+
+def test_a_new_file_gets_the_tables_of_the_schema():
+    """What the package brings along is what SQLAlchemy would run; when the schema changes, both do."""
+    made = [
+        one
+        for table in (*metadata.sorted_tables, stamp)
+        for one in (CreateTable(table), *map(CreateIndex, sorted(table.indexes, key=lambda index: str(index.name))))
+    ]
+    lines = "\n;".join(str(one.compile(dialect=sqlite.dialect())).strip() for one in made).splitlines()
+    wanted = "\n".join(line.replace("\t", "  ").rstrip() for line in lines).replace("\n;", ";\n")
+    tables, _, stamped = TABLES.read_text("utf-8").rpartition(";\n")
+    assert tables == wanted
+    assert stamped == f"INSERT INTO alembic_version (version_num) VALUES ('{VERSION:04}')\n"  # noqa: S608 - ours
+
+
+WITHOUT = """
+import asyncio, sys
+from run_specialist.store.place import Place
+from run_specialist.store.writer import Writer
+from tests.unit.store.records import begun, ended, stored, turn_of, write
+
+writer = Writer(Place(sys.argv[1], named=True))
+assert asyncio.run(write(writer.journal("run-1"), *begun("run-1"), *turn_of(1), *ended("run-1"))) is None
+assert asyncio.run(write(writer.claim(stored("run-1", turns=1)), *turn_of(2))) is None
+writer.close()
+print({"sqlalchemy", "alembic"} & {*sys.modules})
+"""
+
+
+def test_a_file_is_made_and_written_without_a_database_library(tmp_path):
+    """Its import takes as long as a whole offline run; a run that goes on, likewise, once it was read."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    done = subprocess.run([sys.executable, "-c", WITHOUT, url], capture_output=True, text=True, check=False)
+    assert (done.stderr, done.stdout) == ("", "set()\n")
+    assert counts(url)["turns"] == 2
+
+
+@pytest.fixture
+def session(tmp_path):
+    """Give a session in a new file."""
+    session = FileSession(open_file(tmp_path / "runs.db", write=True))
+    yield session
+    session.close()
+
+
+def level(session):
+    """Return how much is synced inside a transaction: 1 at checkpoints alone, 2 each commit."""
+    return session.raw.execute("pragma synchronous").fetchone()[0]
+
+
+def test_of_commits_in_close_succession_one_is_synced(session, monkeypatch):
+    """Each that comes after a pause, and each that is to last."""
+    clock = [100.0]
+    monkeypatch.setattr(file_session.time, "monotonic", lambda: clock[0])
+    seen = []
+    for later, lasting in ((0, False), (0, False), (0.06, False), (0.06, False), (0.01, False), (0.01, True)):
+        clock[0] += later
+        with session.transaction(lasting=lasting):
+            seen.append(level(session))
+    assert seen == [2, 1, 1, 2, 1, 2]
+
+
+def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):
+    """Whatever was committed a moment before."""
+    asked = []
+    whole = FileSession.transaction
+    monkeypatch.setattr(FileSession, "transaction", lambda self, *, lasting=False: asked.append(lasting) or whole(self))
+    writer = make_writer(f"sqlite:///{tmp_path}/runs.db")
+    journal = writer.journal("run-1")
+    for records in (begun("run-1"), turn_of(1), ended("run-1")[:1]):
+        assert asyncio.run(write(journal, *records)) is None
+    assert asked == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [("insert into nowhere values (?)", Broken), ("insert into events values (1, 2, 3, ?)", Exception)],
+)
+def test_what_fails_is_undone(session, statement, error):
+    """By the fault of the store, or of a row; the next transaction finds the connection as it was."""
+    with pytest.raises(error) as raised:  # noqa: PT012, SIM117 - the whole transaction fails
+        with session.transaction():
+            session.write("insert into alembic_version values (?)", [("kept?",)])
+            session.write(statement, [(object() if error is Exception else 1,)])
+    assert isinstance(raised.value, Broken) is (error is Broken)
+    with session.transaction():
+        assert session.read("select version_num from alembic_version where version_num > ?", ("a",)) == []
