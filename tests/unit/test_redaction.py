@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.redaction import MASK, redact
+from run_specialist.redaction import MASK, RULES, redact
 
 B64 = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0NTY3ODkw"
 PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQ==\n-----END {0}PRIVATE KEY-----"
@@ -165,3 +165,14 @@ def test_a_megabyte_made_to_be_hard_comes_through(before, unit):
     code = f"from run_specialist.redaction import redact\nredact({before!r} + {unit!r} * (1_000_000 // len({unit!r})))"
     # In a process of its own, because a regular expression that runs away cannot be stopped.
     subprocess.run([sys.executable, "-c", code], check=True, timeout=5)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.signs[0])
+def test_whatever_a_rule_masks_shows_one_of_its_signs(rule):
+    """A text without a sign is not searched, so none may be missing."""
+
+    @given(st.from_regex(rule.pattern))
+    def shows(text):
+        assert any(sign in text.casefold() for sign in rule.signs)
+
+    shows()
