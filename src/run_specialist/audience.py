@@ -7,6 +7,7 @@ from run_specialist.draft import Draft
 from run_specialist.events import Event, Listener, Warned
 from run_specialist.journal import Journal, Told
 from run_specialist.providers.base import Delta, Watch
+from run_specialist.redaction import redact
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,9 @@ class Audience:
         """What came through of the reply under way, where somebody watches."""
 
     def tell(self, event: Event) -> None:
-        """Pass an event on."""
+        """Pass an event on; a warning, which may have words of other people's code, without secrets."""
+        if isinstance(event, Warned):
+            event = Warned(redact(event.text))
         self.journal.write(Told(event))
         if isinstance(event, Warned):
             self.warnings.append(event.text)
@@ -40,7 +43,7 @@ class Audience:
                 listener(event)
             except Exception as error:  # noqa: BLE001 - it is somebody else's code
                 self._listeners.remove(listener)
-                self.warnings.append(f"the listener failed and was dropped: {error!r}")
+                self.warnings.append(f"the listener failed and was dropped: {redact(repr(error))}")
 
     def add(self, listener: Listener) -> None:
         """Let one more listen from now on."""

@@ -208,7 +208,9 @@ class Specialist(BaseModel):
     """Specialists that this one may call."""
     share_budget: Switch = True
     """Whether a child draws on what its parent has left."""
-    mcp_servers: Annotated[dict[str, Any] | list[Any] | None, Wanted("a list or a map of servers")] = None
+    mcp_servers: Annotated[
+        dict[str, Any] | list[Any] | None, Wanted("a list or a map of servers"), Field(repr=False)
+    ] = None
     """External tool servers."""
     python_tools: Annotated[
         tuple[Annotated[str, AfterValidator(_function)], ...],

@@ -6,9 +6,9 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from run_specialist.redaction import redact
 from run_specialist.specialist.problems import shown
@@ -17,6 +17,7 @@ START_TIMEOUT = 30.0
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _AUTHORITY = re.compile(r"(?:[^@]*@)?(?:\[[^\[\]]*\]|[^\[\]:@]*)(?::[0-9]*)?")
+_SECRET = re.compile(r"key|token|secret|passw|pwd|auth(?!or(?!i))|credential|cookie|signature", re.IGNORECASE)
 _LONGEST_SHOWN = 200
 
 
@@ -28,10 +29,10 @@ class Server:
     """Letters, digits, `_` and `-`: the middle of `mcp__server__tool`."""
     command: tuple[str, ...] | None = None
     """What is started, with its arguments; None where there is a URL."""
-    url: str | None = None
-    env: tuple[tuple[str, str], ...] = ()
+    url: str | None = field(default=None, repr=False)
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Variables that the process gets beside a few harmless ones of ours."""
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Sent with every request to the URL."""
     cwd: str | None = None
     """Where the process works, seen from the root; None = the root."""
@@ -57,6 +58,16 @@ class Server:
         # A program without a folder is looked up in PATH.
         relative = [word for word in (os.path.dirname(program) and program, *words) if not os.path.isabs(word)]  # noqa: PTH117, PTH120 - a word, which need not be a path
         return any(word and os.path.isfile(folder / word) for word in relative)  # noqa: PTH113 - any text, NUL included
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nobody is to read who reads what the server says: by its name a key, in whatever place it is given."""
+        named = [*self.env, *self.headers, *(parse_qsl(urlsplit(self.url).query) if self.url else ())]
+        told = [value for name, value in named if _SECRET.search(name)]
+        # Of `Bearer TOKEN` a server may repeat the token alone.
+        told += [word for value in told for word in value.split()]
+        password = urlsplit(self.url).password if self.url else None
+        return (*told, *([password, unquote(password)] if password else ()))
 
     @property
     def fingerprint(self) -> str:

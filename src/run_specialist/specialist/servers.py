@@ -24,6 +24,7 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 _STDIO = frozenset({"stdio", "local"})
 _HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamablehttp", "remote"})
 _SECRET = frozenset({"env", "headers"})
+_QUERY = re.compile(r"(://[^\s?#]*\?[^\s=&#]*=|(?<=&)[^\s=&#?]*=)(?!\$\{)[^\s&#]+")
 _URLS = ("url", "httpUrl", "serverUrl")
 
 
@@ -91,15 +92,17 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - what YAML holds
     if isinstance(value, list | tuple):
         return [without_secrets(item) for item in value]
     if isinstance(value, Mapping):
-        return {
-            key: _masked(inner) if key in _SECRET and isinstance(inner, Mapping) else without_secrets(inner)
-            for key, inner in value.items()
-        }
-    return redact(value) if isinstance(value, str) else value
+        return {key: _masked(inner) if key in _SECRET else without_secrets(inner) for key, inner in value.items()}
+    # What the query of a URL holds may be a key under any name.
+    return _QUERY.sub(rf"\1{MASK}", redact(value)) if isinstance(value, str) else value
 
 
-def _masked(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {name: value if "${" in str(value) else MASK for name, value in values.items()}
+def _masked(values: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(values, Mapping):
+        return {name: _masked(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_masked(value) for value in values]
+    return values if values is None or "${" in str(values) else MASK
 
 
 def project_file(start: Path) -> Path | None:

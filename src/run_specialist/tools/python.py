@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.errors import UsageError
+from run_specialist.redaction import redact
 from run_specialist.specialist.tool_names import BUILT_IN
 from run_specialist.tools import modules
 from run_specialist.tools.base import Tool
@@ -93,5 +94,5 @@ def _words(error: BaseException) -> str:
     else:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
         place = f"{frames[-1].filename}:{frames[-1].lineno}"
-    text = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    text = error.msg if isinstance(error, SyntaxError) else " ".join(redact(str(error)).split())
     return f"{type(error).__name__}{f': {text}' if text else ''} ({place})"

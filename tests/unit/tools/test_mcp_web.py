@@ -7,6 +7,7 @@ import sys
 import httpx2
 import pytest
 
+from run_specialist.redaction import redact
 from run_specialist.specialist.servers import Server
 from run_specialist.tools.mcp.web import Web
 from tests.wire.mcp_servers.had import had
@@ -114,8 +115,8 @@ async def test_what_was_refused_beside_the_requests_is_not_told_as_their_refusal
         ("DELETE", 405, "HTTP 401 U"),
     ):
         await web._note(httpx2.Response(status, request=httpx2.Request(method, "http://127.0.0.1/mcp")))
-        assert web.last_words.startswith(words)
-        assert bool(web.last_words) is bool(words)
+        assert web.last_words(redact).startswith(words)
+        assert bool(web.last_words(redact)) is bool(words)
 
 
 PROGRAM = """

@@ -29,7 +29,7 @@ class Refusal:
 class Guard:
     """The rule for all requests of a server."""
 
-    token: str | None
+    token: str | None = field(repr=False)
     """What a client has to send; None where none is asked for."""
     hosts: frozenset[str] | None
     """The names that this server may be called by; None for any, where only who has the token gets in."""

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from run_specialist.errors import ToolError
+from run_specialist.redaction import redact, redactor
 from run_specialist.release import release
 from run_specialist.specialist.server import Server
 from run_specialist.tools.mcp.process import TO_LEAVE, TO_OBEY, ServerProcess
 from run_specialist.tools.mcp.result import text_of
 from run_specialist.tools.mcp.web import Web
-from run_specialist.tools.mcp.words import CLOSED, Unreachable, cause, first_line, misfit, told
+from run_specialist.tools.mcp.words import CLOSED, Hide, Unreachable, cause, first_line, misfit, told
 from run_specialist.tools.threads import in_thread
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ class Forgotten(Exception):
 
 
 class _Transport(Protocol):
-    @property
-    def last_words(self) -> str: ...
+    def last_words(self, hide: Hide) -> str: ...
 
     def connected(self) -> AbstractAsyncContextManager[Any]: ...
 
@@ -65,6 +65,7 @@ class Line:
         self._over = asyncio.Event()
         self._gone = False
         self._why = ""
+        self._hide: Hide = redact
         self._listed: asyncio.Future[Listing | Unreachable] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(self._hold())
@@ -100,9 +101,9 @@ class Line:
                 raise ToolError(f"the server ended before it answered: {self._words()}") from None
             if error.error.message == _SESSION_GONE:
                 raise Forgotten from None
-            raise ToolError(first_line([error.error.message, f"error {error.error.code}"])) from None
+            raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
         except ValidationError as error:
-            raise ToolError(misfit("its answer", error)) from None
+            raise ToolError(misfit("its answer", error, self._hide)) from None
 
     async def _called(self, tool: str, arguments: Mapping[str, Any]) -> str:
         from mcp.types import (  # noqa: PLC0415 - as above
@@ -121,7 +122,7 @@ class Line:
         result = await self._client.session.send_request(request, wanted)
         if isinstance(result, InputRequiredResult):
             raise ToolError("the server asks for more input, and there is nobody to ask")
-        return text_of(result)
+        return self._hide(text_of(result))
 
     async def close(self) -> None:
         """End it, and the process behind it."""
@@ -154,7 +155,7 @@ class Line:
             # By `close`, by `_late`, or because the program ends: nobody waits for this task to be cancelled.
             pass
         except BaseException as error:  # noqa: BLE001 - whatever a server or the library does, its tools alone are lost
-            self._why = self._why or told(error)
+            self._why = self._why or told(error, self._hide)
         finally:
             if self._timer is not None:
                 self._timer.cancel()
@@ -164,6 +165,7 @@ class Line:
 
     async def _live(self) -> None:
         server = self._server.expanded(os.environ)
+        self._hide = redactor(server.secrets)
         try:
             await in_thread(_load)
         except ImportError as error:
@@ -190,7 +192,7 @@ class Line:
         self._transport, self._gone = self._transport_of(server), False
         us = Implementation(name="run-specialist", version=release())
         async with Client(self._transport.connected(), client_info=us, mode=mode, cache=None) as client:
-            listing = await _listing(client)
+            listing = await _listing(client, self._hide)
             self._client = client
             self._listed.set_result(listing)
             if not self._gone:
@@ -208,7 +210,7 @@ class Line:
         return ServerProcess(server.command or (), environment, str(folder), self._left)
 
     def _words(self) -> str:
-        last = self._transport.last_words if self._transport else ""
+        last = self._transport.last_words(self._hide) if self._transport else ""
         return f"{self._why} ({last})" if self._why and last else self._why or last or "the connection was closed"
 
 
@@ -222,7 +224,7 @@ def _load() -> None:
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
-async def _listing(client: "Client") -> Listing:
+async def _listing(client: "Client", hide: Hide) -> Listing:
     from mcp.types import PaginatedRequestParams  # noqa: PLC0415 - as above
     from pydantic import ValidationError  # noqa: PLC0415 - as above
 
@@ -232,7 +234,7 @@ async def _listing(client: "Client") -> Listing:
         try:
             page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         except ValidationError as error:
-            raise Unreachable(misfit("its list of tools", error)) from None
+            raise Unreachable(misfit("its list of tools", error, hide)) from None
         tools += page.tools
         cursor = page.next_cursor
         if not cursor or len(tools) > MOST_TOOLS:

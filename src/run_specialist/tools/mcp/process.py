@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.redaction import redact
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.mcp.signs import whole_signs
+from run_specialist.tools.mcp.words import Hide
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -56,11 +56,10 @@ class ServerProcess:
         self._code: int | None = None
         self._stop_reading: Callable[[], object] = ended
 
-    @property
-    def last_words(self) -> str:
+    def last_words(self, hide: Hide) -> str:
         """How it ended by itself, and the last line that it wrote to its standard error; empty where there is none."""
         lines = [line for line in self._said.decode(errors="replace").splitlines() if line.strip()]
-        said = shown(" ".join(redact(lines[-1]).split()), _LONGEST_SHOWN) if lines else ""
+        said = shown(" ".join(hide(lines[-1]).split()), _LONGEST_SHOWN) if lines else ""
         if self._trouble or not self._left:
             return self._trouble or (said and f"its last words: {said}")
         code = self._code

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.tools.mcp.process import LARGEST_MESSAGE
+from run_specialist.tools.mcp.words import Hide
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,10 +29,9 @@ class Web:
         self._loopback = loopback
         self._refusal = ""
 
-    @property
-    def last_words(self) -> str:
+    def last_words(self, hide: Hide) -> str:
         """The newest status that refused something; empty where there is none."""
-        return self._refusal
+        return hide(self._refusal)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Any]:

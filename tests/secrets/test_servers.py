@@ -1,0 +1,108 @@
+"""Keys for MCP servers never come out, also where the server itself repeats them; of no shape that is known."""
+
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from run_specialist import Runner, Specialist
+from run_specialist.doors.mcp.guard import Guard
+from run_specialist.outcome import Outcome
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.redaction import MASK
+from run_specialist.specialist.server import Server
+from run_specialist.specialist.servers import without_secrets
+from tests.secrets.canaries import came_out, stored
+from tests.secrets.echo import EchoOfTools, serving
+
+KEY = "zebra-cardigan-lamplight-quokka"
+DIES = "import os, sys; sys.exit('so ' * int(sys.argv[1]) + 'cannot log in with ' + os.environ['API_TOKEN'])"
+
+
+async def ask(folder: Any, server: dict[str, Any], *, calling: bool) -> tuple[Outcome, list[object]]:
+    """Let a specialist use a server; return its outcome, and all that could be seen of the run."""
+    own = Specialist(name="finder", description="", prompt="You look.", tools=None, mcp_servers={"s": server})
+    provider = ScriptedProvider([*([calls(("mcp__s__look", {}))] if calling else []), says("done")])
+    told: list[object] = []
+    async with Runner(root=folder, store=str(folder / "runs.db"), provider=provider) as runner:
+        outcome = await runner.run(own, "What?", listener=told.append)
+    provider.assert_used_up()
+    requests = [message.encoded.decode() for asked in provider.asked for message in asked.messages]
+    return outcome, [*told, outcome, outcome.as_json(), *requests, provider.opening, own, runner, *stored(folder)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("value", [KEY, "${FROM_OUTSIDE}"])
+@pytest.mark.parametrize("words", [1, 84, 90, 93])
+async def test_a_server_that_dies_with_its_key_on_its_lips(tmp_path, monkeypatch, value, words):
+    """Its last words are told without it, also where they are cut in the middle of it."""
+    monkeypatch.setenv("FROM_OUTSIDE", KEY)
+    server = {"command": [sys.executable, "-c", DIES, str(words)], "env": {"API_TOKEN": value}}
+    outcome, told = await ask(tmp_path, server, calling=False)
+    assert "so cannot log in with"[: 300 - 3 * words] in str(outcome.warnings)
+    assert came_out(KEY, *told) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "headers", [{"Authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}, {"authorization": "Owl ${FROM_OUTSIDE}"}]
+)
+async def test_a_server_that_repeats_its_headers(tmp_path, monkeypatch, caplog, headers):
+    """As a result, as an error, in words that are cut, in place of its tools, or of a beginning."""
+    monkeypatch.setenv("FROM_OUTSIDE", KEY)
+    caplog.set_level(logging.DEBUG)
+    with serving(EchoOfTools) as server:
+        for how in ("tells", "calls", "long", "lists", "begins"):
+            calling = how in {"tells", "calls", "long"}
+            outcome, told = await ask(tmp_path, {"url": f"{server.url}/{how}", "headers": headers}, calling=calling)
+            assert came_out(KEY, *told) == [], how
+            assert calling or MASK in str(outcome.warnings)
+        sent = [value for told, _ in server.seen for value in told.values()]
+    assert any(KEY in value for value in sent)
+    assert came_out(KEY, *(one.getMessage() for one in caplog.records if one.name.startswith("run_specialist"))) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("url", ["{}/401?key=KEY", "{}/html?token=KEY", "http://me:KEY@127.0.0.1:9/mcp"])
+async def test_what_is_secret_in_the_url_of_a_server(tmp_path, url):
+    """Neither the password nor what the query has is in the words about a server that is not to be had."""
+    with serving(EchoOfTools) as server:
+        outcome, told = await ask(tmp_path, {"url": url.format(server.url).replace("KEY", KEY)}, calling=False)
+    assert len(outcome.warnings) == 1
+    assert came_out(KEY, *told) == []
+
+
+def test_what_of_a_server_is_secret():
+    """Values by the names of keys, with the token behind a scheme; paths, modes and authors are none."""
+    env = (("API_TOKEN", "one two"), ("MODE", "production"), ("AUTHOR", "Ada Lovelace"), ("DB_PASSWORD", "p4"))
+    server = Server("s", env=env)
+    assert server.secrets == ("one two", "p4", "one", "two", "p4")
+    web = Server("s", url="https://me:a%20b@host/x?key=k1&page=2", headers=(("Authorization", "Bearer t"), ("A", "b")))
+    assert web.secrets == ("Bearer t", "k1", "Bearer", "t", "k1", "a%20b", "a b")
+
+
+def test_public_values_do_not_show_what_is_secret_in_them():
+    """A specialist, a server, what guards our own server: their `repr` is safe to log."""
+    url, pairs = f"https://me:{KEY}@host/a?key={KEY}&b={KEY}", {"X": KEY}
+    entry = {"s": {"url": url, "headers": pairs, "env": [f"Y={KEY}"]}}
+    own = Specialist(name="finder", description="", prompt="You look.", mcp_servers=entry)
+    server = Server("s", url=url, headers=tuple(pairs.items()), env=tuple(pairs.items()))
+    assert came_out(KEY, own, server, f"{server}", Guard(KEY, None), without_secrets(entry)) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("https://host/a?key=k1&b=2#c", f"https://host/a?key={MASK}&b={MASK}#c"),
+        ("https://host/a?key=${KEY}&b=", "https://host/a?key=${KEY}&b="),
+        ("https://host/a", "https://host/a"),
+        ("a & b=c", "a & b=c"),
+        ({"env": ["A=b", "${C}", None]}, {"env": [MASK, "${C}", None]}),
+        ({"headers": "A: b"}, {"headers": MASK}),
+        ({"env": {"A": 3, "B": "${B}"}}, {"env": {"A": MASK, "B": "${B}"}}),
+    ],
+)
+def test_what_is_kept_of_a_server_has_no_value_that_is_set_in_clear(said, kept):
+    """In whatever shape it is written; what is a variable stays, and so does what is no URL."""
+    assert without_secrets(said) == kept
