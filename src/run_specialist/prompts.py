@@ -203,7 +203,7 @@ def to_summarise(question: str, results: str, words: int) -> str:
     words: about how long they may become.
     """
     return (
-        f"<question>\n{question}\n</question>\n\n<results>\n{results}\n</results>\n\n"
+        f"{_enclosed('question', question)}\n\n{_enclosed('results', results)}\n\n"
         f"Write the notes, in at most about {words} words."
     )
 
@@ -211,11 +211,20 @@ def to_summarise(question: str, results: str, words: int) -> str:
 def to_merge(question: str, notes: str, words: int) -> str:
     """Return the request for one set of notes in place of several, the oldest first."""
     return (
-        f"<question>\n{question}\n</question>\n\n<notes>\n{notes}\n</notes>\n\n"
+        f"{_enclosed('question', question)}\n\n{_enclosed('notes', notes)}\n\n"
         "These are your notes on several lots of results, the oldest first, and they are too long. Make one set of "
         "them: say once what several say, and drop what bears least on the question. Keep places, numbers and quotes "
         f"exactly as they are. Write at most about {words} words."
     )
+
+
+def _enclosed(tag: str, text: str) -> str:
+    """Return a text between tags that it cannot close itself."""
+    number, name = 1, tag
+    while f"</{name}>" in text:
+        number += 1
+        name = f"{tag}-{number}"
+    return f"<{name}>\n{text}\n</{name}>"
 
 
 NOT_SUMMARISED = "[not summarised: "
