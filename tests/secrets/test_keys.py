@@ -106,7 +106,7 @@ def test_a_key_that_a_server_repeats_is_not_printed(tmp_path, monkeypatch, capfd
     ],
 )
 async def test_what_is_secret_in_a_base_url_is_not_told(tmp_path, monkeypatch, variable, model, url):
-    """The address is told by scheme, host, port and path, where nobody answers at it."""
+    """Where nobody answers at the address, or it is none: neither password nor query is in what is told."""
     monkeypatch.setenv(f"{variable}_API_KEY", "another-key")
     monkeypatch.setenv(f"{variable}_BASE_URL", url.format(KEY))
     told: list[object] = []
@@ -114,7 +114,6 @@ async def test_what_is_secret_in_a_base_url_is_not_told(tmp_path, monkeypatch, v
         async with runner_of(model, tmp_path) as runner:
             outcome = await runner.run(FINDER, "What?", listener=told.append)
         told += [outcome, outcome.error]
-        assert "//127.0.0.1:9" in outcome.error
     except UsageError as error:
         told.append(error)
         assert ":odd" in url
