@@ -5,13 +5,15 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench import report, server_cost
+from bench import guests, report, server_cost
 from bench.figures import calls, children, commands, first_request, landing, offline, search
 from bench.figures.figure import Figure, Size
 from bench.figures.row import Line, line
 from bench.lab import Lab
+from bench.process import LapFailed
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure
@@ -38,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [FIGURES[name] for name in given.only or FIGURES]
     print(f"{report.machine()}\n\n{NOTED.format(laps=size.laps, crowd=size.crowd_laps)}", flush=True)
     with Lab() as lab:
+        _welcome(lab, size.guests)
         print(f"{server_cost.measure(lab)}\n", flush=True)
         for warm_up in dict.fromkeys(figure.warm_up for figure in chosen):
             warm_up(lab)
@@ -70,6 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="one small lap of everything: whether it works, no targets"
     )
+    parser.add_argument(
+        "--peer",
+        action="append",
+        choices=list(guests.PACKAGES),
+        default=[],
+        help="measure calls and the landing of this one too; it is installed in an environment of its own; may recur",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured there, too")
     return parser
 
@@ -81,11 +91,23 @@ def _count(text: str) -> int:
 
 
 def _size(given: argparse.Namespace) -> Size:
+    peers = tuple(given.peer)
     if given.quick:
-        return Size(full=False, laps=1, crowd_laps=1, calls=(10, 30), children=20, crowd=60, notes=500)
-    laps = given.laps or 5
-    only_crowd = given.only == ["crowd"]
-    return Size(full=True, laps=laps, crowd_laps=laps if given.laps and only_crowd else min(laps, 1))
+        small = {"calls": (10, 30), "children": 20, "crowd": 60, "notes": 500}
+        return Size(full=False, laps=1, crowd_laps=1, guests=peers, **small)
+    crowd_laps = given.laps if given.laps and given.only == ["crowd"] else 1
+    return Size(full=True, laps=given.laps or 5, crowd_laps=crowd_laps, guests=peers)
+
+
+def _welcome(lab: Lab, names: Sequence[str]) -> None:
+    """Make the environments of peers that have their own, and tell what is in them."""
+    folder = lab.folder()
+    for name in names:
+        try:
+            lab.pythons[name], installed = guests.install(name, folder)
+            print(f"{name}: {installed}.", flush=True)
+        except LapFailed as failed:
+            lab.failures |= {f"{figure}.{name}": str(failed) for figure in FIGURES}
 
 
 def _measure(lab: Lab, size: Size, chosen: list[Figure]) -> dict[str, float]:

@@ -41,8 +41,6 @@ class Lab:
         """What was measured, by name; times in seconds."""
         self.failures: dict[str, str] = {}
         """Why laps failed, by the beginning of the names that they were to measure."""
-        self.guests: list[str] = []
-        """Peers beside the usual ones."""
         self.pythons: dict[str, str] = {}
         """The interpreters of peers that have an environment of their own."""
         self.lap_number = 0

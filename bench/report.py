@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -18,9 +19,9 @@ def machine() -> str:
     """Return one paragraph on where and with what it was measured."""
     installed = ", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name)))
     return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC. {_processor()}, {os.cpu_count()} cores, {platform.platform()}, "
-        f"Python {platform.python_version()}. {installed}. The server reads and writes JSON by {codec.NAME}. "
-        f"Load of the machine at the start: {os.getloadavg()[0]:.1f}."
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC{_commit()}. {_processor()}, {os.cpu_count()} cores, "
+        f"{platform.platform()}, Python {platform.python_version()}. {installed}. "
+        f"The server reads and writes JSON by {codec.NAME}. Load of the machine at the start: {os.getloadavg()[0]:.1f}."
     )
 
 
@@ -41,6 +42,16 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _commit() -> str:
+    """Return what was measured, where git knows it."""
+    asked = ("git", "describe", "--always", "--dirty=, with changes", "--exclude=*")
+    try:
+        told = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
+    return f", commit {told.strip()}" if told else ""
 
 
 def _processor() -> str:

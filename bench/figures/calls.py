@@ -9,7 +9,7 @@ from bench.lab import Lab
 
 def lap(lab: Lab, size: Size) -> None:
     """Run each peer once, with all its runs in one process."""
-    for peer in lab.in_turn("ours", "tool_runner", "bare", "ours_stored", *lab.guests):
+    for peer in lab.in_turn("ours", "tool_runner", "bare", "ours_stored", *size.guests):
         with lab.failing(f"calls.{peer}"):
             measured = lab.lap(peer, "calls", lab.new_run(), calls=size.calls)
             for run in measured["runs"]:
@@ -28,6 +28,7 @@ def rows(size: Size) -> Sequence[Row]:
             Row(f"{what}, against a loop by hand", "ms", ours, f"calls.bare.{number}"),
             Row(f"{what}, stored and told as events, against without", "ms", f"calls.ours_stored.{number}", ours, 1.15,
                 of_ratio=True, full=size.full),
+            *(Row(f"{what}, against {guest}", "ms", ours, f"calls.{guest}.{number}") for guest in size.guests),
         ]  # fmt: skip
     return made
 

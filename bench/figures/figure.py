@@ -22,6 +22,8 @@ class Size:
     children: int = 200
     crowd: int = 1000
     notes: int = 10_000
+    guests: tuple[str, ...] = ()
+    """Peers beside the usual ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ BILLS = {
 """The way of landing, the model, and the most that may be billed [input tokens]."""
 
 
-def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
+def lap(lab: Lab, size: Size) -> None:
     """Let each peer run into its limit with each model, ours in each of its ways of landing."""
-    for peer in ("ours", "ours_stored", "bare", "tool_runner", *lab.guests):
+    for peer in ("ours", "ours_stored", "bare", "tool_runner", *size.guests):
         _land(lab, peer, "auto")
     for landing in ("order", "force"):
         _land(lab, "ours", landing)
@@ -43,12 +43,12 @@ def _land(lab: Lab, peer: str, landing: str) -> None:
             lab.note(f"{start}.{model}.billed", tally.billed)
 
 
-def rows(size: Size) -> Sequence[Row]:  # noqa: ARG001 - as all figures
+def rows(size: Size) -> Sequence[Row]:
     """Return the lines of the table."""
     what = f"limit {LIMIT}, the model wants {WANTS}, four a turn"
     made = []
     for ours, other, against in (
-        ("ours", "tool_runner", "against tool_runner"),
+        *(("ours", peer, f"against {peer}") for peer in ("tool_runner", *size.guests)),
         ("ours_stored", "ours", "stored and told as events, against without"),
     ):
         for kind, words, most, exactly in (
@@ -65,6 +65,9 @@ def rows(size: Size) -> Sequence[Row]:  # noqa: ARG001 - as all figures
     one, two = (f"landing.{peer}.auto.stubborn.billed" for peer in ("ours", "tool_runner"))
     what = "input billed, one call a turn, `auto`, against tool_runner, which has no answer"
     made.append(Row(what, "tokens", one, two))
+    for guest in size.guests:
+        one, two = (f"landing.{peer}.auto.stubborn.billed" for peer in ("ours", guest))
+        made.append(Row(f"input billed, one call a turn, `auto`, against {guest}", "tokens", one, two))
     return made
 
 
