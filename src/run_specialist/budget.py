@@ -106,6 +106,7 @@ class Budget:
     """All kinds of spending of one run, limited or only counted."""
 
     limits: tuple[Limit, ...]
+    """One for each kind, in their order."""
 
     @classmethod
     def of(cls, limits: Mapping[Kind, float | None], countdown_from: float | None = COUNTDOWN_FROM) -> "Budget":
@@ -122,7 +123,7 @@ class Budget:
         )
 
     def __getitem__(self, kind: Kind) -> Limit:
-        return next(limit for limit in self.limits if limit.kind is kind)
+        return self.limits[_PLACES[kind]]
 
     def spend(self, amount: float = 1, kind: Kind = Kind.TOOL_CALLS) -> "Budget":
         """Return the budget after spending `amount` more of one kind.
@@ -132,7 +133,7 @@ class Budget:
         """
         if amount < 0:
             raise ValueError(f"cannot spend a negative amount: {amount}")
-        return Budget(tuple(replace(one, used=one.used + amount) if one.kind is kind else one for one in self.limits))
+        return self._with(replace(self[kind], used=self[kind].used + amount))
 
     def spend_all(self, amounts: Mapping[Kind, float]) -> "Budget":
         """Return the budget after spending some of several kinds; see `spend`."""
@@ -143,11 +144,15 @@ class Budget:
 
     def lend(self, amount: float, kind: Kind) -> "Budget":
         """Return the budget with `amount` more of one kind given to a child; less than 0 takes it back."""
-        return Budget(tuple(replace(one, lent=one.lent + amount) if one.kind is kind else one for one in self.limits))
+        return self._with(replace(self[kind], lent=self[kind].lent + amount))
 
     def hold(self, amount: float, kind: Kind) -> "Budget":
         """Return the budget with `amount` of one kind held back for the landing."""
-        return Budget(tuple(replace(one, held_back=amount) if one.kind is kind else one for one in self.limits))
+        return self._with(replace(self[kind], held_back=amount))
+
+    def _with(self, limit: Limit) -> "Budget":
+        place = _PLACES[limit.kind]
+        return Budget((*self.limits[:place], limit, *self.limits[place + 1 :]))
 
     @property
     def tightest(self) -> Limit:
@@ -161,6 +166,7 @@ class Budget:
 
 
 _PHASES = tuple(Phase)
+_PLACES = {kind: place for place, kind in enumerate(Kind)}
 
 
 @cache

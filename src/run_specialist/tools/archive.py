@@ -1,5 +1,6 @@
 """Whole outputs by the id of their call, and the tool with which a model reads on in them."""
 
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated
 
@@ -57,24 +58,30 @@ def get_tool_response_tool(archive: Archive, slice_limit: int) -> Tool:
 
     slice_limit: the most that one call returns, the note about the next slice apart [characters].
     """
+    return Tool(NAME, _DESCRIPTION, _Reader(archive, slice_limit).get_tool_response)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    archive: Archive
+    slice_limit: int
 
     def get_tool_response(
+        self,
         execution_id: Annotated[str, Field(description="The id of the call whose output is wanted.")],
         offset: Annotated[int, Field(ge=0, description="Where to begin [characters]; 0 is the beginning.")] = 0,
     ) -> Output:
-        if execution_id not in archive:
-            raise ToolError(f"there is no output of the id {execution_id!r}; {_known(archive.ids, execution_id)}")
-        text = archive[execution_id]
+        if execution_id not in self.archive:
+            raise ToolError(f"there is no output of the id {execution_id!r}; {_known(self.archive.ids, execution_id)}")
+        text = self.archive[execution_id]
         if offset and offset >= len(text):
             raise ToolError(
                 f"offset {offset} is beyond the end of {execution_id}, which has {len(text)} characters; "
                 "take a smaller one"
             )
-        end = min(offset + slice_limit, len(text))
+        end = min(offset + self.slice_limit, len(text))
         onwards = f"go on with offset={end}" if end < len(text) else "this is the end"
         return Output(text[offset:end], f"[characters {offset}-{end} of {len(text)}; {onwards}]")
-
-    return Tool(NAME, _DESCRIPTION, get_tool_response)
 
 
 def _known(ids: tuple[str, ...], wanted: str) -> str:

@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
@@ -44,11 +45,23 @@ class Parameters:
         return checked
 
 
+_METHODS: WeakKeyDictionary[Callable[..., Any], Parameters] = WeakKeyDictionary()
+"""What methods take, by the function in their class: the tools of a run are methods, and each run has its own."""
+
+
 def parameters_of(function: Callable[..., Any]) -> Parameters:
-    """Return what a function takes.
+    """Return what a function takes; that of a method is found out once for all objects of its class.
 
     Raises UsageError, with the names of the function and the parameter, where no model could call it.
     """
+    if not inspect.ismethod(function):
+        return _found(function)
+    if function.__func__ not in _METHODS:
+        _METHODS[function.__func__] = _found(function)
+    return _METHODS[function.__func__]
+
+
+def _found(function: Callable[..., Any]) -> Parameters:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
@@ -174,11 +175,16 @@ def respond_tool(schema: AnswerSchema | None = None) -> Tool:
 
     schema: what `answer` must match; without one it is text.
     """
-    tool = Tool(NAME, _DESCRIPTION, _respond)
+    tool = _plain()
     if schema is None:
         return tool
     properties = {**tool.input_schema["properties"], "answer": _answer_parameter(schema)}
     return replace(tool, schema={**tool.input_schema, "properties": properties})
+
+
+@cache
+def _plain() -> Tool:
+    return Tool(NAME, _DESCRIPTION, _respond)
 
 
 def _answer_parameter(schema: AnswerSchema) -> dict[str, Any]:
