@@ -1,0 +1,78 @@
+"""Let a thousand children work at once in one process, a fifth of them failing at random, and look for what is wrong.
+
+Run it from the top of the repository, in an environment with the `test` group:
+
+    python -m bench.many_children --children 1000 [--rounds 3] [--seed 1] [--store sqlite:///FILE]
+
+The model is a server on this machine, in a thread of the same process; what befalls a child stands in
+tests/crowd/fates.py. It ends with exit code 1 when a child was lost, told twice, ended otherwise than it has to, or got
+another one's answer, and when a task, a thread, a descriptor or a value of a run is left over.
+"""
+
+import argparse
+import asyncio
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.crowd.crowd import alive, play, unread, wrong
+from tests.crowd.fates import FATES, drawn
+from tests.crowd.server import serving
+from tests.leaks import Census, left_since, resident
+
+MEGABYTE = 1024 * 1024
+
+
+def main() -> int:
+    """Read the flags, print a table, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Let many children work at once, a fifth of them failing.")
+    parser.add_argument("--children", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3, help="crowds one after the other: memory is to be given back")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--store", default="none", help="a place for SQLite files, one for each round")
+    given = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    print(f"{given.children} children, seed {given.seed}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        return rounds(given, Path(folder))
+
+
+def rounds(given: argparse.Namespace, folder: Path) -> int:
+    """Let one crowd work after the other; return 1 where anything was wrong."""
+    faults: list[str] = []
+    ends: Counter[tuple[str, str]] = Counter()
+    print("| round | s | requests | at once | MB before | MB at most | MB after | values left |")
+    print("|---|---|---|---|---|---|---|---|")
+    with serving() as server:
+        asyncio.run(play(drawn(len(FATES), given.seed), server, folder))
+        before, census = alive(), Census.take()
+        for number in range(given.rounds):
+            server.requests.clear()
+            server.most_at_once = 0
+            store = "none" if given.store == "none" else f"{given.store}.{number}"
+            begun, memory = time.monotonic(), resident()
+            crowd = asyncio.run(play(drawn(given.children, given.seed + number), server, folder, store))
+            seconds = time.monotonic() - begun
+            faults += wrong(crowd, server) + (unread(store, crowd) if store != "none" else [])
+            ends, peak = ends + crowd.by_fate, crowd.resident["most"]
+            del crowd
+            left = alive() - before
+            faults += [f"left over: {count} of {name}" for name, count in left.items()]
+            sizes = " | ".join(f"{size / MEGABYTE:.0f}" for size in (memory, peak, resident()))
+            requests = sum(server.requests.values())
+            print(f"| {number + 1} | {seconds:.1f} | {requests} | {server.most_at_once} | {sizes} | {left.total()} |")
+        faults += left_since(census)
+    print("\n| what befell it | status | children |\n|---|---|---|")
+    for (fate, status), count in sorted(ends.items(), key=lambda item: -item[1]):
+        print(f"| {fate} | {status} | {count} |")
+    print(f"\n{len(faults)} faults", *faults[:50], sep="\n")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""What becomes of each child of a crowd: four in five do well, and the others fail in every way that there is."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FAILING = 0.2
+"""The share of the children that something befalls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """One way to end."""
+
+    name: str
+    status: str
+    exit_code: int
+    failed_calls: int = 0
+    requests: int = 3
+    """That reach the server."""
+
+
+WELL = Fate("well", "answered", 0)
+ILL = (
+    Fate("500", "failed", 3, requests=2),
+    Fate("400", "failed", 3, requests=2),
+    Fate("overloaded", "failed", 3, requests=1),
+    Fate("reset", "failed", 3, requests=2),
+    Fate("cut", "failed", 3, requests=3),
+    Fate("no JSON", "failed", 3, requests=2),
+    Fate("refusal", "failed", 4, requests=2),
+    Fate("mute", "failed", 4, requests=3),
+    Fate("raises", "answered", 0, failed_calls=1),
+    Fate("hangs", "answered", 0, failed_calls=1),
+    Fate("misfit", "partial", 0),
+    Fate("landing", "landed", 0, requests=2),
+    Fate("aborted", "aborted", 130, failed_calls=2, requests=1),
+    Fate("cancelled", "aborted", 130, failed_calls=2, requests=1),
+)
+FATES = {fate.name: fate for fate in (WELL, *ILL)}
+
+
+def drawn(children: int, seed: int) -> Sequence[Fate]:
+    """Return the fate of each child; every way to fail is among them where there are enough children."""
+    chance = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    ill = [ILL[number % len(ILL)] for number in range(max(round(children * FAILING), 1))]
+    fates = [*ill, *[WELL] * (children - len(ill))]
+    chance.shuffle(fates)
+    return fates
+
+
+def question(number: int, fate: Fate) -> str:
+    """Return what a child is asked; the server knows it again by that."""
+    return f"child {number}: {fate.name}"

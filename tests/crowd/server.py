@@ -1,0 +1,135 @@
+"""A Messages API on loopback that treats each child as its question says."""
+
+import asyncio
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+QUESTION = re.compile(rb"child (\d+): ([a-zA-Z0-9 ]+)")
+WAIT = 0.01
+"""What an answer takes, so that the children are at work side by side [s]."""
+
+Reply = tuple[int, bytes]
+
+
+class Crowded:
+    """Counts what comes, by child."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[int] = Counter()
+        self.at_once = self.most_at_once = 0
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer requests on one connection until it ends."""
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+                body = await reader.readexactly(int(size[1]) if size else 0)
+                if not await self._answer(body, writer):
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, body: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; False where the connection ends with it."""
+        found = QUESTION.search(body)
+        assert found, body
+        child, fate = int(found[1]), found[2].decode()
+        self.requests[child] += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(WAIT)
+        finally:
+            self.at_once -= 1
+        request = json.loads(body)
+        turn = sum(message["role"] == "assistant" for message in request["messages"]) + 1
+        if fate == "reset" and turn == 2:
+            writer.transport.abort()
+            return False
+        status, said = reply(child, fate, turn, request)
+        cut = len(said) // 2 if fate == "cut" and turn == 3 else 0
+        head = f"HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\nx-should-retry: false\r\n"
+        writer.write(f"{head}content-length: {len(said)}\r\n\r\n".encode() + (said[:cut] if cut else said))
+        await writer.drain()
+        return not cut
+
+
+def reply(child: int, fate: str, turn: int, request: dict[str, Any]) -> Reply:  # noqa: PLR0911 - one for each fate
+    """Return status and body of an answer.
+
+    turn: counted from 1, by what the request carries.
+    """
+    if fate == "overloaded":
+        return _error(529, "overloaded_error")
+    if turn == 1:
+        how = {"raises": "raise", "hangs": "hang", "aborted": "wait", "cancelled": "wait"}.get(fate, "find")
+        return _calls(child, turn, ("look", {"query": f"{child}a"}), ("look", {"query": f"{child}b", "how": how}))
+    match fate:
+        case "500":
+            return _error(500, "api_error")
+        case "400":
+            return _error(400, "invalid_request_error")
+        case "no JSON":
+            return 200, b'{"type": "mess'
+        case "refusal":
+            return _message(child, turn, [], "refusal")
+        case "mute":
+            return _message(child, turn, [], "end_turn")
+        case "misfit" | "landing":
+            return _calls(child, turn, ("respond", {"answer": f"answer {child}"}))
+    if turn == 2:
+        return _calls(child, turn, ("look", {"query": f"{child}c"}))
+    return _calls(child, turn, ("respond", {"answer": f"answer {child}"}))
+
+
+def _error(status: int, kind: str) -> Reply:
+    return status, json.dumps({"type": "error", "error": {"type": kind, "message": "not now"}}).encode()
+
+
+def _calls(child: int, turn: int, *wanted: tuple[str, dict[str, Any]]) -> Reply:
+    blocks = [
+        {"type": "tool_use", "id": f"call_{child}_{turn}_{place}", "name": name, "input": arguments}
+        for place, (name, arguments) in enumerate(wanted)
+    ]
+    return _message(child, turn, blocks, "tool_use")
+
+
+def _message(child: int, turn: int, content: list[dict[str, Any]], reason: str) -> Reply:
+    usage = {"input_tokens": 100 * turn, "output_tokens": 10}
+    said = {"id": f"msg_{child}_{turn}", "type": "message", "role": "assistant", "model": "claude-haiku-4-5"}
+    return 200, json.dumps({**said, "content": content, "stop_reason": reason, "usage": usage}).encode()
+
+
+@contextmanager
+def serving() -> Iterator[Crowded]:
+    """Serve from a thread of its own."""
+    crowded, ready = Crowded(), threading.Event()
+    stop: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        stop.append(lambda: loop.call_soon_threadsafe(over.set))
+        server = await asyncio.start_server(crowded.serve, "127.0.0.1", 0, limit=2**22, backlog=4096)
+        crowded.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ready.set()
+        await over.wait()
+        server.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    ready.wait()
+    try:
+        yield crowded
+    finally:
+        stop[0]()
+        thread.join()
