@@ -34,8 +34,11 @@ the same machine. Tokens are bytes / 4. Not measured: TLS, a real network, a rea
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print the table, and return the exit code: 1 where a figure failed."""
-    given = _parser().parse_args(arguments)
+    """Measure, print the tables, and return the exit code: 1 where a figure failed."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.json and not given.json.parent.is_dir():
+        parser.error(f"argument --json: there is no folder {given.json.parent}")
     size = _size(given)
     chosen = [FIGURES[name] for name in given.only or FIGURES]
     print(f"{report.machine()}\n\n{NOTED.format(laps=size.laps, crowd=size.crowd_laps)}", flush=True)
@@ -85,9 +88,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError("wanted: a whole number from 1 up")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"wanted: a whole number from 1 up, not {text}")
+    return int(text)
 
 
 def _size(given: argparse.Namespace) -> Size:

@@ -18,6 +18,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
+from bench import connections
 from bench.given import QUESTION, Child, Conditions
 from bench.server.script import ANSWER, Script
 
@@ -118,8 +119,7 @@ async def measure(peer: str, mode: str, given: Given) -> Measured:
 def main() -> None:
     """Read the arguments, run the lap, print the line."""
     peer, mode, given = sys.argv[1:]
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    connections.allow()
     print(json.dumps(asyncio.run(measure(peer, mode, json.loads(given)))))
 
 

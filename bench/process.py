@@ -51,7 +51,10 @@ def run(
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         before = time.perf_counter()
-        process = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        try:
+            process = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        except OSError as error:
+            raise LapFailed(f"it cannot be started: {error}") from error
         if begun is not None:
             begun(process.pid)
         late = Timer(seconds, process.kill)

@@ -17,7 +17,7 @@ def lap(lab: Lab, size: Size, name: str, count: Callable[[Size], int]) -> None:
     for peer in lab.in_turn("ours", "tool_runner", "ours_stored"):
         with lab.failing(f"{name}.{peer}"):
             run = lab.new_run()
-            measured = lab.lap(peer, "children", run, children=count(size), calls=CALLS, delay=DELAY, seconds=400)
+            measured = lab.lap(peer, "children", run, children=count(size), calls=CALLS, delay=DELAY, seconds=900)
             for kind in ("wall", "cpu", "memory"):
                 lab.note(f"{name}.{peer}.{kind}", measured[kind])
 

@@ -7,6 +7,7 @@ import pytest
 from bench.command import FIGURES, main
 from bench.figures.figure import Size
 from bench.figures.row import Row, line
+from bench.guests import install
 from bench.lab import Lab
 from bench.process import LapFailed
 
@@ -67,6 +68,38 @@ def test_a_lap_that_fails_is_told_and_the_others_go_on():
         with pytest.raises(LapFailed, match="killed after"):
             lab.lap("bare", "first", lab.new_run(), seconds=0.01)
     assert lab.failures == {"calls.nobody": "exit code 1: ModuleNotFoundError: No module named 'bench.peers.nobody'"}
+
+
+def test_a_peer_that_cannot_be_installed_says_why(tmp_path, monkeypatch):
+    """Without uv there is none."""
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(LapFailed, match="no uv on the path"):
+        install("langchain", tmp_path)
+
+
+def test_no_peer_is_always_the_first():
+    """The order is turned round with each lap."""
+    lab = Lab()
+    orders = []
+    for lab.lap_number in (0, 1, 2):
+        orders.append("".join(lab.in_turn("a", "b", "c")))
+    assert orders == ["abc", "cba", "abc"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--laps", "0"], "a whole number from 1 up, not 0"),
+        (["--laps", "some"], "a whole number from 1 up, not some"),
+        (["--json", "/there/is/none/all.json"], "there is no folder /there/is/none"),
+        (["--only", "everything"], "invalid choice: 'everything'"),
+    ],
+)
+def test_a_wrong_flag_is_told_before_anything_is_measured(arguments: list[str], why: str, capsys):
+    """In one line, with what is wanted."""
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert why in capsys.readouterr().err
 
 
 def test_quick_look_at_one_figure(tmp_path, capsys):
