@@ -125,11 +125,10 @@ class AnthropicConversation:
                 varying["tool_choice"] = {"type": "none"}
         if self._watch is not None:
             varying["stream"] = True
-        marked = _previous_tail(messages) if choice is Choice.AUTO else None
-        said = b",".join(
-            _marked(message) if index == marked else message.encoded for index, message in enumerate(messages)
-        )
-        return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said, b"]}"))
+        said = [message.encoded for message in messages]
+        if choice is Choice.AUTO and (place := _previous_tail(messages)) is not None:
+            said[place] = _marked(messages[place])
+        return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', b",".join(said), b"]}"))
 
     async def _exchange(self, body: bytes) -> Block:
         client = self._provider.client
@@ -139,11 +138,13 @@ class AnthropicConversation:
 
 
 def _previous_tail(messages: Sequence[Message]) -> int | None:
-    """Return the index of the message where the last request ended, if the newest turn is very large."""
-    users = [index for index, message in enumerate(messages) if message.role == "user"]
-    if len(users) < 2:  # noqa: PLR2004 - the first request has no previous tail
+    """Return the place of the message where the last request ended, if the newest turn is very large."""
+    ours = (place for place in range(len(messages) - 1, -1, -1) if messages[place].role == "user")
+    # The newest of them goes out for the first time.
+    next(ours, None)
+    previous = next(ours, None)
+    if previous is None:
         return None
-    previous = users[-2]
     added = sum(len(message.content) for message in messages[previous + 1 :])
     return previous if added > LOOKBACK_BLOCKS else None
 

@@ -59,7 +59,8 @@ def count(values: object, key: str) -> int:
 
 def taken_ids(messages: Iterable[Message]) -> set[str]:
     """Return the ids of all tool calls in a transcript."""
-    return {block["id"] for message in messages for block in message.blocks if block["type"] == "tool_use"}
+    asked = (message.blocks for message in messages if message.role == "assistant")
+    return {block["id"] for blocks in asked for block in blocks if block["type"] == "tool_use"}
 
 
 def sound_id(given: object, taken: Collection[str], prefix: str) -> str:
