@@ -11,6 +11,7 @@ from run_specialist.dispatch import Dispatcher
 from run_specialist.events import Warned
 from run_specialist.exchange import Exchange
 from run_specialist.journal import Stood
+from run_specialist.messages import Message
 
 PATIENCE = 10.0
 """After this a run goes on without knowing that it is kept: a disk that hangs must not cost an answer [s]."""
@@ -28,6 +29,8 @@ class Checkpoint:
         self._exchange = exchange
         self._dispatcher = dispatcher
         self._is_lost = self._is_slow = False
+        self._shown: tuple[int, int, Message] | None = None
+        """The last message on record, with its part and place."""
 
     @property
     def is_kept(self) -> bool:
@@ -43,7 +46,16 @@ class Checkpoint:
             last_text=self._exchange.last_text,
             warnings=tuple(self._audience.warnings),
         )
-        return self._exchange.transcript.stood(standing)
+        return self._without_shown(self._exchange.transcript.stood(standing))
+
+    def _without_shown(self, stood: Stood) -> Stood:
+        """Leave out a message that went out as it was put on record: results are long, and packed to be stored."""
+        shown, said = self._shown, stood.messages
+        if said:
+            self._shown = (stood.part, stood.place + len(said) - 1, said[-1])
+        if said and shown is not None and shown[:2] == (stood.part, stood.place) and shown[2] == said[0]:
+            return replace(stood, place=stood.place + 1, messages=said[1:])
+        return stood
 
     async def reach(self) -> None:
         """Put on record how the run stands, and wait until it is kept; before the first reply nothing can be lost."""

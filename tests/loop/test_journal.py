@@ -53,12 +53,24 @@ async def test_records_come_in_the_order_in_which_things_happen():
     assert times == sorted(times)
 
 
-async def test_what_was_said_is_put_on_record_once_but_for_what_goes_out_next():
-    """Each record begins where the one before ended, with the message that had not gone out."""
-    run, _, notebook = await kept([looks(1), looks(2), ANSWER])
+def places(notebook):
+    """Return where the messages of each record stand, and how many there are."""
     (ended,) = notebook.of(Ended)
-    places = [(one.place, len(one.messages)) for one in [*notebook.of(Stood), ended.stood]]
-    assert places == [(0, 1), (0, 3), (2, 3), (4, 3)]
+    return [(one.place, len(one.messages)) for one in [*notebook.of(Stood), ended.stood]]
+
+
+async def test_what_was_said_is_put_on_record_once():
+    """Each record begins behind the one before."""
+    run, _, notebook = await kept([looks(1), looks(2), ANSWER])
+    assert places(notebook) == [(0, 1), (1, 2), (3, 2), (5, 2)]
+    assert stored(notebook.records).transcript == run.transcript
+
+
+async def test_what_went_out_with_words_of_ours_is_put_on_record_again():
+    """The order joins the last results as they go out, after they were put on record."""
+    run, _, notebook = await kept([looks(1), looks(2), ANSWER], limit=2, landing="order")
+    assert places(notebook) == [(0, 1), (1, 2), (3, 2), (4, 3)]
+    assert run.transcript[4].words
     assert stored(notebook.records).transcript == run.transcript
 
 
