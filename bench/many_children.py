@@ -49,7 +49,8 @@ def rounds(given: argparse.Namespace, folder: Path) -> int:
     print("| round | s | requests | at once | MB before | MB at most | MB after | values left |")
     print("|---|---|---|---|---|---|---|---|")
     with serving() as server:
-        asyncio.run(play(drawn(len(FATES), given.seed), server, folder))
+        warming = "none" if given.store == "none" else f"{given.store}.warming"
+        asyncio.run(play(drawn(len(FATES), given.seed), server, folder, warming))
         before, census = alive(), Census.take()
         for number in range(given.rounds):
             server.requests.clear()

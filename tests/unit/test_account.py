@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from run_specialist.account import LEAST_TOKENS, MAX_TOKENS, Account
 from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.messages import Usage
+from run_specialist.outcome import Child
 from run_specialist.providers.scripted import ScriptedProvider
 from tests.jobs import Clock
 
@@ -128,3 +129,71 @@ def test_x_14_the_landing_fits_unless_requests_grow(limit, first, later, output)
         mine.book(Usage(size, 0, 0, min(output, mine.max_tokens)), landing=False)
     mine.book(Usage(first, 0, 0, mine.max_tokens), landing=True)
     assert mine.budget[Kind.TOKENS].used <= limit
+
+
+KINDS = st.sampled_from([Kind.TURNS, Kind.TOOL_CALLS, Kind.CHARACTERS])
+DOINGS = st.lists(
+    st.one_of(
+        st.builds(Usage, *[st.integers(0, 5_000)] * 4),
+        st.tuples(KINDS, st.integers(0, 5)),
+        st.builds(
+            Child,
+            st.sampled_from(["a", "b"]),
+            st.just("finder"),
+            st.just("answered"),
+            st.integers(0, 3),
+            st.builds(Usage, st.integers(0, 500)),
+            st.sampled_from([0.0, 0.25, None]),
+        ),
+    ),
+    max_size=12,
+)
+LIMITS = {Kind.TOKENS: 90_000, Kind.COST: 2.0, Kind.TURNS: 9, Kind.TOOL_CALLS: 30, Kind.TIME: 60}
+
+
+def do(mine: Account, doings) -> None:
+    """Enter requests, spendings and children."""
+    for what in doings:
+        match what:
+            case Usage():
+                mine.book(what, landing=False)
+            case Child():
+                mine.adopt(what, {Kind.TOOL_CALLS: what.tool_calls, Kind.TOKENS: what.usage.total_tokens})
+            case (kind, amount):
+                mine.spend(amount, kind)
+
+
+@given(first=DOINGS, later=DOINGS)
+def test_an_account_that_is_opened_from_a_standing_goes_on_as_if_there_had_been_no_break(first, later):
+    """Budget with what is held back, bill and children are those of one account that saw everything."""
+    clock = Clock()
+    whole = account(LIMITS, clock)
+    do(whole, first)
+    clock.now += 3
+    taken_up = Account(Budget.of(LIMITS), ScriptedProvider([]), clock, whole.standing())
+    assert taken_up.budget == whole.budget
+    taken_up.start()
+    for mine in (whole, taken_up):
+        do(mine, later)
+    clock.now += 2
+    for kind in Kind:
+        assert taken_up.budget[kind].used == pytest.approx(whole.budget[kind].used)
+        assert taken_up.budget[kind].held_back == pytest.approx(whole.budget[kind].held_back)
+    assert taken_up.standing().total == whole.standing().total
+    assert taken_up.children == whole.children == [one for one in (*first, *later) if isinstance(one, Child)]
+
+
+def test_x_14_the_dearest_request_so_far_is_held_back_not_the_newest():
+    """A request without a cache may come again."""
+    mine = account({Kind.COST: 0.4})
+    mine.book(Usage(10_000), landing=False)
+    mine.book(Usage(100), landing=False)
+    assert mine.budget[Kind.COST].held_back == pytest.approx(0.1 + 0.1 + mine.max_tokens / 100_000)
+
+
+def test_x_14_what_a_longer_reply_may_take_is_held_back_at_once():
+    """A reply that was cut is asked for with more room, and the landing gets that room too."""
+    mine = account({Kind.TOKENS: 20_000})
+    mine.give_more_room()
+    assert mine.max_tokens == 5_000
+    assert mine.budget[Kind.TOKENS].held_back == 5_000

@@ -127,3 +127,45 @@ def test_a_child_that_never_ran_costs_nothing():
     purse.lend(want(8), {})
     purse.settle(None)
     assert (one.budget[Kind.TOOL_CALLS].remaining, one.children) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "lent"), [(90, 50, [50, 20, 20]), (90, 20, [30, 30, 30]), (40, 50, [40, 0, 0])]
+)
+def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least, lent):
+    """With less than it can begin with a child gets that much, as long as it is there, and never more than there is."""
+    one = account(tokens=limit)
+    one._spent = one._spent.hold(0, Kind.TOKENS)
+    some = purses(one, 3)
+    parts = [
+        purse.lend(dict.fromkeys(LENT), {Kind.TOKENS: least if place == 0 else 0}) for place, purse in enumerate(some)
+    ]
+    assert [part[Kind.TOKENS] for part in parts] == lent
+
+
+def test_x_11_one_that_leaves_twice_leaves_once():
+    """Who is refused after it took its part takes none of those behind it away."""
+    one = account(tool_calls=9)
+    first, second, _ = purses(one, 3)
+    first.lend(want(8), {})
+    first.leave()
+    assert second.lend(want(8), {})[Kind.TOOL_CALLS] == 3
+
+
+def test_x_11_what_was_lent_comes_back_once():
+    """Settling again gives nothing back that is not lent."""
+    one = account(tool_calls=9)
+    (purse,) = purses(one, 1)
+    purse.lend(want(4), {})
+    purse.settle(None)
+    purse.settle(None)
+    assert (one.budget[Kind.TOOL_CALLS].lent, one.budget[Kind.TOOL_CALLS].remaining) == (0, 9)
+
+
+def test_a_warning_of_a_child_is_told_once():
+    """However many children say it."""
+    one = account()
+    audience = Audience(None, None, Forgetful())
+    for _ in range(3):
+        Purse(one, audience, Queue(one, 1), shared=True).warn("odd")
+    assert audience.warnings == ["odd"]
