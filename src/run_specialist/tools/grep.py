@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from run_specialist.errors import ToolError
 from run_specialist.tools import linescan
+from run_specialist.tools.ignore import COMPILING
 from run_specialist.tools.sandbox import Sandbox, shown
 from run_specialist.tools.text import clip, text_lines
 
@@ -24,7 +24,6 @@ SECONDS = 10.0
 _BATCH = 20_000
 # ripgrep leaves out the column of an empty match at the end of a file.
 _PLACE = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
-_compiling = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def check_pattern(pattern: str) -> None:
     """Raise ToolError, naming the position, when a pattern is no regular expression of Python's."""
     try:
         # The list of warning filters is shared by all threads.
-        with _compiling, warnings.catch_warnings():
+        with COMPILING, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:

@@ -2,29 +2,43 @@
 
 import os
 import re
+import threading
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from run_specialist.tools.beneath import Folder
+from run_specialist.tools.globs import tamed
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+COMPILING = threading.Lock()
+"""Held while patterns are compiled without the warnings that `re` has for them."""
 _LARGEST = 1_000_000
 
 
 def spec_of(lines: Iterable[str]) -> "GitIgnoreSpec":
     """Compile gitignore patterns; one that cannot be read is left out, as git does."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415 - a heavy import that many runs never need
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - likewise
 
     patterns: list[GitIgnoreSpecPattern] = []
-    for line in lines:
-        try:
-            patterns += GitIgnoreSpec.from_lines([line]).patterns
-        except (ValueError, re.error):
-            continue
+    # The list of warning filters is shared by all threads, and classes such as `[[:alpha:]]` make `re` warn.
+    with COMPILING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for line in lines:
+            try:
+                found = GitIgnoreSpec.from_lines([line]).patterns
+                patterns += [
+                    pattern
+                    if pattern.regex is None
+                    else GitIgnoreSpecPattern(re.compile(tamed(pattern.regex.pattern)), pattern.include)
+                    for pattern in found
+                ]
+            except (ValueError, re.error):
+                continue
     return GitIgnoreSpec(patterns)
 
 

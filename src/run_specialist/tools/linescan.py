@@ -6,9 +6,11 @@ interpreter while it works. A pattern that backtracks for ever is stopped by end
 
 import codecs
 import io
+import math
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO
@@ -28,18 +30,27 @@ def encoding_of(head: bytes) -> str | None:
     return None if b"\0" in head else "utf-8"
 
 
-def lines_of(file: BinaryIO, encoding: str) -> Iterator[tuple[str, int]]:
+def lines_of(file: BinaryIO, encoding: str, until: float = math.inf) -> Iterator[tuple[str, int]]:
     r"""Yield each line, without its end and cut to LONGEST, and its whole length [characters].
 
     Only `\n` and `\r\n` end a line, as in ripgrep; other breaks that Unicode knows do not.
+    until: when to give up, on the clock of `time.monotonic` [s].
+    Raises TimeoutError then: a file may be without an end, or grow faster than it is read.
     """
     with io.TextIOWrapper(file, encoding, errors="replace", newline="\n") as text:
         while line := text.readline(LONGEST):
             length, piece = len(line), line
             while not piece.endswith("\n") and (piece := text.readline(LONGEST)):
                 length += len(piece)
+                _check(until)
+            _check(until)
             kept = line.rstrip("\r\n")
             yield kept, max(len(kept), length - 1 if length > LONGEST else 0)
+
+
+def _check(until: float) -> None:
+    if time.monotonic() > until:
+        raise TimeoutError("that would take too long; it is too large to be read so far")
 
 
 def main() -> None:

@@ -55,6 +55,7 @@ def _inside(sandbox: Sandbox, relative: str, rules: IgnoreRules) -> tuple[list[E
         entry
         for entry in sorted(listed, key=lambda entry: entry.relative)
         if entry.name.casefold() != ".git"
+        and sandbox.reaches(entry.relative)
         and sandbox.asked(entry.relative, is_folder=entry.kind == "folder")
         and not rules.hide(entry.relative, is_folder=entry.kind == "folder")
     ]
@@ -106,7 +107,8 @@ def pattern_spec(pattern: str) -> "GitIgnoreSpec":
 
     Raises ToolError for one that leads upwards, or has so many stars that matching could take for ever.
     """
-    alternatives = _braces(pattern.removeprefix("./"))
+    # Each pair of braces doubles them.
+    alternatives = list(islice(_braces(pattern.removeprefix("./")), _MOST_STARS + 1))
     if ".." in PurePosixPath(pattern).parts:
         raise ToolError(f"the glob {pattern!r} leads out of the folder that you may read; leave out `..`")
     if any(item.count("*") > _MOST_STARS for item in alternatives) or len(alternatives) > _MOST_STARS:
@@ -114,12 +116,15 @@ def pattern_spec(pattern: str) -> "GitIgnoreSpec":
     return spec_of(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
 
 
-def _braces(pattern: str) -> list[str]:
+def _braces(pattern: str) -> Iterator[str]:
     head, opened, rest = pattern.partition("{")
     middle, closed, tail = rest.partition("}")
     if not (opened and closed and "," in middle):
-        return [pattern]
-    return [f"{head}{choice}{end}" for choice in middle.split(",") for end in _braces(tail)]
+        yield pattern
+        return
+    for choice in middle.split(","):
+        for end in _braces(tail):
+            yield f"{head}{choice}{end}"
 
 
 def near(sandbox: Sandbox, relative: str) -> str:

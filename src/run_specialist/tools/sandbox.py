@@ -14,6 +14,8 @@ from run_specialist.tools.ignore import IgnoreRules, spec_of
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
+_LONGEST = 4096
+"""Linux takes no longer paths, nor do others [bytes]."""
 _GLOB = re.compile(r"[*?\[]")
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
@@ -118,6 +120,10 @@ class Sandbox:
                 rules = rules.within(here, above)
                 yield rules
                 above = f"{above}/{name}" if above else name
+
+    def reaches(self, relative: str) -> bool:
+        """Tell whether a path is short enough for the system to be asked about it as a whole."""
+        return len(os.fsencode(f"{self.root}/{relative}")) < _LONGEST
 
     def asked(self, relative: str, *, is_folder: bool) -> bool:
         """Tell whether `paths` lets this entry be seen; a folder also when it may hold such an entry."""

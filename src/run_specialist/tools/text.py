@@ -1,6 +1,7 @@
 """Read the text of files in a sandbox, and keep what is shown within its limit."""
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from run_specialist.tools.sandbox import Sandbox, shown
 
 CLIP = 500
 """Lines longer than this are clipped where several are shown [characters]."""
+SECONDS = 20.0
+"""How long one file may be read at a time."""
 _SLACK = 40
 _COUNTED = 10_000_000
 
@@ -46,7 +49,7 @@ def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Text]:
             if encoding is None:
                 raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
             file.seek(0)
-            yield Text(lines_of(file, encoding), os.fstat(file.fileno()).st_size)
+            yield Text(lines_of(file, encoding, time.monotonic() + SECONDS), os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
 

@@ -247,6 +247,16 @@ NAMES = [
     "[brackets].md",
     "$(touch x).md",
     "a:1: b.md",
+    "--pre=cat.md",
+    "*.md",
+    "{a,b}.md",
+    "!not.md",
+    "#comment.md",
+    r"back\\slash \n.md",
+    " blank before.md",
+    "\x1b]0;title\x07.md",
+    "\u202eturned.md",
+    f"{'long' * 63}.md",
 ]
 
 

@@ -1,0 +1,167 @@
+"""Let the file tools work in roots that are hard to bear, and write down what each call took.
+
+Run it from the top of the repository:
+
+    python -m bench.sandbox_rig [--files 100000] [--gigabytes 1] [--levels 1500] [--only NAME]
+
+Each root is made below the folder for temporary files and removed afterwards, and has a process of its own, so that the
+memory is that of its calls alone. No call may raise anything but an error for the model; what it returns is checked
+where the root is made to tempt it.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.files import file_tools
+
+MOST = 1_000_000_000
+"""What a growing file grows to before it begins anew [bytes]."""
+Calls = list[tuple[str, dict[str, Any]]]
+EVERYWHERE: Calls = [
+    ("ls", {}),
+    ("glob", {"pattern": "**"}),
+    ("grep", {"pattern": "needle 77 of 42$"}),
+    ("search", {"query": "needle 77 of 42"}),
+    ("search", {"query": "needle 78 of 43"}),
+]
+
+
+def many(root: Path, given: argparse.Namespace) -> Calls:
+    """Make very many small files, a hundred in each folder."""
+    for number in range(given.files):
+        if number % 100 == 0:
+            folder = root / f"d{number // 1_000}" / f"e{number // 100}"
+            folder.mkdir(parents=True)
+        (folder / f"n{number % 100}.md").write_text(f"# Note {number}\n\nneedle {number % 100} of {number // 1_000}\n")
+    return [*EVERYWHERE, ("read", {"path": "d1/e10/n1.md"}), ("read", {"path": "d1/e10/nothing.md"})]
+
+
+def sparse(root: Path, given: argparse.Namespace) -> Calls:
+    """Make huge files: of nothing, of one line, and of a line and then nothing."""
+    size = int(given.gigabytes * 1_000_000_000)
+    for name, begin in {
+        "hole.bin": b"",
+        "line.txt": b"word " * 4_000,
+        "head.txt": b"needle 77 of 42\n" * 1_000,
+    }.items():
+        with (root / name).open("wb") as file:
+            file.write(begin)
+            file.truncate(size)
+    with (root / "full.txt").open("wb") as file:
+        for _ in range(size // 1_000_000):
+            file.write(b"x" * 1_000_000)
+    reads: Calls = [("read", {"path": name}) for name in ("hole.bin", "line.txt", "head.txt", "full.txt")]
+    return [*EVERYWHERE, *reads, ("read", {"path": "head.txt", "offset": 2_000_000_000})]
+
+
+def deep(root: Path, given: argparse.Namespace) -> Calls:
+    """Make a chain of folders whose path is longer than the system takes at once."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(given.levels):
+        os.mkdir("folder-in-folder", dir_fd=here)
+        inner = os.open("folder-in-folder", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    with open(os.open("deep.md", os.O_WRONLY | os.O_CREAT, dir_fd=here), "w") as file:  # noqa: PTH123 - a descriptor
+        file.write("needle 77 of 42\n")
+    os.close(here)
+    path = "folder-in-folder/" * given.levels + "deep.md"
+    return [*EVERYWHERE, ("read", {"path": path}), ("ls", {"path": path[:-8]})]
+
+
+def growing(root: Path, _: argparse.Namespace) -> Calls:
+    """Make a file that grows all the time, one that comes and goes, and one that shrinks."""
+
+    def busy() -> None:
+        with (root / "growing.log").open("wb", 0) as growing, (root / "shrinking.log").open("wb", 0) as shrinking:
+            while True:
+                growing.write(b"needle 77 of 42\n" * 1_000)
+                (root / "gone.md").write_text("needle 77 of 42\n" * 100)
+                shrinking.write(b"needle 77 of 42\n" * 1_000)
+                shrinking.truncate(0)
+                (root / "gone.md").unlink()
+                if growing.tell() > MOST:
+                    growing.truncate(0)
+
+    threading.Thread(target=busy, daemon=True).start()
+    time.sleep(1)
+    reads: Calls = [("read", {"path": f"{name}"}) for name in ("growing.log", "gone.md", "shrinking.log")]
+    return [*EVERYWHERE, *reads] * 3
+
+
+def system(_: Path, __: argparse.Namespace) -> Calls:
+    """Take what the kernel shows of itself for a root."""
+    reads = ["self/environ", "self/root/etc/passwd", "self/cwd/pyproject.toml", "self/fd/0", "self/mem", "kmsg"]
+    return [*EVERYWHERE[:2], *EVERYWHERE[2:4], *[("read", {"path": path}) for path in reads]]
+
+
+ROOTS: dict[str, Callable[[Path, argparse.Namespace], Calls]] = {
+    "many": many,
+    "sparse": sparse,
+    "deep": deep,
+    "growing": growing,
+    "proc": system,
+}
+
+
+@contextmanager
+def folder(name: str) -> Iterator[Path]:
+    """Give a folder for a root, and remove it with what `rm` alone can remove."""
+    if name == "proc":
+        yield Path("/proc")
+        return
+    made = tempfile.mkdtemp(prefix=f"{name}-")
+    try:
+        yield Path(made)
+    finally:
+        subprocess.run(["rm", "-rf", made], check=False)  # noqa: S607 - as everywhere
+
+
+def one(given: argparse.Namespace) -> None:
+    """Make one root and call the tools in it."""
+    with folder(given.only) as root:
+        calls = ROOTS[given.only](root, given)
+        tools = {tool.name: tool for tool in file_tools(root)}
+        for name, arguments in calls:
+            begun, worked = time.monotonic(), time.process_time()
+            try:
+                said = tools[name](**arguments)
+            except ToolError as error:
+                said = f"ToolError: {error}"
+            took, cpu = time.monotonic() - begun, time.process_time() - worked
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            shown = ", ".join(f"{key}={str(value)[-30:]}" for key, value in arguments.items())
+            print(
+                f"{given.only:8} {took:6.2f} s {cpu:6.2f} s CPU {memory:5} MB  {name} {shown}: {said[-90:]!r}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Read the flags, and give each root a process of its own."""
+    parser = argparse.ArgumentParser(description="Let the file tools work in roots that are hard to bear.")
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--gigabytes", type=float, default=1)
+    parser.add_argument("--levels", type=int, default=1_500)
+    parser.add_argument("--only", choices=list(ROOTS))
+    given = parser.parse_args()
+    if given.only:
+        one(given)
+        return
+    for name in ROOTS:
+        subprocess.run([sys.executable, "-m", "bench.sandbox_rig", *sys.argv[1:], "--only", name], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Patterns mean what they meant, and none can hold the program up, whatever the names are that it meets."""
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.globs import tamed
+from run_specialist.tools.ignore import spec_of
+
+PIECES = st.sampled_from(["*", "*", "**", "/", "/**/", "a", "b", "?", "[ab]", "\\*", ".", " x"])
+PATTERNS = st.lists(PIECES, min_size=1, max_size=9).map("".join)
+PATHS = st.lists(st.text("aab.*x ", min_size=1, max_size=4), min_size=1, max_size=6).map("/".join)
+
+
+@given(PATTERNS, st.lists(PATHS, max_size=4), st.sampled_from(["", "/"]))
+@example("****//?**", ["b/.*a*"], "")
+@example("**/a*/**/*b", ["xa/a/b/ab", "a/b/b", "ba/b"], "")
+def test_what_is_tamed_matches_the_same(pattern, paths, end):
+    """Whether a pattern matches, how far, and whether it meant a folder, is as pathspec has it."""
+    try:
+        (compiled,) = GitIgnoreSpec.from_lines([pattern]).patterns
+    except ValueError:
+        return
+    if compiled.regex is None:
+        return
+    new = re.compile(tamed(compiled.regex.pattern))
+    for path in paths:
+        old, now = compiled.regex.search(path + end), new.search(path + end)
+        assert (now and (now.end(), now.groupdict())) == (old and (old.end(), old.groupdict()))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a" * 40 + "*b", "a" * 248 + "bc"),
+        ("**/a" * 40 + "/b", "a/" * 1_000 + "bc"),
+        ("**/*a*" * 30 + "/x", "aa/" * 1_300 + "xy"),
+        ("[a-z]*" * 50 + "!", "a" * 250),
+        ("**/*a*a*a*/**/*a*a/**/b*a*b", "aaaaaa/" * 500 + "b"),
+    ],
+)
+def test_no_pattern_runs_away(pattern, path):
+    """Each of these took longer than the universe is old; nothing else in the process could run meanwhile."""
+    assert not spec_of([pattern]).match_file(path)
+
+
+def test_a_hostile_gitignore_holds_nothing_up(call, write):
+    """A tree that brings both the pattern and the name is listed and searched as any other."""
+    write({".gitignore": "*a" * 30 + "*b\n", f"{'a' * 250}.md": "needle", f"{'a' * 100}b": "needle"})
+    assert call("grep", pattern="needle") == f"{'a' * 250}.md:1: needle"
+
+
+def test_classes_do_not_reach_over_a_slash(call, write):
+    """As for git, `[!a]` is one sign of a name; a class that `re` would warn of says nothing."""
+    write({".gitignore": "x[!a]y\n[[:alpha:]]z\n", "x/y": "needle", "xby": "needle"})
+    assert call("grep", pattern="needle") == "x/y:1: needle"
+
+
+def test_braces_do_not_multiply_without_end(call, write):
+    """A glob of many pairs is refused before it is written out."""
+    write({"a.md": "x"})
+    with pytest.raises(ToolError, match="too many wildcards"):
+        call("glob", pattern="{a,b}" * 60)
+    assert call("glob", pattern="{a,b}.{md,rst}") == "a.md"
