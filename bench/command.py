@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"argument --json: there is no folder {given.json.parent}")
     size = _size(given)
     chosen = [FIGURES[name] for name in given.only or FIGURES]
-    print(f"{report.machine()}\n\n{NOTED.format(laps=size.laps, crowd=size.crowd_laps)}", flush=True)
+    print(f"{report.machine()}\n\n{NOTED.format(laps=size.laps, crowd=size.crowd_laps)} {report.busy()}", flush=True)
     with Lab() as lab:
         _welcome(lab, size.guests)
         print(f"{server_cost.measure(lab)}\n", flush=True)

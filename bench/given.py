@@ -14,6 +14,9 @@ SYSTEM_SIZE, NOTE_SIZE = 6510, 2000
 MODEL = "claude-sonnet-4-6"
 """One that may be forced to call a tool, so that every way of landing can be tried."""
 MAX_TOKENS = 4096
+PATIENCE = 600.0
+"""How long the SDK waits for anything [s]. By itself it gives up a connection after 5 s, and on a busy machine most
+of a thousand children would be lost."""
 TOOL = "search_notes"
 TOOL_SAYS = "Search the notes and return matching passages."
 QUERY_SAYS = "words to look for"
@@ -60,6 +63,8 @@ class Conditions:
     """Tool calls that were run so far."""
     moments: list[tuple[float, float]] = field(default_factory=list)
     """When a call began or ended, for a peer that watches them: wall and CPU time [s]."""
+    result: str = ""
+    """What the latest call returned, for the same."""
 
     def search(self) -> str:
         """Do what the tool does: count, and return a note."""

@@ -8,6 +8,7 @@ Only the standard library is imported here, so that a peer may live in an enviro
 import asyncio
 import gc
 import json
+import re
 import resource
 import sys
 import time
@@ -20,6 +21,7 @@ if __name__ == "__main__":
 
 from bench import connections
 from bench.given import QUESTION, Child, Conditions
+from bench.notes import SEALED
 from bench.server.script import ANSWER, Script
 
 Given = dict[str, Any]
@@ -95,13 +97,18 @@ async def landing(child: Child, conditions: Conditions, given: Given) -> Measure
 
 
 async def search(child: Child, conditions: Conditions, given: Given) -> Measured:
-    """Ask for one search after another, by a peer that notes when each begins and ends."""
+    """Ask for one search after another, by a peer that notes when each begins and ends.
+
+    The last one is to find all sealed notes.
+    """
     queries = given["queries"]
     answer = await child(_question(Script(given["run"], wants=queries, tool="search", asks=given["asks"])))
     ends = zip(conditions.moments[::2], conditions.moments[1::2], strict=True)
     wall, processor = zip(*((end[0] - begin[0], end[1] - begin[1]) for begin, end in ends), strict=True)
-    answered = ANSWER in answer and conditions.calls == queries
-    return {"wall": wall, "cpu": processor, "memory": peak_memory(), "answered": answered}
+    found = len(set(re.findall(r"note-\d+\.md", conditions.result)))
+    told = f"the last query found {found} of {SEALED} notes: not all were read" if found != SEALED else ""
+    answered = ANSWER in answer and conditions.calls == queries and not told
+    return {"wall": wall, "cpu": processor, "memory": peak_memory(), "answered": answered, "told": told}
 
 
 MODES = {mode.__name__: mode for mode in (first, calls, children, landing, search)}

@@ -9,11 +9,17 @@ NOTE_SIZE = 8_000
 WORDS = 20_000
 SENTENCES = 20_000
 FOLDERS = 100
+SEAL = "quartzite"
+"""Stands in a few notes, the first and the last among them: who finds it in all of them has read to the end."""
+SEALED = 8
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeo"]
 
 
 def write(folder: Path, count: int, seed: int = 1) -> list[str]:
-    """Write so many notes and return words that some of them hold, from rare to common."""
+    """Write so many notes and return words that some of them hold, from rare to common.
+
+    count: not less than there are sealed ones.
+    """
     chance = random.Random(seed)  # noqa: S311 - notes, no secrets
     words = sorted({"".join(chance.choices(_SYLLABLES, k=chance.randint(2, 5))) for _ in range(WORDS)})
     chance.shuffle(words)
@@ -23,10 +29,13 @@ def write(folder: Path, count: int, seed: int = 1) -> list[str]:
         " ".join(chance.choices(words, cum_weights=weights, k=chance.randint(6, 18))).capitalize() + "."
         for _ in range(SENTENCES)
     ]
+    sealed = {0, count - 1, *chance.sample(range(1, count - 1), SEALED - 2)}
     for number in range(count):
         place = folder / f"{number % FOLDERS:02}"
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"note-{number:05}.md").write_text(_note(chance, words, sentences), encoding="utf-8")
+        (place / f"note-{number:05}.md").write_text(
+            _note(chance, words, sentences) + (f"\nThe {SEAL} is here.\n" if number in sealed else ""), encoding="utf-8"
+        )
     return [" ".join(words[at : at + 2]) for at in range(len(words) // 2, 0, -len(words) // 24)]
 
 

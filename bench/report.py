@@ -3,7 +3,7 @@
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,6 +25,14 @@ def machine() -> str:
     )
 
 
+def busy() -> str:
+    """Return a warning where something else is at work on the machine; empty where it is not."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load < cores / 2:
+        return ""
+    return f"**Something else is at work here (load {load:.1f} on {cores} cores): wall times say little.**"
+
+
 def table(lines: Iterable[Line]) -> str:
     """Return a table of Markdown."""
     rows = [HEAD, ("---", *["---:"] * (len(HEAD) - 2), "---"), *(line.cells() for line in lines)]
@@ -33,8 +41,11 @@ def table(lines: Iterable[Line]) -> str:
 
 def failures(lines: Sequence[Line]) -> str:
     """Return why lines have failed, each reason once."""
-    reasons: Mapping[str, None] = dict.fromkeys(f"- {line.row.what}: {line.failed}" for line in lines if line.failed)
-    return "\n".join(reasons)
+    reasons: dict[str, list[str]] = {}
+    for line in lines:
+        if line.failed:
+            reasons.setdefault(line.failed, []).append(line.row.what)
+    return "\n".join(f"- {'; '.join(rows)}: {reason}" for reason, rows in reasons.items())
 
 
 def _version(package: str) -> str | None:

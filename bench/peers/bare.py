@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from bench.given import MAX_TOKENS, MODEL, SCHEMA, SYSTEM, TOOL, TOOL_SAYS, Child, Conditions
+from bench.given import MAX_TOKENS, MODEL, PATIENCE, SCHEMA, SYSTEM, TOOL, TOOL_SAYS, Child, Conditions
 
 RESPOND = {
     "name": "respond",
@@ -20,7 +20,7 @@ async def opened(conditions: Conditions) -> AsyncIterator[Child]:
     """Open a client for as long as children are asked."""
     import anthropic  # noqa: PLC0415 - part of what is measured
 
-    async with anthropic.AsyncAnthropic(base_url=conditions.url, api_key="none") as client:
+    async with anthropic.AsyncAnthropic(base_url=conditions.url, api_key="none", timeout=PATIENCE) as client:
 
         async def child(question: str) -> str:
             messages: list[Any] = [{"role": "user", "content": question}]

@@ -1,4 +1,4 @@
-"""run-specialist with its own `search` tool over a folder; it notes when each call begins and ends."""
+"""run-specialist with its own `search` tool; it notes when each call begins and ends, and what it found."""
 
 import os
 import time
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
     """Open a runner for as long as children are asked."""
     os.environ.update(ANTHROPIC_BASE_URL=conditions.url, ANTHROPIC_API_KEY="none")
-    from run_specialist import Called, Runner, Specialist  # noqa: PLC0415 - as the other peers
+    from run_specialist import Called, Executed, Runner, Specialist  # noqa: PLC0415 - as the other peers
 
     def watch(event: "Event") -> None:
         if isinstance(event, Called):
             if event.phase == "finished":
                 conditions.calls += 1
             conditions.moments.append((time.perf_counter(), time.process_time()))
+
+    def keep(executed: Executed) -> None:
+        conditions.result = executed.text
 
     specialist = Specialist(
         name="note-reader",
@@ -32,7 +35,7 @@ async def opened(conditions: Conditions) -> AsyncIterator[Child]:
         model=MODEL,
         tool_calls_limit=conditions.limit,
     )
-    async with Runner(root=conditions.folder, store="none") as runner:
+    async with Runner(root=conditions.folder, store="none", augmenters=[keep]) as runner:
 
         async def child(question: str) -> str:
             return (await runner.run(specialist, question, listener=watch)).answer

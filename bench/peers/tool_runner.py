@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from bench.given import MAX_TOKENS, MODEL, SYSTEM, Child, Conditions
+from bench.given import MAX_TOKENS, MODEL, PATIENCE, SYSTEM, Child, Conditions
 
 CACHED: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 
@@ -23,7 +23,7 @@ async def opened(conditions: Conditions) -> AsyncIterator[Child]:
         """
         return conditions.search()
 
-    async with anthropic.AsyncAnthropic(base_url=conditions.url, api_key="none") as client:
+    async with anthropic.AsyncAnthropic(base_url=conditions.url, api_key="none", timeout=PATIENCE) as client:
 
         async def child(question: str) -> str:
             runner = client.beta.messages.tool_runner(
