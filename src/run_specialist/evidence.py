@@ -17,7 +17,7 @@ LABEL = 200
 GATHERED_QUOTE = 400
 """The most of one result that stands as evidence when there is no answer [characters]."""
 
-_NOTICE = re.compile(r"^\[[^\]\n]* .*\]$", re.MULTILINE)
+_NOTICE = re.compile(r"^\[[^\] \n]* .*\]$", re.MULTILINE)
 _GAP = "\ud800"
 """Stands where a notice was, so that no quote runs across it; half of a character, which no text holds."""
 _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)

@@ -35,7 +35,7 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
         return
     text = f"not available here: {shown(', '.join(lacking), _LONGEST_TOOLS)}"
     near = [one for name in lacking for one in get_close_matches(name.lower(), available, 1, _NEAR)]
-    text += f"; did you mean {' and '.join(near)}?" if near else ""
+    text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
     text += "; `delegate` comes with `agents`" if "delegate" in lacking else ""
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):
         text += "; no tool is left, so it will not be run"

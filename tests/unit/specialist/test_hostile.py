@@ -135,3 +135,10 @@ def test_the_handler_serves_python_frontmatter() -> None:
     assert (post.metadata, post.content) == ({"name": "a", "description": "b: c"}, "Body")
     assert LenientHandler(Problems(PATH)).detect("---\nname: a\n---\n")
     assert frontmatter.loads("Body", handler=LenientHandler(Problems(PATH))).content == "Body"
+
+
+def test_a_name_that_is_proposed_is_printable() -> None:
+    """What stands after "did you mean" may come from the file itself."""
+    file = load_text('---\nname: a\ndescription: d\ntools: lookk\npython_tools: ["m:loo\\u2028\\ek"]\n---\nb', PATH)
+    (problem,) = (problem for problem in file.problems if problem.key == "tools")
+    assert r"did you mean loo\u2028\x1bk?" in problem.text
