@@ -35,7 +35,8 @@ def tree(outer: Path) -> Path:
     for secret in secrets:
         secret.write_text(f"the word is {SECRET}\n")
     (root / ".gitignore").write_text("hidden/\n*.log\n")
-    for inside in (root / "x.md", root / "a" / "x.md", root / "a" / "b" / "new\nline.md", root / "-rf"):
+    long = root / ("a" * 250)
+    for inside in (root / "x.md", root / "a" / "x.md", root / "a" / "b" / "new\nline.md", root / "-rf", long):
         inside.write_text("# An almond\n\nneedle 1\nneedle 2 d\u00e9j\u00e0\n")
     Path(os.fsdecode(os.fsencode(root) + b"/caf\xe9.md")).write_text("needle\n")
     links = {"out": f"../{SECRET}", "up": "..", "a/up": "../..", "in.md": "a/x.md", "loop": "loop", "hid": "hidden"}

@@ -11,6 +11,7 @@ from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.tools.base import Tool
 from run_specialist.tools.files import file_tools
+from run_specialist.tools.sandbox import meant
 from tests.jobs import job, outcome_of
 from tests.wire.chat import policies as chat_policies
 from tests.wire.simulator import policies
@@ -154,6 +155,7 @@ async def test_offline_a_note_is_quoted_from_where_it_stands(tmp_path):
     for name, content in {
         "owls.md": f"# Owls\n\n{NOTE}\n\ncontract.md:1: the owls paid for the mice in full\n",
         "contract.md": "Nothing is paid.\n",
+        "contract.md:1: the mice were paid for in full by us.md": "# Who\n\nWho paid for the mice in full? Nobody.\n",
     }.items():
         (tmp_path / name).write_text(content)
     provider = OfflineProvider()
@@ -164,5 +166,5 @@ async def test_offline_a_note_is_quoted_from_where_it_stands(tmp_path):
     paid = [one for one in outcome.evidence if "owls paid" in one.quote]
     assert [one.source.partition(":")[0] for one in paid] == ["owls.md"]
     for one in outcome.evidence:
-        path, _, line = one.source.partition(":")
-        assert one.quote.split("\n")[0] in (tmp_path / path).read_text().split("\n")[int(line) - 1]
+        path, _, line = one.source.rpartition(":")
+        assert one.quote.split("\n")[0] in (tmp_path / meant(path)).read_text().split("\n")[int(line) - 1]

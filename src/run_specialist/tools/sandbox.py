@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 _LONGEST = 4096
 """Linux takes no longer paths, nor do others [bytes]."""
 _GLOB = re.compile(r"[*?\[]")
+_PLACE = re.compile(r":(?=\d+: )")
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def shown(path: str) -> str:
-    """Write a path so that it stays on one line and is valid text; `meant` reads it back."""
+    """Write a path so that it stays on one line and is valid text; `meant` reads it back.
+
+    A name cannot hold what would end it in `path:line: text`, and so speak for another file.
+    """
     for character, escape in _ESCAPES.items():
         path = path.replace(character, escape)
+    path = _PLACE.sub(r"\\x3a", path)
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -31,6 +36,7 @@ def meant(path: str) -> str:
     """Read back a path that `shown` has written."""
     for character, escape in _ESCAPES.items():
         path = path.replace(escape, character)
+    path = path.replace(r"\x3a", ":")
     return re.sub(r"\\x([89a-f][0-9a-f])", lambda match: chr(0xDC00 + int(match[1], 16)), path)
 
 
