@@ -104,6 +104,17 @@ def test_an_entry_is_gone_five_minutes_after_its_last_use():
     assert reads == [0, TOKENS, TOKENS, 0]
 
 
+def test_an_entry_that_was_read_lives_on_where_the_marker_has_moved():
+    """What is read is kept, not only what is marked."""
+    now = 0.0
+    cache = Cache(lambda: now)
+    first = text("a")
+    reads = []
+    for now, more in ((0.0, []), (200.0, [text("b")]), (400.0, [text("c")])):  # noqa: B007 - the clock reads it
+        reads.append(cache.account(bare(user(first, *more), **MARK)).read)
+    assert reads == [0, TOKENS, TOKENS]
+
+
 def test_at_most_four_markers():
     """The automatic one counts."""
     four = [text(tokens=300 + number, **MARK) for number in range(4)]
