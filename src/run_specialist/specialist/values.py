@@ -74,7 +74,8 @@ def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] |
     if isinstance(node, Items):
         return join_parentheses(name for item in node.items if (name := _name(item, field, problems, key))), []
     remark("wanted a list, found a map; the keys that are true are taken")
-    switches = {name.text: _on(value) for name, value in node.pairs if isinstance(name, Scalar)}
+    named = ((name.text.strip(), value) for name, value in node.pairs if isinstance(name, Scalar))
+    switches = {name: _on(value) for name, value in named if name}
     on = [name for name, value in switches.items() if value]
     off = [name for name, value in switches.items() if not value]
     if "*" in off:

@@ -1,0 +1,97 @@
+"""Any values under the keys that we know: a specialist that holds them, or errors that name them; never a crash.
+
+EXAMPLES in the environment says how many mappings are tried.
+"""
+
+import os
+from pathlib import Path
+
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile, load_text
+from run_specialist.specialist.schema import json_schema
+
+PATH = Path("agent.md")
+KEYS = sorted(json_schema()["properties"])
+EXAMPLES = int(os.environ.get("EXAMPLES", "60"))
+
+WORDS = st.sampled_from(
+    [
+        "none",
+        "auto",
+        "force",
+        "order",
+        "sonnet",
+        "read, grep",
+        "Read",
+        "10m",
+        "5",
+        "0.5",
+        "true",
+        "",
+        " ",
+        "é\u2028",
+        "*",
+    ]
+)
+NUMBERS = st.sampled_from([0, 1, 30, -1, 10**12, 0.5, 1.0, 2.5, -0.1, float("inf"), float("nan"), True, False, None])
+SIMPLE = WORDS | NUMBERS | st.text(max_size=12)
+VALUES = st.recursive(
+    SIMPLE,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.sampled_from(["from", "style"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+SPELT = {"odd": lambda key: key, "hyphens": lambda key: key.replace("_", "-"), "upper": str.upper}
+MAPPINGS = st.dictionaries(
+    st.sampled_from(KEYS)
+    | st.builds(lambda key, how: SPELT[how](key), st.sampled_from(KEYS), st.sampled_from([*SPELT])),
+    VALUES,
+    max_size=6,
+)
+
+
+def loaded(mapping: dict[str, object], body: str = "You look.") -> SpecialistFile:
+    """Load a file whose front matter is a mapping as YAML writes it."""
+    return load_text(f"---\n{yaml.safe_dump(mapping, allow_unicode=True)}---\n{body}\n", PATH)
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
+@given(MAPPINGS)
+def test_any_mapping_is_a_specialist_or_an_error_that_says_where(mapping):
+    """Two loads agree; an error names a line within the file; what is strict refuses what has a warning."""
+    file, again = loaded(mapping), loaded(mapping)
+    assert file == again
+    assert file.name
+    assert file.description
+    levels = {problem.level for problem in file.problems}
+    assert (file.specialist is None) == ("error" in levels) == (file.status == "error")
+    assert (file.strict().specialist is None) == bool(levels & {"error", "warning"})
+    lines = len(yaml.safe_dump(mapping, allow_unicode=True).splitlines()) + 4
+    for problem in file.problems:
+        assert 1 <= problem.line <= lines
+        assert problem.text.isprintable()
+        assert str(problem).startswith(f"agent.md:{problem.line}:{problem.column}: ")
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
+@given(MAPPINGS)
+def test_what_was_loaded_can_be_written_down_and_loaded_again(mapping):
+    """The values of a specialist, in their canonical spelling, load as the same specialist, without an error."""
+    file = loaded({**mapping, "name": "agent", "description": "d"})
+    if file.specialist is None:
+        return
+    once = loaded(written(file.specialist), file.specialist.prompt)
+    assert once.specialist == file.specialist, once.problems
+
+
+def written(specialist: Specialist) -> dict[str, object]:
+    """Return the front matter that says what a specialist's values are; a limit that is not there is `none`."""
+    values = specialist.model_dump(mode="json", by_alias=True, include=specialist.model_fields_set | {"name"})
+    if isinstance(values.get("countdown"), dict):
+        values["countdown"] = {key: "none" if part is None else part for key, part in values["countdown"].items()}
+    return {key: "none" if value is None else value for key, value in values.items() if key in KEYS}
