@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 
-from run_specialist.budget import Budget, Kind
+from run_specialist.budget import Budget, Kind, Limit
 from run_specialist.journal import Spending, Standing
 from run_specialist.messages import Usage
 from run_specialist.outcome import Child
@@ -74,6 +74,10 @@ class Account:
         passed = 0 if self._begun is None else self._clock() - self._begun
         return self._spent.spend(passed, Kind.TIME)
 
+    def limit(self, kind: Kind) -> Limit:
+        """One kind of the budget as it stands now."""
+        return self.budget[kind] if kind is Kind.TIME else self._spent[kind]
+
     def spend(self, amount: float, kind: Kind) -> None:
         """Spend some of one kind; see `Budget.spend`."""
         self._spent = self._spent.spend(amount, kind)
@@ -125,7 +129,7 @@ class Account:
 
         landing: its requests may go over the limit by a little, then no answer is waited for.
         """
-        time = self.budget[Kind.TIME]
+        time = self.limit(Kind.TIME)
         if time.limit is None:
             return None
         return max(time.limit * (1 + LATE) - time.used, 0) if landing else time.until_landing

@@ -93,6 +93,11 @@ class Limit:
         """Say whether this share of the limit is spent; never of what is unlimited."""
         return self.limit is not None and self.used >= _part(share, self.limit)
 
+    def spend(self, amount: float) -> "Limit":
+        """Return the limit after spending `amount` more of it."""
+        # Not by `replace`, which takes three times as long: this happens some twenty times a call.
+        return Limit(self.kind, self.limit, self.used + amount, self.countdown_from, self.held_back, self.lent)
+
     @property
     def share(self) -> float:
         """The share that is spent, 0 when unlimited, 1 for a limit of 0."""
@@ -133,7 +138,7 @@ class Budget:
         """
         if amount < 0:
             raise ValueError(f"cannot spend a negative amount: {amount}")
-        return self._with(replace(self[kind], used=self[kind].used + amount))
+        return self._with(self[kind].spend(amount))
 
     def spend_all(self, amounts: Mapping[Kind, float]) -> "Budget":
         """Return the budget after spending some of several kinds; see `spend`."""

@@ -60,7 +60,7 @@ class Checkpoint:
     async def reach(self) -> None:
         """Put on record how the run stands, and wait until it is kept; before the first reply nothing can be lost."""
         self._audience.journal.write(self.stood())
-        if self._account.budget[Kind.TURNS].used:
+        if self._account.limit(Kind.TURNS).used:
             await self.kept()
 
     async def kept(self) -> None:

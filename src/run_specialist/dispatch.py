@@ -112,7 +112,7 @@ class Dispatcher:
         self._calling.expect(calls)
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first)]
-        budget = budget.spend(self._account.budget[Kind.TIME].used - budget[Kind.TIME].used, Kind.TIME)
+        budget = budget.spend(self._account.limit(Kind.TIME).used - budget[Kind.TIME].used, Kind.TIME)
         results: list[ToolResult] = []
         for number, task in enumerate(tasks):
             executed = task.result().cut(budget[Kind.CHARACTERS].remaining)
@@ -193,7 +193,7 @@ class Dispatcher:
     def _record(self, executed: Executed, number: int, duration: float) -> Executed:
         self._executed[number] = executed
         call, size = executed.call, len(executed.text)
-        turn = int(self._account.budget[Kind.TURNS].used)
+        turn = int(self._account.limit(Kind.TURNS).used)
         self._audience.journal.write(
             Returned(
                 number, turn, call, executed.all, size, executed.is_error, executed.note, executed.repeated, duration

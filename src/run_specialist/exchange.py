@@ -59,7 +59,7 @@ class Exchange:
         words: our last ones in it.
         Raises ProviderError and its children.
         """
-        turn = int(self._account.budget[Kind.TURNS].used) + 1
+        turn = int(self._account.limit(Kind.TURNS).used) + 1
         self._audience.tell(Requested(turn, choice))
         if self._stop.is_set():
             return None

@@ -29,7 +29,7 @@ class Queue:
 
         least: with less it can do nothing, so that it gets this much as long as it is there.
         """
-        left = self._account.budget[kind].until_landing
+        left = self._account.limit(kind).until_landing
         if left is None:
             return None
         part = left / max(self._waiting, 1)

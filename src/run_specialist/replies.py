@@ -81,9 +81,9 @@ class Replies:
         if self._is_of_a_landing_gone_by(reply):
             self._exchange.enter(reply, self._dispatcher.close(reply.calls))
             return None
-        left = self._account.budget[Kind.TOOL_CALLS].remaining
+        left = self._account.limit(Kind.TOOL_CALLS).remaining
         room = 0 if self._descent.is_landing else len(reply.calls) if left is None else int(left)
-        limit = self._account.budget[self._descent.reason]
+        limit = self._account.limit(self._descent.reason)
         results = await self._dispatcher.run(reply.calls[:room], reply.calls[room:], limit)
         self._exchange.enter(reply, results)
         self._descent.was_ignored()

@@ -189,7 +189,7 @@ class Run:
         while ending is None and not self._stop.is_set():
             self._descent.begin_if_spent(self._account.budget)
             if self._descent.is_over:
-                return Ending.spent(self._account.budget[self._descent.reason])
+                return Ending.spent(self._account.limit(self._descent.reason))
             await self._checkpoint.reach()
             reply = await self._ask() if await self._room.make() else None
             ending = await self._act_on(reply) if reply and not self._stop.is_set() else None

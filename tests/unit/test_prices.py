@@ -1,6 +1,10 @@
 """What a request costs."""
 
+import genai_prices
 import pytest
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from run_specialist.messages import Usage
 from run_specialist.prices import cost
@@ -35,3 +39,19 @@ def test_an_unknown_model_has_no_price():
     """It is never guessed."""
     assert cost(Usage(1_000), "my-own-model", "anthropic") is None
     assert cost(Usage(1_000), "gpt-5", "anthropic") is None
+
+
+LISTED = [(vendor.id, model.id) for vendor in get_snapshot().providers for model in vendor.models]
+TOKENS = st.integers(0, 2 * MILLION)
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([one for one in LISTED if one[0] in {"anthropic", "openai"}]), TOKENS, TOKENS, TOKENS, TOKENS)
+def test_every_price_is_that_of_the_list(listed, plain, read, written, output):
+    """The sum is done here, and comes to what the list's own arithmetic gives for every model and every size."""
+    vendor, model = listed
+    usage = genai_prices.Usage(
+        input_tokens=plain + read + written, cache_read_tokens=read, cache_write_tokens=written, output_tokens=output
+    )
+    expected = genai_prices.calc_price(usage, model, provider_id=vendor).total_price
+    assert cost(Usage(plain, read, written, output), model, vendor) == pytest.approx(float(expected), rel=1e-9)
