@@ -64,7 +64,8 @@ def test_what_models_and_servers_say_is_made_harmless(api, poisoned):
             says(f"plain text {SENDABLE}"),
             refuses(f"cyber {SENDABLE}"),
             faults.ApiError(400, "invalid_request_error", f"bad {SENDABLE}"),
-        ]
+        ],
+        may_refuse=["model.known"],
     )
     shown = on_terminal(
         poisoned,
@@ -80,6 +81,7 @@ def test_what_models_and_servers_say_is_made_harmless(api, poisoned):
             (RUN, "finder", "as events", "--events"),
             (RUN, "finder", "refused"),
             (RUN, "finder", "broken"),
+            (RUN, "finder", "by a model that does not exist", "--model", f"x{NAMEABLE}"),
             (LOOK_AFTER, "tune", "finder"),
         ],
     )
@@ -87,8 +89,9 @@ def test_what_models_and_servers_say_is_made_harmless(api, poisoned):
     held(shown, harmless=["specialists tune finder"])
 
 
-def test_what_files_say_is_made_harmless(poisoned):
-    """Front matter, names and contents of files, YAML that cannot be read, commands and modules that are not there."""
+def test_what_files_and_arguments_say_is_made_harmless(poisoned):
+    """Front matter, names and contents of files, YAML that cannot be read; names, paths and limits that are none."""
+    given = [("--root", NAMEABLE), ("--store", f"x://{NAMEABLE}"), ("--tool-calls-limit", NAMEABLE)]
     held(
         on_terminal(
             poisoned,
@@ -107,21 +110,6 @@ def test_what_files_say_is_made_harmless(poisoned):
                 (LOOK_AFTER, "show", "raw"),
                 (LOOK_AFTER, "show", "served"),
                 (LOOK_AFTER, "show", "importing"),
-            ],
-        )
-    )
-
-
-def test_what_arguments_and_the_environment_say_is_made_harmless(api, poisoned, monkeypatch):
-    """Names that do not exist, paths, stores, models and limits, from the command line and from variables."""
-    api(may_refuse=["model.known"])
-    monkeypatch.setenv("SPECIALIST_MODEL", f"x{NAMEABLE}")
-    given = [("--root", NAMEABLE), ("--store", f"x://{NAMEABLE}"), ("--tool-calls-limit", NAMEABLE)]
-    held(
-        on_terminal(
-            poisoned,
-            [
-                (RUN, "finder", "by the variable"),
                 (RUN, f"no{NAMEABLE}", "x"),
                 *((RUN, "finder", "x", flag, value) for flag, value in given),
                 (LOOK_AFTER, NAMEABLE),
@@ -131,7 +119,6 @@ def test_what_arguments_and_the_environment_say_is_made_harmless(api, poisoned, 
                 (LOOK_AFTER, "report", NAMEABLE, "--out", NAMEABLE),
                 (LOOK_AFTER, "tune", NAMEABLE),
                 (LOOK_AFTER, "new", NAMEABLE, "--description", "x"),
-                (LOOK_AFTER, "mcp", "--http", NAMEABLE),
             ],
         )
     )

@@ -16,7 +16,7 @@ from run_specialist.tools.listing import Entry
 from run_specialist.tools.present import describe
 from run_specialist.tools.sandbox import Sandbox
 
-LEVELS = 300
+LEVELS = 250
 NAME = "folder-in-folder"
 
 
