@@ -32,7 +32,7 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     content = message.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    if not isinstance(content, list) or not all(isinstance(block, Mapping) for block in content):
+    if not isinstance(content, list) or not all(_is_block(block) for block in content):
         raise ProviderError(f"the server's answer has no content blocks; {MESSAGES.wrong_server}")
     reason = str(message.get("stop_reason") or "")
     wants_tools = any(block.get("type") == "tool_use" for block in content)
@@ -53,6 +53,19 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
         more_room_helps=reason != "model_context_window_exceeded",
         model=str(message.get("model") or ""),
     )
+
+
+def _is_block(value: object) -> bool:
+    """Say whether it may enter a history: the API would refuse every later request that holds anything else."""
+    match value:
+        case {"type": "text", **rest}:
+            return isinstance(rest.get("text"), str)
+        case {"type": "tool_use", **rest}:
+            return isinstance(rest.get("name"), str)
+        case {"type": str(kind)}:
+            return bool(kind)
+        case _:
+            return False
 
 
 def _told_apart(content: Iterable[Block], taken: Collection[str]) -> Iterator[Block]:
