@@ -18,6 +18,8 @@ from tests.crowd.server import Crowded
 from tests.leaks import resident
 
 CHILD = Specialist(name="child", description="", prompt="You look.", tools=(), tool_timeout=0.2, model="haiku")
+PATIENCE = 120
+"""What a request may take, its connection too, while the server and all children share one process [s]."""
 STRICT = CHILD.model_copy(update={"output_schema": {"type": "object", "required": ["n"]}})
 SHORT = CHILD.model_copy(update={"tool_calls_limit": 2})
 
@@ -66,7 +68,7 @@ async def play(fates: Sequence[Fate], server: Crowded, folder: Path, store: str 
     crowd = Crowd([Child(number, fate) for number, fate in enumerate(fates)])
     crowd.resident["before"] = crowd.resident["most"] = resident()
     async with (
-        make_client(base_url=server.url, api_key="none-needed", max_retries=0) as client,
+        make_client(base_url=server.url, api_key="none-needed", max_retries=0, timeout=PATIENCE) as client,
         Runner(root=folder, provider=AnthropicProvider("haiku", client), tools=[look], store=store) as runner,
     ):
         watching = asyncio.create_task(_watch(crowd))
@@ -117,7 +119,7 @@ def _wrong_of(child: Child, server: Crowded) -> list[str]:
     if outcome is None:
         return ["no outcome"]
     told = {
-        "status": (outcome.status, fate.status),
+        "status": (f"{outcome.status}{_why(outcome, fate)}", fate.status),
         "exit code": (int(outcome.exit_code), fate.exit_code),
         "ends that were told": (child.finished, 1),
         "failed calls": (outcome.tool_calls.failed, fate.failed_calls),
@@ -130,6 +132,10 @@ def _wrong_of(child: Child, server: Crowded) -> list[str]:
         "others' notes": ("note on" in outcome.answer.replace(f"note on {child.number}", ""), False),
     }
     return [f"{what}: {found!r}, not {wanted!r}" for what, (found, wanted) in told.items() if found != wanted]
+
+
+def _why(outcome: Outcome, fate: Fate) -> str:
+    return "" if outcome.status == fate.status or not outcome.error else f" ({outcome.error})"
 
 
 def unread(store: str, crowd: Crowd) -> list[str]:
