@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist import prices
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.imports import collector_at_rest
 from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.bounds import bound_body
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.reading import taken_ids
@@ -63,16 +65,17 @@ class AnthropicProvider:
 
 
 def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's own options
-    """Return a client of the SDK that does not wait as long as any server likes.
+    """Return a client of the SDK that neither waits as long as any server likes, nor takes all that it sends.
 
     options: those of `AsyncAnthropic`; what is left out comes from the environment.
     """
-    from anthropic import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
-        AsyncAnthropic,
-        DefaultAioHttpClient,
-    )
+    with collector_at_rest():
+        from anthropic import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+            AsyncAnthropic,
+            DefaultAioHttpClient,
+        )
 
-    http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits]})
+    http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]})
     return AsyncAnthropic(http_client=http_client, **options)
 
 

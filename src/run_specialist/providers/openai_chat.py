@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist import prices
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.imports import collector_at_rest
 from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers import openai_refusals as refusals
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.bounds import bound_body
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
@@ -86,17 +88,18 @@ class ChatProvider:
 
 
 def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
-    """Return a client of the SDK that does not wait as long as any server likes.
+    """Return a client of the SDK that neither waits as long as any server likes, nor takes all that it sends.
 
     options: those of `AsyncOpenAI`; what is left out comes from the environment.
     Raises ImportError where the SDK is not installed.
     """
-    from openai import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
-        AsyncOpenAI,
-        DefaultAioHttpClient,
-    )
+    with collector_at_rest():
+        from openai import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+            AsyncOpenAI,
+            DefaultAioHttpClient,
+        )
 
-    http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits]})
+    http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]})
     return AsyncOpenAI(http_client=http_client, **options)
 
 

@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from run_specialist.errors import ProviderError
 from run_specialist.providers.endpoint import Endpoint
 from run_specialist.redaction import MASK, redact
 
@@ -95,6 +96,9 @@ def _words(  # noqa: PLR0911 - one for each kind of trouble
     broke = any(isinstance(one, aiohttp.ClientConnectionError) for one in causes)
     was_slow = any(isinstance(one, TimeoutError) for one in causes)
     match error:
+        case _ if isinstance(causes[-1], ProviderError):
+            # What was raised while the body was read, the SDK takes for a failed connection.
+            return str(causes[-1])
         case sdk.APIStatusError():
             return _status_line(error, endpoint, hidden)
         case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
@@ -104,7 +108,7 @@ def _words(  # noqa: PLR0911 - one for each kind of trouble
         case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
             return f"no answer from {base_url} in time; try again, or check the server"
         case sdk.APIConnectionError() | httpx2.ConnectError():
-            why = f" ({error.__cause__})" if error.__cause__ else ""
+            why = f" ({words})" if (words := str(error.__cause__ or "")) else ""
             return f"cannot reach {base_url}{why}; check the network, or {endpoint.url}"
         case sdk.APIError():
             return f"the server broke its reply off with an error: {said(error.body) or error}; try again later"

@@ -1,0 +1,34 @@
+"""A reply has an end: a server that sends more than any model says is hung up on, before it fills the memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from run_specialist.errors import ProviderError
+
+if TYPE_CHECKING:
+    import httpx2
+
+MIB = 2**20
+LONGEST_BODY = 32 * MIB
+"""The largest reply that is asked for has a few hundred bytes of events for each of 32,000 tokens [bytes]."""
+
+
+async def bound_body(response: "httpx2.Response") -> None:
+    """Put an end to a body that has none, and to a small one that unpacks to a huge one.
+
+    A response hook of the HTTP client. Reading the body then raises ProviderError.
+    """
+    whole = response.aiter_bytes
+
+    async def bounded(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        size = 0
+        async with aclosing(whole(chunk_size)) as parts:
+            async for part in parts:
+                size += len(part)
+                if size > LONGEST_BODY:
+                    raise ProviderError(f"the server's reply is longer than {LONGEST_BODY // MIB} MiB; try again")
+                yield part
+
+    # What reads whole bodies, and what reads streams, goes through this one method.
+    response.aiter_bytes = bounded  # type: ignore[method-assign, assignment]
