@@ -1,0 +1,193 @@
+"""One case: a kind of fault at a moment, on one API, whole or streamed; and what must hold of what comes of it."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from run_specialist.doors.api import Runner
+from run_specialist.outcome import Outcome
+from run_specialist.providers import anthropic, openai_chat
+from run_specialist.providers.base import Provider
+from tests.leaks import Census, still_left_since
+
+from .kinds import End, Kind
+from .moments import CHILD, START, Looking, Model, Moment
+from .server import Liar
+
+HANG = 60.0
+"""A run that takes longer hangs [s]."""
+PATIENCE = 0.5
+"""What a client waits for the next byte where a server falls silent [s]."""
+TIME_LIMIT = 2.0
+"""Of runs that nothing else would end [s]."""
+SUMMARIES = 3
+"""How often a summary is wanted in a run where it fails each time."""
+HASTE = 200
+"""How many times faster than usual the SDKs try again."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is tried."""
+
+    kind: Kind
+    moment: Moment
+    api: str
+    """`messages` or `chat`."""
+    stream: bool
+    heals_after: int | None = None
+    """Replies that are spoilt before the server comes to its senses; None = all at this moment."""
+
+    def __str__(self) -> str:
+        how = "stream" if self.stream else "whole"
+        once = "" if self.heals_after is None else f", healed after {self.heals_after}"
+        return f"{self.kind.name} @ {self.moment.name}, {self.api}, {how}{once}"
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the request itself is: a child and a summary are never watched."""
+        return self.stream and self.moment.is_run_itself
+
+    @property
+    def makes_sense(self) -> bool:
+        """Whether the fault can be met."""
+        return self.kind.streams if self.is_streamed else self.kind.whole
+
+
+@dataclass
+class Came:
+    """What came of it."""
+
+    case: Case
+    outcome: Outcome
+    resumed: Outcome | None
+    struck: int
+    seconds: float
+    asked: list[str]
+    """What the tool was asked, in the end."""
+    wrong: list[str] = field(default_factory=list)
+    """What should not be; nothing, where all is well."""
+
+    @property
+    def word(self) -> str:
+        """One word for a table."""
+        return "resumed" if self.resumed is not None and self.outcome.status == "failed" else self.outcome.status
+
+
+async def play(case: Case, folder: Path, *, alone: bool = True) -> Came:
+    """Run it, resume it on a good server if it did not come to its answer, and judge.
+
+    alone: False where others run at the same time, and what is left over is looked for afterwards.
+    """
+    before = Census.take()
+    _write(folder, case.moment)
+    with START[case.api](Model(case.api, case.moment), all_used=False) as simulator:
+        async with Liar(simulator.base_url, case.kind.play, case.moment.aim, case.heals_after) as liar:
+            came = await _go(case, liar, folder)
+        came.wrong += [f"in the play: {one}" for one in liar.problems]
+    if alone:
+        came.wrong += [f"left over: {one}" for one in await still_left_since(before)]
+    return came
+
+
+async def _go(case: Case, liar: Liar, folder: Path) -> Came:
+    looking = Looking(case.moment.length)
+    provider = provider_of(case, liar.url)
+    watch = (lambda delta: None) if case.stream else None
+    begun = time.monotonic()
+    try:
+        async with Runner(
+            root=folder, dir=folder, provider=provider, tools=[looking.tool], store=f"sqlite:///{folder}/runs.db"
+        ) as runner:
+            limits = {"time_limit": TIME_LIMIT} if case.kind.end is End.LASTS else {}
+            settings = {"tool_calls_limit": case.moment.limit, **case.moment.settings, **limits}
+            async with asyncio.timeout(HANG):
+                outcome = await runner.run("looker", "What do owls eat?", watch=watch, **settings)
+            seconds, struck = time.monotonic() - begun, liar.struck
+            left_open = await _open_connections(liar)
+            await liar.heal()
+            resumed = None
+            if outcome.status in {"failed", "partial", "aborted"}:
+                run = await runner.resume(outcome.run_id, watch=watch, **({"time_limit": None} if limits else {}))
+                async with asyncio.timeout(HANG):
+                    resumed = await run.outcome()
+    finally:
+        await provider.aclose()
+    came = Came(case, outcome, resumed, struck, seconds, looking.asked)
+    came.wrong += _judge(came)
+    if left_open > 1:
+        came.wrong.append(f"{left_open} connections are open after the run")
+    return came
+
+
+async def _open_connections(liar: Liar) -> int:
+    """Return how many connections there are once those are gone that were hung up."""
+    until = time.monotonic() + 1
+    while liar.open > 1 and time.monotonic() < until:  # noqa: ASYNC110 - a client does not tell when it has hung up
+        await asyncio.sleep(0.005)
+    return liar.open
+
+
+def provider_of(case: Case, url: str) -> Provider:
+    """Return a provider whose client tries again in no time, and waits as long as the case wants."""
+    make: Any = anthropic.make_client if case.api == "messages" else openai_chat.make_client
+    options = {"timeout": PATIENCE} if case.kind.end is End.STALLS else {}
+    client = make(base_url=url, api_key="test-key", **options)
+    usual = client._calculate_retry_timeout
+    client._calculate_retry_timeout = lambda *given, **named: usual(*given, **named) / HASTE
+    if case.api == "messages":
+        return anthropic.AnthropicProvider("haiku", client)
+    return openai_chat.ChatProvider("some-model", client)
+
+
+def _judge(came: Came) -> Iterator[str]:
+    """Yield what is wrong with it, each in a line."""
+    case, outcome, kind = came.case, came.outcome, came.case.kind
+    tries = kind.tries[case.is_streamed]
+    if case.heals_after is not None:
+        tries = min(case.heals_after, tries)
+    # A summary that failed is tried again before the next request of the run.
+    most = tries * (SUMMARIES if case.moment.name == "summary" and case.heals_after is None else 1)
+    least = tries if kind.exact else 1
+    if kind.end in {End.FAILS, End.STALLS} and not least <= came.struck <= most:
+        yield f"{came.struck} requests came in, and not {least} to {most}"
+    if not came.struck:
+        yield "the fault was never met"
+    if outcome.error and ("\n" in outcome.error or "internal error" in outcome.error or len(outcome.error) > 900):
+        yield f"the error is no clear line: {outcome.error!r}"
+    if outcome.status not in _honest(case):
+        yield f"status {outcome.status}: {outcome.error}"
+    if outcome.status in {"failed", "partial"} and case.moment.name != "first" and "note on" not in outcome.answer:
+        yield f"the salvage holds nothing of what was gathered: {outcome.answer[:200]!r}"
+    if came.resumed is not None and came.resumed.status not in {"answered", "landed"}:
+        yield f"resumed, it is {came.resumed.status}: {came.resumed.error}"
+    if kind.end is not End.EITHER and len(came.asked) != len(set(came.asked)):
+        yield f"calls were run twice: {came.asked}"
+
+
+def _honest(case: Case) -> set[str]:
+    whole = {"answered", "landed"}
+    if case.kind.name == "refused":
+        # Nobody else is answered either.
+        return {"failed"}
+    if case.heals_after is not None:
+        return whole
+    if not case.moment.is_run_itself:
+        return {*whole, "partial"} if case.kind.end is End.LASTS else whole
+    return {
+        End.FAILS: {"failed"},
+        End.STALLS: {"failed"},
+        End.LASTS: {"partial", "failed"} if case.moment.name != "middle" else {"partial", "failed", "landed"},
+        End.PASSES: whole,
+        End.EITHER: {*whole, "failed", "partial"},
+    }[case.kind.end]
+
+
+def _write(folder: Path, moment: Moment) -> None:
+    agents = f"agents: [{', '.join(moment.agents)}]\n" if moment.agents else ""
+    for name, more, prompt in (("looker", agents, "You look things up."), ("owls", "", CHILD)):
+        text = f"---\nname: {name}\ndescription: Looks.\ntools: []\n{more}tool_calls_limit: 9\n---\n{prompt}\n"
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")

@@ -1,0 +1,183 @@
+"""The kinds of faults, as a table."""
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+from . import plays
+from .server import EVENTS, JSON, Play
+
+MIB = 2**20
+TRIES = 3
+"""Requests that come in while a fault lasts that the SDKs try again: the first and two more."""
+REDIRECTS = 21
+"""Requests of one try in a loop of redirections: the first, and as many as the HTTP library goes along with."""
+HTML = b"<!doctype html><title>Sign in</title><p>Welcome to the hotel."
+DAMAGED = b'\x89PNG\r\n\x1a\n{"content": [{"ty'
+ERROR = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}\n\n'
+ENDLESS_EVENT = (
+    b'event: content_block_delta\ndata: {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", '
+    b'"text": "and on and on "}, "choices": [{"index": 0, "delta": {"content": "and on and on "}}]}\n\n'
+)
+BEGUN = (
+    b'event: content_block_start\ndata: {"type": "content_block_start", "index": 0, "content_block": '
+    b'{"type": "text", "text": ""}}\n\n'
+)
+
+
+class End(Enum):
+    """What is to come of a request that meets a fault as long as it lasts."""
+
+    FAILS = "fails"
+    """It fails by itself, at once."""
+    STALLS = "stalls"
+    """It fails when the client's own patience is over."""
+    LASTS = "lasts"
+    """It would go on for ever: only a limit of time ends it."""
+    PASSES = "passes"
+    """Nothing is wrong enough to matter."""
+    EITHER = "either"
+    """It is passed over or it fails; both are honest."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of fault."""
+
+    name: str
+    play: Play
+    end: End = End.FAILS
+    tries: tuple[int, int] = (1, 1)
+    """Requests that come in while it lasts: asked for whole replies, and for streamed ones."""
+    exact: bool = True
+    """False where it is the HTTP library's affair how far it reads, and fewer may come in."""
+    streams: bool = True
+    whole: bool = True
+    """Whether it makes sense of a stream, and of a whole reply."""
+
+
+retried = partial(Kind, tries=(TRIES, TRIES))
+unsure = partial(Kind, tries=(TRIES, TRIES), exact=False)
+body_retried = partial(Kind, tries=(TRIES, 1))
+"""Of a stream the head has come, and then nothing is tried again."""
+streamed = partial(Kind, whole=False)
+
+
+def _json(value: object) -> Play:
+    return plays.sends(json.dumps(value).encode())
+
+
+def _swapped(events: list[bytes]) -> list[bytes]:
+    return [*events[:1], *reversed(events[1:-1]), *events[-1:]]
+
+
+def _twice(events: list[bytes]) -> list[bytes]:
+    return [one for event in events for one in (event, event)]
+
+
+def _late_date(seconds: int) -> str:
+    from datetime import UTC, datetime, timedelta
+    from email.utils import format_datetime
+
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+KINDS: tuple[Kind, ...] = (
+    # The connection.
+    Kind("refused", plays.refuses, tries=(1, 1)),
+    retried("closed before the head", plays.hangs_up),
+    retried("reset before the head", plays.resets),
+    retried("reset in the head", plays.resets_in_head),
+    body_retried("reset in the body", plays.resets_in_body),
+    Kind("closed between requests", plays.closes_afterwards, End.PASSES),
+    # Silence and slowness.
+    retried("stall before the head", plays.stalls, end=End.STALLS),
+    retried("stall in the head", plays.stalls_in_head, end=End.STALLS),
+    body_retried("stall in the body", plays.stalls_in_body, end=End.STALLS),
+    Kind("drip of the body", plays.drips, End.LASTS),
+    Kind("drip of the head", plays.drips_head, End.LASTS),
+    streamed("drip of pings", plays.drips_pings, end=End.LASTS),
+    Kind("interim responses for ever", plays.informs_for_ever, End.LASTS),
+    # Cut off.
+    body_retried("body shorter than told", plays.cuts_body),
+    streamed("stream ends within an event", plays.cuts_event),
+    Kind("empty 200", plays.sends(b"")),
+    Kind("204", plays.raw(b"HTTP/1.1 204 No Content\r\n\r\n")),
+    # Garbage.
+    Kind("garbage as JSON", plays.sends(DAMAGED)),
+    Kind("garbage as events", plays.sends(b"data: \x00{]\n\nevent: message_start\ndata: {\n\n" + DAMAGED, kind=EVENTS)),
+    Kind("garbage in mid-stream", plays.with_events(plays.halfway(b"event: x\ndata: {not json\n\n")), whole=False),
+    unsure("garbage before the head", plays.raw(b"SSH-2.0-OpenSSH_9.2\r\n" + b"\x00" * 64)),
+    Kind("HTML with 200", plays.sends(HTML, kind="text/html")),
+    Kind("no content type", plays.sends(HTML, kind=None)),
+    Kind("wrong content type", plays.with_body(bytes, content_type="text/plain")),
+    Kind("JSON null", _json(None)),
+    Kind("JSON list", _json([1, 2])),
+    Kind("JSON of another API", _json({"ok": True, "data": {"id": 7}})),
+    Kind("content of numbers", _json({"content": [1], "choices": [{"message": [1]}]})),
+    Kind("blocks of nothing", _json({"content": [{}], "choices": [{"message": {}}]}), End.EITHER),
+    Kind(
+        "texts of numbers",
+        _json({"content": [{"type": "text", "text": 7}], "choices": [{"message": {"content": 7}}]}),
+        End.EITHER,
+    ),
+    Kind("deeply nested JSON", plays.sends(plays.nested(100_000))),
+    streamed("deeply nested event", plays.sends(b"data: " + plays.nested(100_000) + b"\n\n", kind=EVENTS)),
+    Kind("a number of 5,000 digits", plays.sends(b'{"content": [], "usage": {"input_tokens": ' + b"9" * 5_000 + b"}}")),
+    Kind("invalid UTF-8", plays.with_words(b"\xff\xfe\xed\xa0\x80")),
+    Kind("full of NULs", plays.sends(b"\x00" * 5_000)),
+    Kind("NULs in the texts", plays.with_words(b"\\u0000\\ud800"), End.EITHER),
+    unsure("an enormous header", plays.sends(b"{}", x_filler="x" * 200_000)),
+    unsure("thousands of headers", plays.raw(b"HTTP/1.1 200 OK\r\n", *[b"x-%d: y\r\n" % n for n in range(30_000)])),
+    unsure("two lengths", plays.raw(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 9\r\n\r\n{}")),
+    unsure("a length below zero", plays.raw(b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n{}")),
+    unsure(
+        "a chunk of no size",
+        plays.raw(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n"
+        ),
+    ),
+    # Too much.
+    body_retried("endless JSON", plays.stream_of(b" " * 64, b'{"content": [', JSON)),
+    streamed("endless stream", plays.stream_of(ENDLESS_EVENT, BEGUN)),
+    streamed("endless event", plays.stream_of(b"x" * 64, b"data: ")),
+    streamed("flood of pings", plays.stream_of(plays.PING)),
+    body_retried("100 MB", plays.large(100 * MIB)),
+    body_retried("gzip bomb", plays.bomb(100 * MIB)),
+    body_retried("broken gzip", plays.with_body(plays.wrongly_packed, content_encoding="gzip")),
+    body_retried("gzip that is none", plays.with_body(bytes, content_encoding="gzip")),
+    # Errors.
+    retried("429, at once", plays.fails(429, retry_after="0")),
+    retried("429, in a little", plays.fails(429, retry_after="0.5")),
+    Kind("429, in a year", plays.fails(429, retry_after="31536000")),
+    retried("429, whenever", plays.fails(429, retry_after="when it suits")),
+    retried("429, before now", plays.fails(429, retry_after="-5")),
+    Kind("429, never", plays.fails(429, retry_after="inf")),
+    retried("429, no number", plays.fails(429, retry_after="nan")),
+    retried("429, at a date that is past", plays.fails(429, retry_after="Wed, 21 Oct 2015 07:28:00 GMT")),
+    Kind("429, at a late date", plays.fails(429, retry_after=_late_date(100_000))),
+    retried("408", plays.fails(408)),
+    retried("409", plays.fails(409)),
+    Kind("413", plays.fails(413)),
+    Kind("418 with no words", plays.sends(b"", 418)),
+    retried("500", plays.fails(500)),
+    retried("502 with HTML", plays.sends(HTML, 502, kind="text/html")),
+    retried("529", plays.fails(529)),
+    Kind("529, not to be tried again", plays.fails(529, x_should_retry="false")),
+    Kind("401, to be tried again", plays.fails(401, x_should_retry="true"), tries=(TRIES, TRIES)),
+    Kind("redirected in a circle", plays.redirects_to_itself, tries=(TRIES * REDIRECTS, TRIES * REDIRECTS)),
+    retried("redirected to nowhere", plays.redirects_to_nowhere),
+    # Streams in disorder.
+    streamed("every event twice", plays.with_events(_twice), end=End.EITHER),
+    streamed("events out of order", plays.with_events(_swapped), end=End.EITHER),
+    streamed("an error in mid-stream", plays.with_events(plays.halfway(ERROR))),
+    streamed("an error after the end", plays.with_events(lambda events: [*events, ERROR]), end=End.EITHER),
+    streamed("a thousand pings", plays.with_events(plays.halfway(plays.PING * 1_000)), end=End.PASSES),
+    streamed(
+        "events that nobody knows",
+        plays.with_events(plays.halfway(b'event: new\ndata: {"type": "new"}\n\n')),
+        end=End.PASSES,
+    ),
+    streamed("no end of the stream", plays.with_events(lambda events: events[: len(events) // 2])),
+)

@@ -1,0 +1,109 @@
+"""Every kind of fault, and every moment, at least once; `python -m bench.fault_matrix` tries each with each."""
+
+import asyncio
+import tempfile
+from dataclasses import replace
+from itertools import cycle
+
+import pytest
+
+from run_specialist.providers import bounds
+from tests.leaks import Census, resident, still_left_since
+from tests.wire.liar import plays
+from tests.wire.liar.case import Case, play
+from tests.wire.liar.kinds import KINDS, MIB, End
+from tests.wire.liar.moments import MOMENTS
+
+pytestmark = pytest.mark.anyio
+SLOW = {End.STALLS, End.LASTS}
+SMALLER = {"100 MB": plays.large(4 * MIB), "gzip bomb": plays.bomb(4 * MIB)}
+"""What takes too long in full size."""
+WAYS = [("messages", True), ("chat", False), ("messages", False), ("chat", True)]
+SHARED = Case(KINDS[0], MOMENTS[1], "messages", stream=False)
+
+
+def chosen():
+    """Yield each kind once, at the next moment and in the next way where it makes sense."""
+    turns = cycle((moment, *way) for way in WAYS for moment in MOMENTS)
+    for kind in KINDS:
+        smaller = replace(kind, play=SMALLER.get(kind.name, kind.play))
+        yield next(case for turn in turns if (case := Case(smaller, *turn)).makes_sense)
+
+
+CHOSEN = list(chosen())
+
+
+@pytest.fixture(autouse=True)
+def _short_bodies(monkeypatch):
+    """Let a reply be as long as a mebibyte, so that one that is too long costs little."""
+    monkeypatch.setattr(bounds, "LONGEST_BODY", MIB)
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path, monkeypatch):
+    """Give temporary files a folder where nobody else writes."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Give a folder for files and a store."""
+    made = tmp_path / "work"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("case", [case for case in CHOSEN if case.kind.end not in SLOW], ids=str)
+async def test_x_12_whatever_the_server_does_the_run_ends_well(case, folder):
+    """It ends in an answer or in a failure that can be resumed; so many requests came in, and nothing is left over."""
+    came = await play(case, folder)
+    assert not came.wrong
+
+
+async def test_x_12_a_server_that_is_silent_or_never_ends_is_left(folder):
+    """The client's patience, or the limit of time, ends each; all at once, because they only wait."""
+    before = Census.take()
+    slow = [case for case in CHOSEN if case.kind.end in SLOW]
+    for number in range(len(slow)):
+        (folder / str(number)).mkdir()
+    came = await asyncio.gather(*(play(case, folder / str(at), alone=False) for at, case in enumerate(slow)))
+    assert [(str(one.case), one.wrong) for one in came if one.wrong] == []
+    assert await still_left_since(before) == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.tries == (3, 3)][1::5], ids=lambda kind: kind.name)
+async def test_a_server_that_comes_to_its_senses_costs_one_request_more(kind, folder):
+    """One spoilt reply is made good by the second try; the run knows nothing of it."""
+    came = await play(replace(SHARED, kind=kind, heals_after=1), folder)
+    assert (came.wrong, came.outcome.status, came.outcome.warnings, came.struck) == ([], "landed", (), 1)
+
+
+@pytest.mark.parametrize("name", ["endless stream", "gzip bomb"])
+async def test_a_reply_that_is_too_long_is_told_in_one_line(name, folder):
+    """It is no matter of a time limit: the connection is hung up, whatever is sent."""
+    (case,) = (case for case in CHOSEN if case.kind.name == name)
+    came = await play(replace(case, moment=MOMENTS[1]), folder)
+    assert came.outcome.error == "the server's reply is longer than 1 MiB; try again"
+
+
+def test_every_kind_and_every_moment_is_chosen():
+    """The selection leaves none out, whole or streamed, on either API."""
+    assert [case.kind.name for case in CHOSEN] == [kind.name for kind in KINDS]
+    met = {(case.moment.name, case.api, case.stream) for case in CHOSEN}
+    assert met >= {(moment.name, api, stream) for moment in MOMENTS[:4] for api, stream in WAYS}
+    assert {moment for moment, _, _ in met} == {moment.name for moment in MOMENTS}
+
+
+async def test_what_is_left_over_is_seen(folder, tmp_path):
+    """A task, a descriptor and a temporary file that stay are told, each by its name."""
+    before = Census.take()
+    task = asyncio.create_task(asyncio.Event().wait())
+    with (folder / "open").open("w"):
+        (tmp_path / "tmp" / "left").touch()
+        left = Census.take().new_since(before)
+    task.cancel()
+    assert [one.split(":")[0] for one in left] == ["tasks", "descriptors", "files"]
+    assert resident() > MIB
