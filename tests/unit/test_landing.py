@@ -66,13 +66,13 @@ def test_a_landing_that_is_given_up_asks_nothing_more():
 
 @pytest.mark.parametrize("style", get_args(Style))
 def test_whatever_is_answered_the_way_is_down_and_short(style):
-    """Each sequence of six happenings from the top of each ladder.
+    """Each sequence of five happenings from the top of each ladder.
 
     No rung comes back, at most three requests count, the rung that waits counts none, and force is not tried again
     once it was refused. A ladder of which every request is ignored is at its end after as many as it has rungs.
     """
     down = (Landing.answered, Landing.ignored, Landing.refused, Landing.given_up)
-    for forced_choice, happened in product((True, False), product(down, repeat=6)):
+    for forced_choice, happened in product((True, False), product(down, repeat=5)):
         rungs = ladder(style, forced_choice=forced_choice)
         landing, order, was_refused = Landing(Kind.TOOL_CALLS, rungs), [*rungs, Rung.SALVAGE], False
         for what in happened:
