@@ -20,6 +20,8 @@ from run_specialist.specialist.values import wanted
 _FORGIVEN = frozenset({"effort", "mcp_servers"})
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
+_PROPOSED, _COMPARED = 10, 200
+"""Names that something near is looked for, and names that it is looked for among."""
 
 
 def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
@@ -34,7 +36,9 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     if not lacking:
         return
     text = f"not available here: {shown(', '.join(lacking), _LONGEST_TOOLS)}"
-    near = [one for name in lacking for one in get_close_matches(name.lower(), available, 1, _NEAR)]
+    # Comparing each with each would take minutes in a file of thousands.
+    likely = available[:_COMPARED]
+    near = [one for name in lacking[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
     text += "; `delegate` comes with `agents`" if "delegate" in lacking else ""
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):

@@ -23,6 +23,7 @@ _OURS = {
     }.items()
     for name in names.split()
 }
+_STARS = frozenset("*?[")
 _ARGUMENTS = re.compile(r"\s*\(.*", re.DOTALL)
 _ITEM = re.compile(r"^-\s+")
 
@@ -73,6 +74,8 @@ def _matching(pattern: str, available: Collection[str]) -> list[str]:
     elif "/" in name:
         server, _, tool = name.partition("/")
         globs = [f"mcp__{server}__{tool}"]
+    elif _STARS.isdisjoint(name):
+        return []
     else:
         globs = [name]
     return [tool for tool in available if any(fnmatch.fnmatchcase(tool, glob) for glob in globs)]

@@ -142,3 +142,13 @@ def test_a_name_that_is_proposed_is_printable() -> None:
     file = load_text('---\nname: a\ndescription: d\ntools: lookk\npython_tools: ["m:loo\\u2028\\ek"]\n---\nb', PATH)
     (problem,) = (problem for problem in file.problems if problem.key == "tools")
     assert r"did you mean loo\u2028\x1bk?" in problem.text
+
+
+def test_thousands_of_tools_are_not_compared_each_with_each() -> None:
+    """What is near is proposed for the first few names; all others would take minutes."""
+    names, functions = (", ".join(f"{kind}{number}x" for number in range(3_000)) for kind in ("saer", "m:sear"))
+    file = load_text(
+        f"---\nname: a\ndescription: d\ntools: [serach, {names}]\npython_tools: [{functions}]\n---\nb", PATH
+    )
+    (problem,) = (problem for problem in file.problems if problem.key == "tools")
+    assert "did you mean search and sear0x" in problem.text
