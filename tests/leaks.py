@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PATIENCE = 5.0
-"""What is on its way out gets so long [s]."""
+ROUNDS, A_LITTLE = 500, 0.01
+"""What is on its way out is waited for so many times, so long [s]."""
 POOLED = ("asyncio_", "AnyIO worker thread")
 """Names of threads that an event loop keeps until it ends."""
 
@@ -54,20 +54,28 @@ class Census:
 
 def left_since(before: Census) -> list[str]:
     """Return what is left over, after waiting a little for what is on its way out; outside of an event loop."""
-    until = time.monotonic() + PATIENCE
-    while (left := Census.take().new_since(before)) and time.monotonic() < until:
-        gc.collect()
-        time.sleep(0.01)
+    for waited in range(ROUNDS):
+        if not (left := Census.take().new_since(before)):
+            break
+        _collect(waited)
+        time.sleep(A_LITTLE)
     return left
 
 
 async def still_left_since(before: Census) -> list[str]:
     """Return what is left over, as `left_since` does; the event loop goes on meanwhile."""
-    until = time.monotonic() + PATIENCE
-    while (left := Census.take().new_since(before)) and time.monotonic() < until:
-        gc.collect()
-        await asyncio.sleep(0.01)
+    for waited in range(ROUNDS):
+        if not (left := Census.take().new_since(before)):
+            break
+        _collect(waited)
+        await asyncio.sleep(A_LITTLE)
     return left
+
+
+def _collect(waited: int) -> None:
+    """Look for garbage now and then: it takes longer than what is on its way out."""
+    if waited % 100 == 50:  # after half a second, then each second
+        gc.collect()
 
 
 def resident() -> int:

@@ -1,0 +1,96 @@
+"""The command against a server that lies: its exit code, its one line, and the command that goes on."""
+
+import asyncio
+import json
+import shlex
+import threading
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist.cli.manage import app as manage
+from tests.wire.liar.kinds import KINDS
+from tests.wire.liar.moments import MOMENTS
+from tests.wire.liar.server import Liar
+from tests.wire.simulator import policies
+
+PATIENCE = 30
+KIND = {kind.name: kind for kind in KINDS}
+MIDDLE = MOMENTS[1]
+SAID = {
+    "HTML with 200": "failed: the server answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of",
+    "429, in a year": "failed: the API answered 429: Not today.; try again in 31536000 seconds, as it asks",
+    "blocks of nothing": "failed: the server's answer has no content blocks",
+    "refused": "failed: cannot reach http://127.0.0.1:",
+}
+
+
+@contextmanager
+def lying(url, kind):
+    """Serve in a thread of its own, between the command and a simulator, and give the server and its event loop."""
+    loop, liar = asyncio.new_event_loop(), Liar(url, kind.play, MIDDLE.aim)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def do(work):
+        return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE)
+
+    try:
+        do(liar.__aenter__())
+        yield liar, do
+    finally:
+        do(liar.__aexit__())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE)
+        loop.close()
+
+
+@pytest.fixture
+def ask(api, write, call, notes, monkeypatch):
+    """Return a function that has a question answered by a server that lies in the middle, and then goes on."""
+    monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{notes}/runs.db")
+    write("finder", "tool_calls_limit: 2", "tools: [search]")
+    simulator = api(policies.always_tool("search", lambda number: {"query": f"owls {number}"}), all_used=False)
+
+    def run(name, *flags):
+        with lying(simulator.base_url, KIND[name]) as (liar, do):
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", liar.url)
+            result = call("finder", "What do owls eat?", "--model", "haiku", *flags)
+            do(liar.heal())
+            (line,) = (line for line in result.stderr.splitlines() if "to go on: " in line)
+            _, *command = shlex.split(line.partition("to go on: ")[2])
+            return result, line, CliRunner().invoke(manage, [*command, "--json"], catch_exceptions=False)
+
+    return run
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_x_12_a_lie_is_one_line_and_exit_code_3(ask, name):
+    """What was gathered stands on stdout, the reason on stderr; the command that is named there brings the answer."""
+    result, line, resumed = ask(name)
+    assert (result.exit_code, result.stderr.splitlines()) == (3, [line])
+    assert line.partition(": ")[2].startswith(SAID[name])
+    assert "Owls eat mice at night." in result.stdout
+    assert (resumed.exit_code, json.loads(resumed.stdout)["status"]) == (0, "landed")
+
+
+@pytest.mark.parametrize("name", ["JSON null", "413"])
+def test_x_12_the_outcome_of_a_failure_is_json_of_the_same_shape(ask, name):
+    """With `--json` the object has the keys of any other, and the line stands on stderr all the same."""
+    result, line, resumed = ask(name, "--json")
+    failed, answered = json.loads(result.stdout), json.loads(resumed.stdout)
+    assert (result.exit_code, result.stderr.splitlines()) == (3, [line])
+    assert (failed["status"], answered["status"]) == ("failed", "landed")
+    assert failed.keys() == answered.keys()
+    assert failed["evidence"]
+
+
+def test_x_14_a_silent_server_is_left_when_the_time_is_up(ask):
+    """With `--time-limit` the run ends by itself, with what was gathered and exit code 0."""
+    result, line, resumed = ask("stall before the head", "--time-limit", "2")
+    assert result.exit_code == 0
+    assert "partial: no answer came at the limit of 2 seconds" in line
+    assert " --time-limit " in line
+    assert "Owls eat mice at night." in result.stdout
+    assert json.loads(resumed.stdout)["status"] == "landed"
