@@ -105,7 +105,8 @@ class StreamedMessage:
         self._watch = watch
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._arguments: dict[int, str] = {}
+        self._arguments: dict[int, list[str]] = {}
+        self._grown: dict[tuple[int, str], list[str]] = {}
         self._complete = False
 
     def add(self, event: object) -> None:
@@ -127,13 +128,14 @@ class StreamedMessage:
         block, kind = self._blocks[index], delta.get("type")
         if kind == "input_json_delta":
             fragment = str(delta.get("partial_json", ""))
-            self._arguments[index] = self._arguments.get(index, "") + fragment
+            self._arguments.setdefault(index, []).append(fragment)
             self._watch(Delta(fragment, tool=str(block.get("name", ""))))
         elif kind == "citations_delta":
             block.setdefault("citations", []).append(delta.get("citation"))
         elif kind in GROWING:
             key = GROWING[kind]
-            block[key] = str(block.get(key) or "") + str(delta.get(key, ""))
+            # Joined in the end: a long text that grows by a piece each time is copied as often.
+            self._grown.setdefault((index, key), []).append(str(delta.get(key, "")))
             if kind == "text_delta":
                 self._watch(Delta(str(delta.get("text", ""))))
 
@@ -145,8 +147,10 @@ class StreamedMessage:
         if not self._complete:
             raise ProviderError("the server's stream broke off in the middle of a reply; try again")
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
-        for index, text in self._arguments.items():
-            if text:
+        for (index, key), pieces in self._grown.items():
+            self._blocks[index][key] = "".join([str(self._blocks[index].get(key) or ""), *pieces])
+        for index, fragments in self._arguments.items():
+            if text := "".join(fragments):
                 self._blocks[index]["input"] = read_arguments(text, cut=cut)
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
 
