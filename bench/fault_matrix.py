@@ -4,6 +4,7 @@
     python -m bench.fault_matrix --kind "error" --moment child --verbose
     python -m bench.fault_matrix --rounds 5 --kind reset
 
+A reply may be as long as 4 MiB here, so that those that are too long take no hours.
 It exits with 1 when a case ended in a way that it may not.
 """
 
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from run_specialist.providers import bounds
 from tests.leaks import Census, left_since, resident
 from tests.wire.liar.case import Came, Case, play
 from tests.wire.liar.kinds import KINDS
@@ -37,6 +39,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"TMPDIR": str(Path(folder, "tmp")), "SPECIALIST_STORE": "none"}
         Path(folder, "tmp").mkdir()
+        bounds.LONGEST_BODY = 4 * MIB
         begun, before = time.monotonic(), Census.take()
         came = asyncio.run(_play(cases, Path(folder), verbose=chosen.verbose))
         left = [one for one in left_since(before) if not one.startswith("descriptors")]

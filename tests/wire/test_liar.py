@@ -89,6 +89,27 @@ async def test_a_reply_that_is_too_long_is_told_in_one_line(name, folder):
     assert came.outcome.error == "the server's reply is longer than 1 MiB; try again"
 
 
+ENDLESS = ["stall before the head", "stall in the head", "stall in the body", "drip of the body", "endless event"]
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_s3_6_a_run_that_is_stopped_while_a_server_keeps_it_waiting_leaves_nothing_behind(name, folder):
+    """The connection is hung up, the work is kept, and the run can be resumed."""
+    (case,) = (case for case in CHOSEN if case.kind.name == name)
+    came = await play(replace(case, moment=MOMENTS[1], stream=True, aborts=True), folder)
+    assert (came.wrong, came.resumed.status) == ([], "landed")
+
+
+async def test_x_12_what_of_an_answer_had_come_when_the_server_reported_an_error_is_kept(folder):
+    """An `error` event in the middle of the answer: what was shown until then is the salvage."""
+    (case,) = (case for case in CHOSEN if case.kind.name == "an error in mid-stream")
+    for api in ("messages", "chat"):
+        (folder / api).mkdir()
+        came = await play(replace(case, moment=MOMENTS[2], api=api), folder / api)
+        assert (came.wrong, came.outcome.status) == ([], "failed")
+        assert "what" in came.outcome.answer.splitlines()[2]
+
+
 def test_every_kind_and_every_moment_is_chosen():
     """The selection leaves none out, whole or streamed, on either API."""
     assert [case.kind.name for case in CHOSEN] == [kind.name for kind in KINDS]

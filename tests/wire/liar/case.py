@@ -40,11 +40,13 @@ class Case:
     stream: bool
     heals_after: int | None = None
     """Replies that are spoilt before the server comes to its senses; None = all at this moment."""
+    aborts: bool = False
+    """Whether somebody stops the run as soon as it meets the fault."""
 
     def __str__(self) -> str:
         how = "stream" if self.stream else "whole"
         once = "" if self.heals_after is None else f", healed after {self.heals_after}"
-        return f"{self.kind.name} @ {self.moment.name}, {self.api}, {how}{once}"
+        return f"{self.kind.name} @ {self.moment.name}, {self.api}, {how}{once}{', aborted' if self.aborts else ''}"
 
     @property
     def is_streamed(self) -> bool:
@@ -104,8 +106,11 @@ async def _go(case: Case, liar: Liar, folder: Path) -> Came:
         ) as runner:
             limits = {"time_limit": TIME_LIMIT} if case.kind.end is End.LASTS else {}
             settings = {"tool_calls_limit": case.moment.limit, **case.moment.settings, **limits}
+            run = await runner.prepare("looker", "What do owls eat?", watch=watch, **settings)
+            if case.aborts:
+                liar.on_struck = run.abort
             async with asyncio.timeout(HANG):
-                outcome = await runner.run("looker", "What do owls eat?", watch=watch, **settings)
+                outcome = await run.outcome()
             seconds, struck = time.monotonic() - begun, liar.struck
             left_open = await _open_connections(liar)
             await liar.heal()
@@ -152,7 +157,7 @@ def _judge(came: Came) -> Iterator[str]:
     # A summary that failed is tried again before the next request of the run.
     most = tries * (SUMMARIES if case.moment.name == "summary" and case.heals_after is None else 1)
     least = tries if kind.exact else 1
-    if kind.end in {End.FAILS, End.STALLS} and not least <= came.struck <= most:
+    if not case.aborts and kind.end in {End.FAILS, End.STALLS} and not least <= came.struck <= most:
         yield f"{came.struck} requests came in, and not {least} to {most}"
     if not came.struck:
         yield "the fault was never met"
@@ -160,7 +165,11 @@ def _judge(came: Came) -> Iterator[str]:
         yield f"the error is no clear line: {outcome.error!r}"
     if outcome.status not in _honest(case):
         yield f"status {outcome.status}: {outcome.error}"
-    if outcome.status in {"failed", "partial"} and case.moment.name != "first" and "note on" not in outcome.answer:
+    if (
+        outcome.status in {"failed", "partial", "aborted"}
+        and case.moment.name != "first"
+        and "note on" not in outcome.answer
+    ):
         yield f"the salvage holds nothing of what was gathered: {outcome.answer[:200]!r}"
     if came.resumed is not None and came.resumed.status not in {"answered", "landed"}:
         yield f"resumed, it is {came.resumed.status}: {came.resumed.error}"
@@ -170,6 +179,8 @@ def _judge(came: Came) -> Iterator[str]:
 
 def _honest(case: Case) -> set[str]:
     whole = {"answered", "landed"}
+    if case.aborts:
+        return {"aborted"}
     if case.kind.name == "refused":
         # Nobody else is answered either.
         return {"failed"}

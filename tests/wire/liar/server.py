@@ -110,6 +110,8 @@ class Liar:
     """How many were."""
     open: int = 0
     """Connections at this moment."""
+    on_struck: Callable[[], None] = lambda: None
+    """Called when a request is met."""
     problems: list[str] = field(default_factory=list)
     """What went wrong in a play: a mistake of the test."""
     port: int = 0
@@ -184,6 +186,7 @@ class Liar:
         if self.heals_after != 0 and self.aim(_parsed(body)):
             self.struck += 1
             self.heals_after = None if self.heals_after is None else self.heals_after - 1
+            self.on_struck()
             await self.play(line)
             return line.keeps_alive
         await line.write((await line.good()).raw)
