@@ -8,11 +8,13 @@ from itertools import cycle
 import pytest
 
 from run_specialist.providers import bounds
+from tests.jobs import job, outcome_of
 from tests.leaks import Census, resident, still_left_since
 from tests.wire.liar import plays
-from tests.wire.liar.case import Case, play
+from tests.wire.liar.case import Case, play, provider_of
 from tests.wire.liar.kinds import KINDS, MIB, End
 from tests.wire.liar.moments import MOMENTS
+from tests.wire.liar.server import Liar
 
 pytestmark = pytest.mark.anyio
 SLOW = {End.STALLS, End.LASTS}
@@ -108,6 +110,18 @@ async def test_x_12_what_of_an_answer_had_come_when_the_server_reported_an_error
         came = await play(replace(case, moment=MOMENTS[2], api=api), folder / api)
         assert (came.wrong, came.outcome.status) == ([], "failed")
         assert "what" in came.outcome.answer.splitlines()[2]
+
+
+@pytest.mark.parametrize("api", ["messages", "chat"])
+async def test_a_secret_in_the_base_url_is_not_told_when_the_reply_makes_no_sense(api):
+    """The HTTP library names the whole address where a head cannot be read."""
+    (case,) = (case for case in CHOSEN if case.kind.name == "two lengths")
+    async with Liar("http://127.0.0.1:9", case.kind.play, lambda body: True) as liar:
+        provider = provider_of(replace(case, api=api), f"{liar.url}/?key=hush-hush-hush")
+        outcome = await outcome_of(job(provider, 2))
+        await provider.aclose()
+    assert "cannot be read (Duplicate Content-Length); is " in outcome.error
+    assert "hush" not in outcome.error
 
 
 def test_every_kind_and_every_moment_is_chosen():

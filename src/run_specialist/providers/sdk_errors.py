@@ -99,6 +99,10 @@ def _words(  # noqa: PLR0911 - one for each kind of trouble
         case _ if isinstance(causes[-1], ProviderError):
             # What was raised while the body was read, the SDK takes for a failed connection.
             return str(causes[-1])
+        case _ if unreadable := [one.message for one in causes if isinstance(one, aiohttp.ClientResponseError)]:
+            # Its whole text names the address with its query, and with what may be secret there.
+            what = hidden(unreadable[0].partition("\n")[0].rstrip(":"))[:200]
+            return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
         case sdk.APIStatusError():
             return _status_line(error, endpoint, hidden)
         case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
