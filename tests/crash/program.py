@@ -26,6 +26,8 @@ LATE = (
     "run_specialist.cli.manage",
     "run_specialist.doors.api",
     "run_specialist.store.ledger",
+    "run_specialist.store.reading",
+    "run_specialist.store.server_session",
     "tests.crash.boundary",
 )
 """What a program imports late; drivers of databases do not like to be forked."""
