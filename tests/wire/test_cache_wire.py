@@ -101,12 +101,13 @@ async def test_s0_10_a_landing_without_tools_reads_tools_and_system_too(ask):
 
 @pytest.mark.parametrize(("model", "style"), [("haiku", "order"), ("sonnet", "auto")])
 async def test_s0_10_a_landing_by_order_reads_the_messages(ask, model, style):
-    """Nothing changes but the last result, so everything up to the last turn comes from the cache."""
+    """Nothing changes but the last result: all up to the last turn comes from the cache, and nothing new goes in."""
     outcome, requests = await ask(policies.always_tool("look"), 4, model=model, landing=style)
     *_, before, last = requests
     assert (outcome.landing.how, last.tool_choice) == ("order", None)
-    assert read(last) == whole(before) > front(last)
-    assert last.body["cache_control"] == {"type": "ephemeral"}
+    assert (read(last), written(last)) == (whole(before), 0)
+    assert whole(before) > front(last)
+    assert "cache_control" not in last.body
 
 
 async def test_s0_10_a_ladder_that_goes_on_after_force_reads_the_messages_again(ask):

@@ -108,7 +108,7 @@ async def test_s0_10_the_order_is_a_user_message_behind_the_results(ask_chat):
     assert (outcome.landing.how, sent.tool_choice) == ("order", "auto")
     assert roles(sent)[-2:] == ["tool", "user"]
     assert sent.results[-1].endswith("\n0 tool calls remaining")
-    assert sent.messages[-1]["content"].startswith("Your budget is spent")
+    assert sent.messages[-1]["content"].startswith("0 tool calls remain and")
 
 
 async def test_x_1_with_no_calls_at_all_the_order_ends_the_question(ask_chat):

@@ -266,9 +266,9 @@ async def test_x_14_the_landing_tells_its_own_usage_and_cost(ask):
     (landing,) = used(told.requests[-1:])
     outcome = json.loads(json.dumps(told.outcome.as_json()))
     assert outcome["landing"]["usage"] == {key: told.requests[-1].usage[key] for key in KEYS}
-    assert outcome["landing"]["cost_usd"] == pytest.approx(price(landing))
+    assert outcome["landing"]["cost_usd"] == pytest.approx(price(landing), abs=1e-8)
     assert told.outcome.usage == sum(used(told.requests), Usage())
-    assert outcome["cost_usd"] == pytest.approx(sum(map(price, used(told.requests))))
+    assert outcome["cost_usd"] == pytest.approx(sum(map(price, used(told.requests))), abs=1e-8)
 
 
 async def test_x_14_a_landing_of_several_requests_tells_the_sum(ask_once):
@@ -277,7 +277,7 @@ async def test_x_14_a_landing_of_several_requests_tells_the_sum(ask_once):
     rungs = used(told.requests[2:])
     assert told.outcome.landing.requests == len(rungs) == 3
     assert told.outcome.landing.usage == sum(rungs, Usage())
-    assert told.outcome.landing.cost_usd == pytest.approx(sum(map(price, rungs)))
+    assert told.outcome.landing.cost_usd == pytest.approx(sum(map(price, rungs)), abs=1e-8)
 
 
 async def test_x_14_a_request_that_was_refused_costs_nothing(ask_once):

@@ -134,7 +134,7 @@ async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_r
     if choice:
         assert cut == "abcd\n[truncated]"
     else:
-        assert cut.startswith("abcd\n[truncated]\nYour budget is spent: ")
+        assert cut.startswith(f"abcd\n[truncated]\n{ORDER}")
     assert told.choices == [None, None, choice]
     assert (told.outcome.status, told.outcome.landing.reason) == ("landed", "characters")
     assert told.outcome.limits["characters"].used == 20

@@ -116,8 +116,9 @@ def front(sent):
 
 
 def said(sent):
-    """Return the bytes of its messages."""
-    return sent.raw.split(b'"messages":[', 1)[1].rpartition(b"]")[0]
+    """Return the bytes of its messages; a cache marker is no content."""
+    marker = b',"cache_control":{"type":"ephemeral"}'
+    return sent.raw.split(b'"messages":[', 1)[1].rpartition(b"]")[0].replace(marker, b"")
 
 
 def news(sent):

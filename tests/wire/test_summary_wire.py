@@ -401,7 +401,7 @@ async def test_x_8_a_full_context_with_thinking_lands_from_one_message(ask):
     told = await ask(noting(NOTES, [*wishes, TOO_LONG, DONE]), tools=[LONG], model="sonnet")
     (message,) = told.requests[-1].messages
     assert LONG.function("c") in "\n".join(texts(message))
-    assert told.requests[-1].last_line.startswith("Your budget is spent")
+    assert told.requests[-1].last_line.startswith("0 tool calls remain and")
     assert (told.outcome.status, told.outcome.landing.how) == ("landed", "order")
 
 

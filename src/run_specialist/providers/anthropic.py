@@ -1,8 +1,9 @@
 """The Messages API through the vendor's SDK, which serves as transport: its auth, retries, errors and streaming.
 
 A request body is made of bytes that never change: system and tools are serialised once a run, each message once.
-Cached are the system prompt (an explicit breakpoint, so that it survives a changed `tool_choice`), the tail (the
-automatic breakpoint), and after a very large turn the previous tail, which a lookback of 20 blocks would not reach.
+Cached are the system prompt (an explicit breakpoint, so that it survives a changed `tool_choice`) and the tail (the
+automatic breakpoint). The previous tail is marked after a very large turn, which a lookback of 20 blocks would not
+pass, and in place of the tail where the model is ordered to end.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from run_specialist.imports import collector_at_rest
 from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
-from run_specialist.providers.bounds import bound_body
+from run_specialist.providers.bounds import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.reading import taken_ids
@@ -73,10 +74,12 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
         from anthropic import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
             AsyncAnthropic,
             DefaultAioHttpClient,
+            Timeout,
         )
 
     http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]})
-    return AsyncAnthropic(http_client=http_client, **options)
+    patience = Timeout(LONGEST_PAUSE, connect=LONGEST_CONNECT)
+    return AsyncAnthropic(http_client=http_client, **{"timeout": patience, **options})
 
 
 class AnthropicConversation:
@@ -118,19 +121,23 @@ class AnthropicConversation:
 
     def _body(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> bytes:
         varying: dict[str, Any] = {"max_tokens": max_tokens}
+        said = [message.encoded for message in messages]
         match choice:
             case Choice.AUTO:
-                # A request that changes the choice loses the messages cache, and nothing reads what it would write.
-                varying |= self._marker
+                # Nothing reads what a request would write that orders the model to end.
+                is_last = messages[-1].words is not None
+                if not is_last:
+                    varying |= self._marker
+                place = _previous_tail(messages)
+                if place is not None and (is_last or _blocks(messages[place + 1 :]) > LOOKBACK_BLOCKS):
+                    said[place] = _marked(messages[place])
+            # A request that changes the choice loses the messages cache.
             case Choice.RESPOND:
                 varying["tool_choice"] = {"type": "tool", "name": RESPOND}
             case Choice.NONE:
                 varying["tool_choice"] = {"type": "none"}
         if self._watch is not None:
             varying["stream"] = True
-        said = [message.encoded for message in messages]
-        if choice is Choice.AUTO and (place := _previous_tail(messages)) is not None:
-            said[place] = _marked(messages[place])
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', b",".join(said), b"]}"))
 
     async def _exchange(self, body: bytes) -> Block:
@@ -141,15 +148,15 @@ class AnthropicConversation:
 
 
 def _previous_tail(messages: Sequence[Message]) -> int | None:
-    """Return the place of the message where the last request ended, if the newest turn is very large."""
+    """Return the place of the message where the last request ended, and wrote to the cache."""
     ours = (place for place in range(len(messages) - 1, -1, -1) if messages[place].role == "user")
     # The newest of them goes out for the first time.
     next(ours, None)
-    previous = next(ours, None)
-    if previous is None:
-        return None
-    added = sum(len(message.content) for message in messages[previous + 1 :])
-    return previous if added > LOOKBACK_BLOCKS else None
+    return next(ours, None)
+
+
+def _blocks(messages: Sequence[Message]) -> int:
+    return sum(len(message.content) for message in messages)
 
 
 def _marked(message: Message) -> bytes:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 MIB = 2**20
 LONGEST_BODY = 32 * MIB
 """The largest reply that is asked for has a few hundred bytes of events for each of 32,000 tokens [bytes]."""
+LONGEST_PAUSE = 600.0
+"""A server that says nothing for so long is given up, as the SDKs do [s]."""
+LONGEST_CONNECT = 20.0
+"""The SDKs' own 5 s are too few where one loop opens a connection for each of a thousand children [s]."""
 
 
 async def bound_body(response: "httpx2.Response") -> None:

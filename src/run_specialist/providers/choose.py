@@ -43,6 +43,7 @@ def make_provider(model: str) -> Provider:
 def _messages_provider(model: str) -> Provider:
     if not _credentials() and not _set(MESSAGES.url):
         raise _no_credentials(model, MESSAGES)
+    _refuse_secrets_in(MESSAGES)
     from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - a heavy import
 
     key = _set(MESSAGES.key)
@@ -60,6 +61,7 @@ def _chat_provider(model: str) -> Provider:
     key, url = _set(CHAT.key), _set(CHAT.url)
     if not key and not url:
         raise _no_credentials(f"{OPENAI}{model}", CHAT)
+    _refuse_secrets_in(CHAT)
     from run_specialist.providers.openai_chat import ChatProvider, make_client  # noqa: PLC0415 - a heavy import
 
     try:
@@ -79,6 +81,12 @@ def _set(name: str) -> str:
 
 def _credentials() -> bool:
     return any(_set(name) for name in CREDENTIALS)
+
+
+def _refuse_secrets_in(endpoint: Endpoint) -> None:
+    # A request has one place for who sends it, and the key is there.
+    if "@" in _set(endpoint.url).partition("://")[2].partition("/")[0]:
+        raise UsageError(f"{endpoint.url} holds a name or a password: leave them out, and set {endpoint.key}")
 
 
 def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:

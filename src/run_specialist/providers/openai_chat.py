@@ -14,7 +14,7 @@ from run_specialist.imports import collector_at_rest
 from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers import openai_refusals as refusals
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
-from run_specialist.providers.bounds import bound_body
+from run_specialist.providers.bounds import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
@@ -97,10 +97,12 @@ def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's ow
         from openai import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
             AsyncOpenAI,
             DefaultAioHttpClient,
+            Timeout,
         )
 
     http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]})
-    return AsyncOpenAI(http_client=http_client, **options)
+    patience = Timeout(LONGEST_PAUSE, connect=LONGEST_CONNECT)
+    return AsyncOpenAI(http_client=http_client, **{"timeout": patience, **options})
 
 
 class ChatConversation:

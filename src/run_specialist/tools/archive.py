@@ -13,10 +13,7 @@ NAME = "get_tool_response"
 FEW = 5
 """As many ids are named to a model that asked for one that does not exist."""
 
-_DESCRIPTION = (
-    "Read an earlier tool output again, word for word: one that was cut, or one in whose place it says "
-    "SUMMARIZED executionId:'...'. Long outputs come in slices, and each slice names the offset of the next."
-)
+_DESCRIPTION = "Read on in a result that was cut, or SUMMARIZED."
 
 
 class Archive:
@@ -68,8 +65,8 @@ class _Reader:
 
     def get_tool_response(
         self,
-        execution_id: Annotated[str, Field(description="The id of the call whose output is wanted.")],
-        offset: Annotated[int, Field(ge=0, description="Where to begin [characters]; 0 is the beginning.")] = 0,
+        execution_id: str,
+        offset: Annotated[int, Field(ge=0)] = 0,
     ) -> Output:
         if execution_id not in self.archive:
             raise ToolError(f"there is no output of the id {execution_id!r}; {_known(self.archive.ids, execution_id)}")

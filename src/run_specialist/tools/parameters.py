@@ -76,7 +76,9 @@ def _found(function: Callable[..., Any]) -> Parameters:
             hints[parameter.name] = _hint(function, parameter)
             kept.append(parameter)
     adapter, schema = _checker(function, signature.replace(parameters=kept), hints)
-    return Parameters({"type": "object", "properties": {}, **schema}, adapter, context)
+    # That further arguments are refused, a model learns when it gives some.
+    shown = {key: value for key, value in schema.items() if key != "additionalProperties"}
+    return Parameters({"type": "object", "properties": {}, **shown}, adapter, context)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -175,6 +177,10 @@ def _reasons(error: ValidationError) -> str:
 
 
 class _Schema(GenerateJsonSchema):
-    """Leaves out a default that JSON has no word for, without saying so on standard error."""
+    """Leaves out what a model has no use for: titles made of names, and a default that JSON has no word for."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as its base has it
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002 - pydantic's own
+        """Say no: each title would be paid for in every request."""
+        return False

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
@@ -18,11 +17,25 @@ from run_specialist.tools.base import Tool
 NAME = "respond"
 MOST_EVIDENCE = 20
 
-_DESCRIPTION = (
-    "Deliver your answer. This is the only way to reach the one who asked: nothing else that you write is passed "
-    "on, and the call ends your work. Call it as soon as you know enough, and in any case, with what you have, when "
-    "you are told to finish; say in `gaps` what you could not find out."
-)
+_DESCRIPTION = "Your answer, which ends your work."
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "answer": {"type": "string", "description": "The whole answer."},
+        "evidence": {
+            "type": "array",
+            "description": "Verbatim quotes, with `path:line`.",
+            "maxItems": MOST_EVIDENCE,
+            "items": {
+                "type": "object",
+                "properties": {"source": {"type": "string"}, "quote": {"type": "string"}},
+            },
+        },
+        "gaps": {"type": "array", "items": {"type": "string"}, "description": "What was not found."},
+    },
+    "required": ["answer"],
+}
+"""Written by hand, because each word of it is paid for in every request."""
 _STRUCTURED = "The whole answer. It must match this schema: give it as it is, not as JSON in a string."
 _STRUCTURED_IN_WORDS = "The whole answer, as it is and not as JSON in a string. It must match this JSON Schema: "
 
@@ -35,8 +48,10 @@ _MOST_OPENINGS = 100
 class Evidence(BaseModel):
     """A quote and where it stands."""
 
-    source: Annotated[str, Field(description="Where the quote stands, as `path:line`.")] = ""
-    quote: Annotated[str, Field(description="Verbatim text from a tool result, not reworded; a sentence or two.")] = ""
+    source: str = ""
+    """As `path:line`."""
+    quote: str = ""
+    """As it stands there."""
 
     @classmethod
     def parse(cls, value: object) -> Self | None:
@@ -56,7 +71,7 @@ class Response(BaseModel):
     evidence: list[Evidence] = []
     """At most 20."""
     gaps: list[str] = []
-    """What could not be found out."""
+    """What was not found."""
     output: Any = Field(default=None, exclude=True)
     """The answer as JSON where it matches the schema that was asked for; `answer` is then its text."""
     reason: str | None = Field(default=None, exclude=True)
@@ -175,16 +190,10 @@ def respond_tool(schema: AnswerSchema | None = None) -> Tool:
 
     schema: what `answer` must match; without one it is text.
     """
-    tool = _plain()
     if schema is None:
-        return tool
-    properties = {**tool.input_schema["properties"], "answer": _answer_parameter(schema)}
-    return replace(tool, schema={**tool.input_schema, "properties": properties})
-
-
-@cache
-def _plain() -> Tool:
-    return Tool(NAME, _DESCRIPTION, _respond)
+        return _PLAIN
+    properties = {**_PLAIN.input_schema["properties"], "answer": _answer_parameter(schema)}
+    return replace(_PLAIN, schema={**_PLAIN.input_schema, "properties": properties})
 
 
 def _answer_parameter(schema: AnswerSchema) -> dict[str, Any]:
@@ -194,21 +203,9 @@ def _answer_parameter(schema: AnswerSchema) -> dict[str, Any]:
     return {**parameter, "description": f"{_STRUCTURED} {parameter.get('description', '')}".rstrip()}
 
 
-def _respond(
-    answer: Annotated[
-        str,
-        Field(
-            description="The whole answer, for someone who has seen nothing of your work; with sources as `path:line`."
-        ),
-    ],
-    evidence: Annotated[
-        tuple[Evidence, ...],
-        Field(
-            max_length=MOST_EVIDENCE,
-            description="What the answer rests on: verbatim quotes with their `path:line`.",
-        ),
-    ] = (),
-    gaps: Annotated[tuple[str, ...], Field(description="What was asked and could not be found out.")] = (),
-) -> str:
-    del answer, evidence, gaps  # they are the schema
+def _respond(**arguments: object) -> str:
+    del arguments
     raise ToolError("the loop reads the arguments of `respond`; there is nothing to run")
+
+
+_PLAIN = Tool(NAME, _DESCRIPTION, _respond, schema=_SCHEMA)

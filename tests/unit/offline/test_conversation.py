@@ -84,7 +84,7 @@ async def test_told_to_answer_at_the_very_start(root, choice):
 @pytest.mark.parametrize(
     "order",
     [
-        "Your budget is spent: 0 tool calls remain and only a call of `respond` will be heard.",
+        "0 tool calls remain and only a call of `respond` will be heard.",
         "The limit of this task is reached. Answer directly now, from what is here, without more tool calls.",
         "Own words of whoever wrote the specialist.",
     ],
@@ -102,7 +102,7 @@ async def test_an_order_in_the_last_result_is_obeyed(root, order):
 
 async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root):
     """With a limit of 0 the order stands below the question."""
-    message = Message.user("Why was the cache removed?").ending("Your budget is spent: 0 tool calls remain.")
+    message = Message.user("Why was the cache removed?").ending("0 tool calls remain.")
     (call,) = (await opened(root).ask([message], Choice.AUTO, 4096)).calls
     assert call.name == "respond"
     assert call.arguments["gaps"] == ["Why was the cache removed?"]

@@ -149,7 +149,7 @@ def test_a_field_beats_the_docstring_and_says_what_else_holds():
         """
         return word * limit
 
-    assert properties(look)["word"] == {"description": "Nearer.", "minLength": 2, "title": "Word", "type": "string"}
+    assert properties(look)["word"] == {"description": "Nearer.", "minLength": 2, "type": "string"}
     assert properties(look)["limit"]["description"] == "Most."
     assert (look.description, set(properties(look))) == ("Look.", {"word", "limit"})
 

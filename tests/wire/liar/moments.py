@@ -84,7 +84,8 @@ class Model:
         if self._moment.agents and not child:
             query = {"specialist": "owls", "query": "What do owls eat?"}
             return say.answers(ANSWER) if known else say.calls("delegate", query)
-        if known >= 2 and (child or known >= self._moment.limit):
+        forced = body.get("tool_choice", "auto") != "auto"
+        if forced or (known >= 2 and (child or known >= self._moment.limit)):
             return say.answers(ANSWER)
         return say.calls("look", {"query": f"question {known}"})
 
