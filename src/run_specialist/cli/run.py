@@ -23,6 +23,7 @@ from run_specialist.cli.flags import (
     settings,
 )
 from run_specialist.cli.trusting import TrustFlag
+from run_specialist.imports import begin_program
 
 if TYPE_CHECKING:
     from run_specialist.events import Listener
@@ -99,5 +100,6 @@ def _read_question() -> str:
 
 def main() -> None:
     """Run the command."""
+    begin_program()
     with interruptible():
         app()
