@@ -129,10 +129,11 @@ class Account:
 
         landing: its requests may go over the limit by a little, then no answer is waited for.
         """
-        time = self.limit(Kind.TIME)
-        if time.limit is None:
+        limit = self._spent[Kind.TIME].limit
+        if limit is None:
             return None
-        return max(time.limit * (1 + LATE) - time.used, 0) if landing else time.until_landing
+        time = self.budget[Kind.TIME]
+        return max(limit * (1 + LATE) - time.used, 0) if landing else time.until_landing
 
     def _affordable_reply(self) -> int:
         most = min(MAX_TOKENS, self._provider.capabilities.max_output_tokens)

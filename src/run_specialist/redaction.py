@@ -70,6 +70,8 @@ def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
 
 def redact(text: str) -> str:
     """Replace keys, tokens and private keys by a mask; everything else stays byte for byte."""
+    if not text:
+        return text
     signs = text.casefold()
     for rule in RULES:
         if any(sign in signs for sign in rule.signs):

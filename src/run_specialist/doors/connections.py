@@ -1,7 +1,8 @@
 """The providers of a `Runner`: one for each model, in each event loop that it is used from."""
 
 import asyncio
-from contextlib import AsyncExitStack
+import weakref
+from contextlib import AsyncExitStack, suppress
 
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import make_provider
@@ -12,6 +13,8 @@ class Connections:
 
     def __init__(self) -> None:
         self._made: dict[tuple[asyncio.AbstractEventLoop, str], Provider] = {}
+        # Whoever forgets to close shall not read of each connection on standard error.
+        weakref.finalize(self, _let_go, self._made)
 
     def provider(self, model: str) -> Provider:
         """Return the provider of a model, made where there is none; for a task of the loop that will use it.
@@ -29,3 +32,12 @@ class Connections:
             for provider in self._made.values():
                 parts.push_async_callback(provider.aclose)
             self._made.clear()
+
+
+def _let_go(made: dict[tuple[asyncio.AbstractEventLoop, str], Provider]) -> None:
+    """Begin to close, where no loop is there to wait for the end of it."""
+    for provider in made.values():
+        closing = provider.aclose()
+        with suppress(BaseException):
+            closing.send(None)
+        closing.close()

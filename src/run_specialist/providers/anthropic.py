@@ -20,7 +20,7 @@ from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.bounds import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
-from run_specialist.providers.reading import taken_ids
+from run_specialist.providers.reading import TakenIds
 from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
 from run_specialist.providers.transport import send, stream
 from run_specialist.tools.respond import NAME as RESPOND
@@ -88,6 +88,7 @@ class AnthropicConversation:
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
         self._watch = watch
+        self._taken = TakenIds()
         tools = [tool.definition for tool in opening.tools]
         # Without tools it is one question and one answer: nothing would read what it wrote to the cache.
         self._marker: Block = {"cache_control": CACHED} if tools else {}
@@ -106,7 +107,7 @@ class AnthropicConversation:
 
         body = self._body(messages, choice, max_tokens)
         try:
-            return read_reply(await self._exchange(body), taken_ids(messages))
+            return read_reply(await self._exchange(body), self._taken.among(messages))
         except ProviderError:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a cut stream, a reset connection.
@@ -138,7 +139,10 @@ class AnthropicConversation:
                 varying["tool_choice"] = {"type": "none"}
         if self._watch is not None:
             varying["stream"] = True
-        return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', b",".join(said), b"]}"))
+        # The one copy of all that was said is made by the one join.
+        said[0] = b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said[0]))
+        said[-1] += b"]}"
+        return b",".join(said)
 
     async def _exchange(self, body: bytes) -> Block:
         client = self._provider.client

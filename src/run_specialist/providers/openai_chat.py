@@ -20,7 +20,7 @@ from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
-from run_specialist.providers.reading import taken_ids
+from run_specialist.providers.reading import TakenIds
 from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
 from run_specialist.providers.transport import send, stream
 from run_specialist.tools.respond import NAME as RESPOND
@@ -112,6 +112,7 @@ class ChatConversation:
         self._provider = provider
         self._watch = watch
         self._growing: StreamedCompletion | None = None
+        self._taken = TakenIds()
         self._pieces: list[tuple[Message, bytes]] = []
         self._has_tools = bool(opening.tools.names)
         front: dict[str, Any] = {"model": provider.id}
@@ -142,7 +143,7 @@ class ChatConversation:
                 if less is None:
                     raise
                 completion = await self._exchange(messages, choice, less)
-            return read_reply(completion, taken_ids(messages))
+            return read_reply(completion, self._taken.among(messages))
         except ProviderError:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a wrong encoding.

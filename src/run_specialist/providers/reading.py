@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from run_specialist.errors import ProviderError
@@ -57,10 +57,22 @@ def count(values: object, key: str) -> int:
     return value if isinstance(value, int) and value is not True and 0 < value <= MOST_TOKENS else 0
 
 
-def taken_ids(messages: Iterable[Message]) -> set[str]:
-    """Return the ids of all tool calls in a transcript."""
-    asked = (message.blocks for message in messages if message.role == "assistant")
-    return {block["id"] for blocks in asked for block in blocks if block["type"] == "tool_use"}
+class TakenIds:
+    """The ids of all tool calls in a transcript; what was read of it is not read again in the next request."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._read = 0
+        self._last: Message | None = None
+
+    def among(self, messages: Sequence[Message]) -> set[str]:
+        """Return those of a transcript: the last one and what came after it, or another."""
+        if not 0 < self._read <= len(messages) or messages[self._read - 1] is not self._last:
+            self._ids, self._read = set(), 0
+        new = [block for message in messages[self._read :] for block in message.blocks]
+        self._ids |= {block["id"] for block in new if block["type"] == "tool_use"}
+        self._read, self._last = len(messages), messages[-1]
+        return self._ids
 
 
 def sound_id(given: object, taken: Collection[str], prefix: str) -> str:

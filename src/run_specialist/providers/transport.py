@@ -8,7 +8,7 @@ from run_specialist.messages import Block
 from run_specialist.providers.endpoint import Endpoint
 from run_specialist.providers.reading import read_object
 
-_OPTIONS = {"headers": {"Content-Type": "application/json"}}
+_HEADERS = {"Content-Type": "application/json"}
 
 
 class Growing(Protocol):
@@ -30,8 +30,18 @@ async def send(client: Any, path: str, body: bytes, endpoint: Endpoint) -> Block
     """
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
-    response = await client.post(path, cast_to=httpx2.Response, content=body, options=_OPTIONS)
+    response = await client.post(_url(client, path), cast_to=httpx2.Response, content=body, options=_options(client))
     return read_object(response.headers.get("content-type", ""), response.content, endpoint)
+
+
+def _url(client: Any, path: str) -> str:  # noqa: ANN401 - as above
+    # Put together here, it is parsed once.
+    return str(client.base_url).rstrip("/") + path
+
+
+def _options(client: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
+    # What is left out the SDK copies deeply from its defaults.
+    return {"headers": _HEADERS, "timeout": client.timeout, "max_retries": client.max_retries}
 
 
 async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin: Callable[[], Growing]) -> Block:  # noqa: ANN401
@@ -42,7 +52,7 @@ async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin:
     """
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
     stream = await client.post(
-        path, cast_to=object, content=body, options=_OPTIONS, stream=True, stream_cls=stream_class
+        _url(client, path), cast_to=object, content=body, options=_options(client), stream=True, stream_cls=stream_class
     )
     async with stream:
         kind = stream.response.headers.get("content-type", "")
