@@ -77,7 +77,7 @@ class _FileTools:
         lines = list(hit_lines(hits.best, query))
         notes = []
         if held := listed(f"{word} {count}" for word, count in hits.counts.items() if count):
-            notes.append(f"[passages per word: {held}]")
+            notes.append(f"[{hits.unit} per word: {held}]")
         if absent := listed(word for word, count in hits.counts.items() if not count):
             notes.append(f"[in no file: {absent}]")
         if not self._index.complete:
@@ -87,10 +87,12 @@ class _FileTools:
         if not hits.best:
             notes.append(f"[nothing found in {self._index.files} files; use other words, or grep for a part of one]")
 
+        among = f"{hits.total} {hits.unit}" if hits.unit == "passages" else f"the passages of {hits.total} files"
+
         def note(taken: int) -> str:
             cut = "" if taken == len(lines) else ", cut"
             how = "read(path, offset=line-10, limit=40) shows more"
-            best = f"[{len(hits.best)} best of {hits.total} passages{cut}; {how}]"
+            best = f"[{len(hits.best)} best of {among}{cut}; {how}]"
             return "\n".join([*notes, best] if hits.best else notes)
 
         return fit(lines, self._limit, note)

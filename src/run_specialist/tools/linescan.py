@@ -21,7 +21,7 @@ LONGEST = 65_536
 """How much of one line is ever held [characters]."""
 
 
-def encoding_of(head: bytes) -> str | None:
+def encoding_of(head: bytes | bytearray) -> str | None:
     """Name the encoding of a file by its first bytes; None when it is not text."""
     if head.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
@@ -46,6 +46,14 @@ def lines_of(file: BinaryIO, encoding: str, until: float = math.inf) -> Iterator
             _check(until)
             kept = line.rstrip("\r\n")
             yield kept, max(len(kept), length - 1 if length > LONGEST else 0)
+
+
+def lines_in(text: str) -> list[str]:
+    """Return the lines of a text as `lines_of` yields those of a file."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line[:LONGEST].rstrip("\r") for line in lines]
 
 
 def _check(until: float) -> None:

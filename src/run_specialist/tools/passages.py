@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
+_PROSE = {".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc", ".org", ""}
 _FULL = 600
 """A passage is closed at the first good place after this many characters."""
 _HEADING = re.compile(r"(#{1,6})\s+[^\s#]")
@@ -34,12 +36,18 @@ class Passage:
         return "\n".join(text for _, text in self.lines)
 
 
-def passages(lines: Iterable[str], *, prose: bool) -> Iterator[Passage]:
+def is_prose(path: str) -> bool:
+    """Tell by its name whether a file is written for people."""
+    return PurePosixPath(path).suffix.casefold() in _PROSE
+
+
+def passages(lines: Iterable[str], *, prose: bool, first: int = 1) -> Iterator[Passage]:
     """Cut lines into passages, at headings, at blank lines and after enough text.
 
     prose: False for program text, where a leading `#` is no heading.
+    first: the number of the first line.
     """
-    for headings, section in _sections(lines, prose=prose):
+    for headings, section in _sections(enumerate(lines, first), prose=prose):
         passage = Passage(headings)
         for number, line in section:
             if passage.size > (2 * _FULL if line else _FULL):
@@ -55,12 +63,12 @@ def passages(lines: Iterable[str], *, prose: bool) -> Iterator[Passage]:
         yield passage
 
 
-def _sections(lines: Iterable[str], *, prose: bool) -> Iterator[tuple[tuple[Line, ...], list[Line]]]:
+def _sections(lines: Iterable[Line], *, prose: bool) -> Iterator[tuple[tuple[Line, ...], list[Line]]]:
     """Yield what stands below each heading, after that heading and those above it; a blank line is empty."""
     headings: dict[int, Line] = {}
     section: list[Line] = []
     fence = ""
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         start = line.lstrip()[:3]
         fence, before = _fence(fence, number, start), fence
         level = _level(line, section) if prose and not (fence or before) else 0

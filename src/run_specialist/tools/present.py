@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.index import Hit
 from run_specialist.tools.listing import Entry, entries
+from run_specialist.tools.passage_index import Hit
 from run_specialist.tools.passages import Line
 from run_specialist.tools.sandbox import Sandbox, shown
 from run_specialist.tools.terms import content_terms, stems

@@ -58,8 +58,13 @@ def spellings(token: str) -> Iterator[str]:
     joined = "".join(_PART.findall(token))
     if joined != token:
         yield joined
-    if signs := _IDEOGRAPHS.findall(token):
-        yield " ".join(signs)
+    if signs := ideographs(token):
+        yield signs
+
+
+def ideographs(text: str) -> str:
+    """Write out the ideographs of a text one by one, for an index to hold beside it."""
+    return " ".join(_IDEOGRAPHS.findall(text))
 
 
 def content_terms(query: str) -> list[str]:

@@ -14,6 +14,7 @@ CLIP = 500
 """Lines longer than this are clipped where several are shown [characters]."""
 SECONDS = 20.0
 """How long one file may be read at a time."""
+_AT_A_TIME = 65_536
 _SLACK = 40
 _COUNTED = 10_000_000
 
@@ -52,6 +53,25 @@ def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Text]:
             yield Text(lines_of(file, encoding, time.monotonic() + SECONDS), os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
+
+
+def whole_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | None:
+    """Return a whole text file and its size [bytes]; None when that is more than `most`.
+
+    Raises ToolError when the file cannot be read or is no text.
+    """
+    try:
+        with sandbox.open(relative) as file:
+            content = bytearray(file.read(HEAD) or b"")
+            encoding = encoding_of(content)
+            if encoding is None:
+                raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
+            # Not what the system says of its size: it may grow meanwhile, and some say nothing.
+            while len(content) <= most and (more := file.read(_AT_A_TIME)):
+                content += more
+    except OSError as error:
+        raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
+    return (content.decode(encoding, "replace"), len(content)) if len(content) <= most else None
 
 
 def count_on(text: Text, read: int) -> int | str:

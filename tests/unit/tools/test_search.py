@@ -21,6 +21,13 @@ def paths_of(result: str) -> list[str]:
     return list(dict.fromkeys(line.split(":")[0] for line in lines))
 
 
+@pytest.fixture(params=["by passages", "by files"])
+def form(request, monkeypatch):
+    """Search in either form, whatever the size of the root; what was said of the other must hold too."""
+    if request.param == "by files":
+        monkeypatch.setattr(index_module, "LARGEST_CUT", 0)
+
+
 @pytest.fixture
 def notes(write):
     """A few notes with different subjects."""
@@ -34,7 +41,7 @@ def notes(write):
     )
 
 
-@pytest.mark.usefixtures("notes")
+@pytest.mark.usefixtures("notes", "form")
 @pytest.mark.parametrize(
     ("query", "path"),
     [
@@ -68,7 +75,7 @@ def test_hits_are_lines_with_their_heading(call):
     ]
 
 
-@pytest.mark.usefixtures("notes")
+@pytest.mark.usefixtures("notes", "form")
 def test_nothing_found_is_said_plainly(call):
     """Words that stand nowhere are named, and what to try."""
     assert call("search", query="What about Terraform?").split("\n") == [
@@ -77,7 +84,7 @@ def test_nothing_found_is_said_plainly(call):
     ]
 
 
-@pytest.mark.usefixtures("notes")
+@pytest.mark.usefixtures("notes", "form")
 @pytest.mark.parametrize(
     "query", ["", "?", "the of and", '"', "NEAR(", "a AND", "*", "col:x", "-", "'", "x" * 5000, "😀"]
 )
@@ -86,13 +93,14 @@ def test_no_query_breaks_the_search(call, query):
     assert call("search", query=query).endswith("]")
 
 
-@pytest.mark.usefixtures("notes")
+@pytest.mark.usefixtures("notes", "form")
 def test_names_of_files_weigh_in(call, write):
     """A word that stands only in the name of a file finds it."""
     write({"2026-01-02_postmortem.md": "All was fine."})
     assert paths_of(call("search", query="postmortem")) == ["2026-01-02_postmortem.md"]
 
 
+@pytest.mark.usefixtures("form")
 def test_one_file_does_not_crowd_out_the_others(call, write):
     """At most three passages of a file are shown."""
     write({"a.md": "\n".join(f"# Part {number}\nneedle needle\n" for number in range(20)), "b.md": "one needle in hay"})
@@ -101,6 +109,7 @@ def test_one_file_does_not_crowd_out_the_others(call, write):
     assert result.count("needle needle") == 3
 
 
+@pytest.mark.usefixtures("form")
 def test_accents_and_ideographs(call, write):
     """Accents do not matter, and a word inside a run of ideographs is found."""
     write({"a.md": "Der Überlauf im Café", "b.md": "今天讨论了机器学习的结果"})
@@ -108,6 +117,7 @@ def test_accents_and_ideographs(call, write):
     assert paths_of(call("search", query="机器学习")) == ["b.md"]
 
 
+@pytest.mark.usefixtures("form")
 def test_long_lines_are_cut_into_passages(call, write):
     """In a paragraph of many thousand characters the part that fits is shown, between marks."""
     write({"a.md": "Nothing here. " * 300 + "The needle is here. " + "Nothing there. " * 300})
@@ -117,6 +127,7 @@ def test_long_lines_are_cut_into_passages(call, write):
     assert len(result) < 1000
 
 
+@pytest.mark.usefixtures("form")
 def test_threads_share_one_index(root, write, monkeypatch):
     """Searches in parallel build the index once and get equal results."""
     write({f"{number}.md": f"needle {number}\n" for number in range(50)})
@@ -136,6 +147,7 @@ def test_threads_share_one_index(root, write, monkeypatch):
     assert built == [1]
 
 
+@pytest.mark.usefixtures("form")
 def test_the_index_closes_its_connection(root, write):
     """When the tools are let go, so is the database; a warning would fail this test."""
     write({"a.md": "needle"})

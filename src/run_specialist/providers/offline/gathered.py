@@ -13,7 +13,7 @@ from run_specialist.providers.offline.words import literal, roots
 _FOUND = re.compile(r"(.+?):(\d+): (.*)")
 _READ = re.compile(r" *(\d+)\t(.*)")
 _CLIPPED = re.compile(r"^… | …(?: \[clipped: .*\])?$")
-_COUNTS = re.compile(r"\[passages per word: (.*)\]")
+_COUNTS = re.compile(r"\[(?:passages|files) per word: (.*)\]")
 _ABSENT = re.compile(r"\[in no file: (.*)\]")
 _LONGEST = 4000
 """No more of one line is kept [characters]."""

@@ -1,0 +1,206 @@
+"""Search in a root too large to keep all passages: files are ranked first, and the best are read again and cut."""
+
+import io
+import os
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.notes import SEAL, SEALED, write
+from run_specialist.tools import index as index_module
+from run_specialist.tools.file_index import _ends
+from run_specialist.tools.index import Index
+from run_specialist.tools.linescan import LONGEST, lines_in, lines_of
+from run_specialist.tools.sandbox import Sandbox
+
+NOTES = 300
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Write some hundred notes, and return queries for them; they are only read."""
+    folder = tmp_path_factory.mktemp("notes")
+    return folder, write(folder, NOTES)
+
+
+@pytest.fixture(scope="module")
+def small(notes: tuple[Path, list[str]]) -> Index:
+    """Keep all passages of the notes."""
+    index = Index(Sandbox(notes[0]))
+    index.search(SEAL, 1)
+    return index
+
+
+@pytest.fixture
+def large(notes: tuple[Path, list[str]], by_files: None) -> Index:
+    """Keep the words of the notes."""
+    return Index(Sandbox(notes[0]))
+
+
+@pytest.fixture
+def by_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take few files for many."""
+    monkeypatch.setattr(index_module, "LARGEST_CUT", 20_000)
+
+
+def test_both_forms_put_the_same_files_first(notes, small, large):
+    """What ranks first among all passages is in one of the first files where files are ranked; the counts are true."""
+    folder, queries = notes
+    texts = [path.read_text().casefold() for path in folder.rglob("*.md")]
+    for query in queries:
+        best, hits = small.search(query, 10), large.search(query, 10)
+        assert (best.unit, hits.unit) == ("passages", "files")
+        assert best.best[0].path in [hit.path for hit in hits.best[:3]], query
+        assert hits.counts == {
+            word: sum(re.search(rf"\b{word}\b", text) is not None for text in texts) for word in query.split()
+        }
+        assert hits.total <= NOTES
+        assert len(hits.best) >= min(10, hits.total)
+
+
+def test_every_note_is_read(large):
+    """A word in a few notes, the first and the last among them, is found in all of them."""
+    hits = large.search(SEAL, 10)
+    assert hits.total == len({hit.path for hit in hits.best}) == hits.counts[SEAL] == SEALED
+    assert all(any(SEAL in text for _, text in hit.passage.lines) for hit in hits.best)
+    assert large.files == NOTES
+    assert large.complete
+
+
+def test_files_are_counted_and_said_to_be(call, write, by_files):
+    """The notes below the hits speak of files, and name the words that stand in none."""
+    write({f"{number}.md": "needle\n\n" * 9_000 for number in range(3)})
+    result = call("search", query="needle haystack", limit=1).split("\n")
+    assert result[-3:] == [
+        "[files per word: needle 3]",
+        "[in no file: haystack]",
+        "[1 best of the passages of 3 files; read(path, offset=line-10, limit=40) shows more]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("settings", "settings.md"),  # in the name alone
+        ("http server", "camel.md"),  # joined
+        ("erverconf", "camel.md"),  # inside a word
+        ("timeout", "hyphen.md"),  # taken apart
+        ("What is it?", "stop.md"),  # nothing but stop words
+        ("v0.3", "version.md"),
+    ],
+)
+def test_other_spellings_are_found_by_the_query(call, write, monkeypatch, query, path):
+    """The index holds the words alone; how else they may be spelt is tried when a query asks."""
+    monkeypatch.setattr(index_module, "LARGEST_CUT", 0)
+    write(
+        {
+            "settings.md": "Nothing.",
+            "camel.md": "See HttpServerConfig.",
+            "hyphen.md": "The time-out tests.",
+            "stop.md": "What it is.",
+            "version.md": "We shipped v0.3 today, not 0.3v.",
+            "server.md": "Http.\n\nA server.",
+        }
+    )
+    result = call("search", query=query)
+    assert path in {line.partition(":")[0] for line in result.split("\n")}
+    assert "[in no file" not in result
+
+
+def test_a_hit_deep_in_a_long_file_has_its_heading_and_number(call, write, by_files):
+    """A long file is ranked in stretches; what stands above one is known there."""
+    above = [f"# Title\n\n## Part {part}\n" + "hay hay hay hay\n\n" * 900 for part in range(6)]
+    text = "".join(above) + "A needle is here.\n\n" + "hay hay\n\n" * 9_000
+    write({"long.md": text})
+    number = text[: text.index("A needle")].count("\n") + 1
+    lines = call("search", query="needle", limit=1).split("\n")
+    assert f"long.md:{number}: A needle is here." in lines
+    assert re.fullmatch(r"long\.md:\d+: ## Part 5", lines[0])
+
+
+@given(st.text("ab \n", max_size=60), st.integers(1, 9))
+def test_stretches_are_the_whole_text(text, each):
+    """Whatever the text, its stretches follow each other, none is longer than allowed, and nothing is left out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("run_specialist.tools.file_index._STRETCH", each)
+        ends = list(_ends(text))
+    assert "".join(text[start:end] for start, end in ends) == text
+    assert all(end - start <= each for start, end in ends)
+
+
+def _gone(path: Path) -> None:
+    path.unlink()
+
+
+def _emptied(path: Path) -> None:
+    path.write_text("")
+
+
+def _swapped(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parent.parent / "secret.txt")
+
+
+def _grown(path: Path) -> None:
+    os.truncate(path, index_module.LARGEST_FILE + 1)
+
+
+@pytest.mark.parametrize("change", [_gone, _emptied, _swapped, _grown])
+def test_files_may_change_between_the_two_stages(root, write, by_files, change: Callable[[Path], None]):
+    """A file that is gone, empty, too large or a link out of the root by now yields nothing; the others are found."""
+    write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 900 for number in range(40)})
+    index = Index(Sandbox(root))
+    assert len(index.search("needle", 50).best) == 40
+    for number in range(30):
+        change(root / f"{number:02}.md")
+    hits = index.search("needle", 10)
+    assert [hit.path for hit in hits.best] == [f"{number}.md" for number in range(30, 40)]
+    for number in range(30, 40):
+        change(root / f"{number:02}.md")
+    assert index.search("needle", 10).best == ()
+
+
+def test_threads_share_the_words(notes, by_files):
+    """Searches in parallel, from the first on, get what each gets alone."""
+    folder, queries = notes
+    shared, barrier = Index(Sandbox(folder)), threading.Barrier(4)
+
+    def together(first: int) -> list[object]:
+        barrier.wait()
+        return [shared.search(queries[(first + number) % len(queries)], 5) for number in range(len(queries))]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(together, range(4)))
+    alone = [Index(Sandbox(folder)).search(queries[0], 5), *(shared.search(query, 5) for query in queries[1:])]
+    for first, hits in enumerate(found):
+        assert hits == alone[first:] + alone[:first]
+    assert shared.files == NOTES
+
+
+def test_where_time_runs_out_the_search_says_so(call, write, by_files, monkeypatch):
+    """What was read by then is searched."""
+    write({f"{number}.md": "needle\n" * 9_000 for number in range(9)})
+    times = iter([0.0] * 4 + [30.0])
+    monkeypatch.setattr(index_module, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    result = call("search", query="needle")
+    assert "[only the first 3 files were searched: the root is too large; use grep]" in result
+    assert "[files per word: needle 3]" in result
+
+
+@given(st.text("ab\r\n\u2028\x85 é", max_size=40))
+def test_lines_of_a_text_are_those_of_the_file(text):
+    """What the index numbers is what `read` and `grep` number."""
+    assert lines_in(text) == [line for line, _ in lines_of(io.BytesIO(text.encode()), "utf-8")]
+
+
+def test_lines_of_a_text_are_as_long_as_those_of_the_file():
+    """Very long lines are cut alike."""
+    text = "a" * LONGEST + "b\r\n" + "c" * (LONGEST - 1) + "\r\n" + "d" * LONGEST
+    assert lines_in(text) == [line for line, _ in lines_of(io.BytesIO(text.encode()), "utf-8")]
