@@ -5,8 +5,6 @@ from typing import Any
 
 from run_specialist.messages import Usage
 
-PLAIN = "input_mtok"
-"""The price of input that has no price of its own, as the list calls it."""
 MILLION = 1_000_000
 
 
@@ -22,20 +20,24 @@ def cost(usage: Usage, model: str, vendor: str) -> float | None:
         return None
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     whole = usage.input_tokens + read + written
-
-    def rate(kind: str, otherwise: str | None = None) -> float:
-        price = getattr(prices, kind)
-        if price is None:
-            return rate(otherwise) if otherwise else 0.0
-        over = [tier.price for tier in getattr(price, "tiers", ()) if whole > tier.start]
-        return float(over[-1] if over else getattr(price, "base", price))
-
+    plain = _rate(prices.input_mtok, whole, 0)
     return (
-        usage.input_tokens * rate(PLAIN)
-        + read * rate("cache_read_mtok", PLAIN)
-        + written * rate("cache_write_mtok", PLAIN)
-        + usage.output_tokens * rate("output_mtok")
+        usage.input_tokens * plain
+        + read * _rate(prices.cache_read_mtok, whole, plain)
+        + written * _rate(prices.cache_write_mtok, whole, plain)
+        + usage.output_tokens * _rate(prices.output_mtok, whole, 0)
     ) / MILLION
+
+
+def _rate(price: Any, whole: int, otherwise: float) -> float:  # noqa: ANN401 - as below
+    """Return the price of a kind of tokens [USD per million].
+
+    whole: the size of the request's input, on which it may depend [tokens].
+    """
+    if price is None:
+        return otherwise
+    over = [tier.price for tier in getattr(price, "tiers", ()) if whole > tier.start]
+    return float(over[-1] if over else getattr(price, "base", price))
 
 
 @cache

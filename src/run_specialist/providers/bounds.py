@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from run_specialist.errors import ProviderError
 
@@ -23,16 +24,18 @@ async def bound_body(response: "httpx2.Response") -> None:
 
     A response hook of the HTTP client. Reading the body then raises ProviderError.
     """
-    whole = response.aiter_bytes
+    kind, itself = type(response), ref(response)
 
     async def bounded(chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        size = 0
-        async with aclosing(whole(chunk_size)) as parts:
+        size, whole = 0, itself()
+        if whole is None:
+            return
+        async with aclosing(kind.aiter_bytes(whole, chunk_size)) as parts:
             async for part in parts:
                 size += len(part)
                 if size > LONGEST_BODY:
                     raise ProviderError(f"the server's reply is longer than {LONGEST_BODY // MIB} MiB; try again")
                 yield part
 
-    # What reads whole bodies, and what reads streams, goes through this one method.
+    # What reads whole bodies, and what reads streams, goes through this one method. It must not hold what holds it.
     response.aiter_bytes = bounded  # type: ignore[method-assign, assignment]

@@ -1,0 +1,43 @@
+"""What a request leaves behind is freed at once: with a thousand children the garbage collector would come too late."""
+
+import gc
+
+import httpx2
+import pytest
+
+from run_specialist.providers.anthropic import AnthropicProvider
+from run_specialist.providers.anthropic import make_client as messages_client
+from run_specialist.providers.openai_chat import ChatProvider
+from run_specialist.providers.openai_chat import make_client as chat_client
+from tests.jobs import job, outcome_of
+from tests.wire.chat.replies import says as chat_says
+from tests.wire.simulator.replies import says
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def no_collector():
+    """Let nothing be freed but what nobody holds."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("watch", [None, lambda delta: None], ids=["json", "stream"])
+@pytest.mark.parametrize("kind", ["messages", "chat"])
+@pytest.mark.usefixtures("no_collector")
+async def test_no_request_and_no_reply_waits_for_the_collector(messages_api, chat_api, kind, watch):
+    """Neither the SDKs' objects nor the bytes that were sent outlive their request."""
+    if kind == "messages":
+        client = messages_client(base_url=messages_api([says("fine")] * 3).base_url, api_key="test")
+        provider = AnthropicProvider("haiku", client)
+    else:
+        client = chat_client(base_url=chat_api([chat_says("fine")] * 3).base_url, api_key="test")
+        provider = ChatProvider("some-model", client)
+    async with client:
+        for _ in range(3):
+            assert (await outcome_of(job(provider, 9), watch=watch)).answer == "fine"
+        left = [one for one in gc.get_objects() if isinstance(one, httpx2.Request | httpx2.Response)]
+        assert left == []
