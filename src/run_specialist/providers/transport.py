@@ -31,8 +31,6 @@ async def send(client: Any, path: str, body: bytes, endpoint: Endpoint) -> Block
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
     response = await client.post(_url(client, path), cast_to=httpx2.Response, content=body, options=_options(client))
-    # The stream holds its response: without this all that was sent would wait for the garbage collector.
-    del response.stream
     return read_object(response.headers.get("content-type", ""), response.content, endpoint)
 
 
