@@ -114,7 +114,7 @@ class FileIndex:
         for expression, rows in found.rows.items():
             for row in rows & scores.keys():
                 held[row] += rarity[expression] / whole
-        return sorted(scores, key=lambda row: (-scores[row] * (0.5 + held[row]), row))
+        return sorted(scores, key=lambda row: (-scores[row] * held[row], row))
 
     def _cut(self, rows: Iterable[int]) -> Iterator[tuple[str, list[Passage]]]:
         """Read stretches again and cut them; one that is gone is passed over."""
@@ -163,6 +163,17 @@ class _Closest(PassageIndex):
             if expression not in found.rows and (held := self._table.rows(expression)):
                 found.rows[expression] = held
         return self._best(found, limit)
+
+    def _ranked(self, scores: Mapping[int, float], found: Found) -> Sequence[int]:
+        """Order rows as ever, without those that stand in a better one: stretches overlap at their edges."""
+        seen: set[tuple[str, int, str]] = set()
+        kept: list[int] = []
+        for row in super()._ranked(scores, found):
+            lines = {(self._hits[row].path, number, text) for number, text in self._hits[row].passage.lines}
+            if seen.isdisjoint(lines):
+                kept.append(row)
+                seen |= lines
+        return kept
 
     def _scores(self, found: Found) -> Mapping[int, float]:
         scores: defaultdict[int, float] = defaultdict(float)

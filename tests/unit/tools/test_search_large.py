@@ -19,6 +19,7 @@ from run_specialist.tools.file_index import _ends
 from run_specialist.tools.index import Index
 from run_specialist.tools.linescan import LONGEST, lines_in, lines_of
 from run_specialist.tools.sandbox import Sandbox
+from run_specialist.tools.text import whole_text
 
 NOTES = 300
 
@@ -123,6 +124,67 @@ def test_a_hit_deep_in_a_long_file_has_its_heading_and_number(call, write, by_fi
     lines = call("search", query="needle", limit=1).split("\n")
     assert f"long.md:{number}: A needle is here." in lines
     assert re.fullmatch(r"long\.md:\d+: ## Part 5", lines[0])
+
+
+def test_no_line_is_shown_twice(call, write, by_files):
+    """Passages at the edges of stretches are cut with what is around them, and shown once."""
+    lines = ["Nothing of note stands here.\n"] * 2_000
+    lines[535:575] = [f"Needle {number} of forty.\n" for number in range(40)]  # about where the first stretch ends
+    write({"long.md": "".join(lines)})
+    found = [line for line in call("search", query="needle", limit=50).split("\n") if "Needle" in line]
+    assert sorted(found) == sorted(set(found))
+    assert len(found) > 5
+
+
+def test_a_rare_word_does_not_hide_the_others(call, write, by_files):
+    """Where few files hold a rare word, those that hold a common one follow."""
+    write({f"{number:02}.md": "common\n\n" + "hay " * 900 for number in range(30)} | {"rare.md": "quaint"})
+    result = call("search", query="quaint common", limit=10)
+    assert result.startswith("rare.md:1: quaint")
+    assert "[10 best of the passages of 31 files" in result
+
+
+def test_a_file_that_holds_more_of_the_query_goes_first(call, write, by_files):
+    """A file with both words is not lost among many that repeat one of them."""
+    heavy = {f"{word}{number:02}.md": f"{word} " * 800 for word in ("left", "right") for number in range(25)}
+    write(heavy | {"both.md": "The left one and the right one.\n\n" + "hay straw\n\n" * 600})
+    assert call("search", query="left right").startswith("both.md:1: The left")
+
+
+def test_ideographs_are_found_beside_a_file_that_holds_the_word_alone(call, write, by_files):
+    """Each sign is held by itself, too."""
+    write({"a.md": "机器学习", "b.md": "今天讨论了机器学习的结果", "c.md": "hay " * 6_000})
+    assert "b.md:1" in call("search", query="机器学习")
+
+
+def test_a_short_word_is_not_looked_for_inside_others(call, write, by_files):
+    """Two or three letters stand in too many words."""
+    write({"a.md": "HttpServerConfig " * 3_000})
+    assert "[in no file: erv]" in call("search", query="erv")
+    assert "[files per word: erver 1]" in call("search", query="erver")
+
+
+def test_very_many_tiny_files_count_as_many(root, write, monkeypatch):
+    """What each file costs by itself is reckoned in."""
+    monkeypatch.setattr(index_module, "LARGEST_CUT", 1_000)
+    write({f"{number}.md": "a" for number in range(5)})
+    assert Index(Sandbox(root)).search("a", 1).unit == "files"
+
+
+def test_a_file_without_an_end_is_not_read_to_it():
+    """However long it is, no more than asked for is read."""
+
+    class Endless(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: bytearray) -> int:
+            self.given = getattr(self, "given", 0) + len(buffer)
+            assert self.given < 1_000_000
+            buffer[:] = b"a" * len(buffer)
+            return len(buffer)
+
+    assert whole_text(SimpleNamespace(open=lambda _: io.BufferedReader(Endless())), "endless", 100_000) is None
 
 
 @given(st.text("ab \n", max_size=60), st.integers(1, 9))
