@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from run_specialist.outcome import Exit
+from run_specialist.providers import bounds
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.reading import MOST_TOKENS, count
 from run_specialist.providers.sdk_errors import refuse_long_waits
@@ -330,3 +331,10 @@ def test_the_largest_figure_that_is_believed():
     """A limit of our own: a million times a million tokens."""
     assert count({"a": MOST_TOKENS}, "a") == MOST_TOKENS == 10**12
     assert [count(values, "a") for values in ({"a": MOST_TOKENS + 1}, {"a": True}, {"a": False}, {}, None)] == [0] * 5
+
+
+async def test_a_reply_that_takes_for_ever_is_given_up(ask, monkeypatch):
+    """A server that sends a byte now and then would be waited for without an end, where no limit of time is set."""
+    monkeypatch.setattr(bounds, "LONGEST_REPLY", -1.0)
+    outcome, _ = await ask([GOOD])
+    assert (outcome.status, outcome.error) == ("failed", "the server's reply took more than -1 seconds; try again")
