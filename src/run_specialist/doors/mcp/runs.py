@@ -97,7 +97,9 @@ class ServedRun:
                     async with asyncio.timeout(left):
                         news = await queue.get()
                 except TimeoutError:
-                    news = self.progress.still(time.monotonic() - begun)
+                    # What came at that very moment was reckoned before, so it is told before.
+                    late = not queue.empty()
+                    news = queue.get_nowait() if late else self.progress.still(time.monotonic() - begun)
                 if news is None:
                     return
                 await tell(news)
