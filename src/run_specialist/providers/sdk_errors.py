@@ -1,6 +1,7 @@
 """One clear line for whatever goes wrong between here and an API, whichever SDK carries the requests."""
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -111,8 +112,11 @@ def _words(  # noqa: PLR0911 - one for each kind of trouble
         # One of the SDKs takes every connection that fails for one that was too slow.
         case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
             return f"no answer from {base_url} in time; try again, or check the server"
+        case _ if any(isinstance(one, aiohttp.ClientPayloadError) for one in causes):
+            return f"the connection to {base_url} broke off in the middle of a reply; try again"
         case sdk.APIConnectionError() | httpx2.ConnectError():
-            why = f" ({words})" if (words := str(error.__cause__ or "")) else ""
+            words = _system_words(causes[-1]) or str(error.__cause__ or "")
+            why = f" ({words})" if words else ""
             return f"cannot reach {base_url}{why}; check the network, or {endpoint.url}"
         case sdk.APIError():
             return f"the server broke its reply off with an error: {said(error.body) or error}; try again later"
@@ -121,6 +125,13 @@ def _words(  # noqa: PLR0911 - one for each kind of trouble
         case _:
             what = hidden((str(error) or type(error).__name__).splitlines()[0])[:200]
             return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
+
+
+def _system_words(error: BaseException) -> str:
+    """Return what the system says of a connection, without the HTTP library's own words around it."""
+    if not isinstance(error, OSError) or not error.errno:
+        return ""
+    return os.strerror(error.errno) if error.errno > 0 else str(error.strerror or "")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
