@@ -53,5 +53,9 @@ def test_every_price_is_that_of_the_list(listed, plain, read, written, output):
     usage = genai_prices.Usage(
         input_tokens=plain + read + written, cache_read_tokens=read, cache_write_tokens=written, output_tokens=output
     )
-    expected = genai_prices.calc_price(usage, model, provider_id=vendor).total_price
-    assert cost(Usage(plain, read, written, output), model, vendor) == pytest.approx(float(expected), rel=1e-9)
+    try:
+        expected = float(genai_prices.calc_price(usage, model, provider_id=vendor).total_price)
+    except LookupError:  # some entries of the list are patterns, and no models
+        expected = None
+    found = cost(Usage(plain, read, written, output), model, vendor)
+    assert found == (expected if expected is None else pytest.approx(expected, rel=1e-9))

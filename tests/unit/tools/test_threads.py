@@ -30,8 +30,15 @@ async def test_calls_at_once_have_a_thread_each():
 
 async def test_a_thread_that_hangs_takes_no_more_work():
     """It is left to itself, and what comes next does not wait for it."""
-    gate = threading.Event()
-    hanging = asyncio.ensure_future(in_thread(lambda: gate.wait(PATIENCE) and threading.get_ident()))
+    begun, gate = threading.Event(), threading.Event()
+
+    def hang() -> int:
+        begun.set()
+        gate.wait(PATIENCE)
+        return threading.get_ident()
+
+    hanging = asyncio.ensure_future(in_thread(hang))
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
     others = {await in_thread(threading.get_ident) for _ in range(3)}
     gate.set()
     assert await hanging not in others
