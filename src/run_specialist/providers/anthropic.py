@@ -17,12 +17,11 @@ from run_specialist.imports import collector_at_rest
 from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
-from run_specialist.providers.bounds import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.reading import TakenIds
-from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
-from run_specialist.providers.transport import send, stream
+from run_specialist.providers.sdk_errors import one_line
+from run_specialist.providers.transport import connection, send, stream
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -71,15 +70,9 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
     options: those of `AsyncAnthropic`; what is left out comes from the environment.
     """
     with collector_at_rest():
-        from anthropic import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
-            AsyncAnthropic,
-            DefaultAioHttpClient,
-            Timeout,
-        )
+        import anthropic  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
 
-    http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]})
-    patience = Timeout(LONGEST_PAUSE, connect=LONGEST_CONNECT)
-    return AsyncAnthropic(http_client=http_client, **{"timeout": patience, **options})
+    return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})
 
 
 class AnthropicConversation:

@@ -14,15 +14,14 @@ from run_specialist.imports import collector_at_rest
 from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers import openai_refusals as refusals
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
-from run_specialist.providers.bounds import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.reading import TakenIds
-from run_specialist.providers.sdk_errors import one_line, refuse_long_waits
-from run_specialist.providers.transport import send, stream
+from run_specialist.providers.sdk_errors import one_line
+from run_specialist.providers.transport import connection, send, stream
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -94,15 +93,9 @@ def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's ow
     Raises ImportError where the SDK is not installed.
     """
     with collector_at_rest():
-        from openai import (  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
-            AsyncOpenAI,
-            DefaultAioHttpClient,
-            Timeout,
-        )
+        import openai  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
 
-    http_client = DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]})
-    patience = Timeout(LONGEST_PAUSE, connect=LONGEST_CONNECT)
-    return AsyncOpenAI(http_client=http_client, **{"timeout": patience, **options})
+    return openai.AsyncOpenAI(**{**connection(openai), **options})
 
 
 class ChatConversation:

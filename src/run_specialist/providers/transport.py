@@ -5,10 +5,20 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from run_specialist.messages import Block
+from run_specialist.providers.bounds import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
 from run_specialist.providers.endpoint import Endpoint
 from run_specialist.providers.reading import read_object
+from run_specialist.providers.sdk_errors import refuse_long_waits
 
 _HEADERS = {"Content-Type": "application/json"}
+
+
+def connection(sdk: Any) -> dict[str, Any]:  # noqa: ANN401 - either SDK
+    """Return the options of a client that neither waits as long as any server likes, nor takes all that it sends."""
+    return {
+        "http_client": sdk.DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]}),
+        "timeout": sdk.Timeout(LONGEST_PAUSE, connect=LONGEST_CONNECT),
+    }
 
 
 class Growing(Protocol):

@@ -10,6 +10,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+Work = Callable[[], Callable[[], None]]
+"""What is to be done; it returns what tells that it is."""
 IDLE_SECONDS = 0.5
 """So long a thread waits for more work. A new one for each call costs a tenth of the time between two requests."""
 
@@ -31,15 +33,19 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what 
         else:
             future.set_exception(error)
 
-    def work() -> None:
+    def work() -> Callable[[], None]:
         result, failure = None, None
         try:
             result = function()
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
             # No future takes the first of these, and the other one means that whoever waits is thrown away.
             failure = RuntimeError(repr(error)) if isinstance(error, StopIteration | GeneratorExit) else error
-        with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits any more
-            loop.call_soon_threadsafe(settle, result, failure)
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits any more
+                loop.call_soon_threadsafe(settle, result, failure)
+
+        return tell
 
     try:
         hand = _idle.pop()
@@ -53,10 +59,10 @@ class _Hand:
     """A thread that can be given one thing after the other."""
 
     def __init__(self) -> None:
-        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._work: SimpleQueue[Work] = SimpleQueue()
         Thread(target=self._go, name="run-specialist tool", daemon=True).start()
 
-    def give(self, work: Callable[[], None]) -> None:
+    def give(self, work: Work) -> None:
         self._work.put(work)
 
     def _go(self) -> None:
@@ -70,10 +76,12 @@ class _Hand:
                     # Somebody has just taken it, and work is on its way.
                     continue
                 return
-            work()
-            # Neither the work nor what it holds may live on while nothing is to be done.
-            del work
+            tell = work()
+            # Whoever hears of it may have more to do.
             _idle.append(self)
+            tell()
+            # Neither the work nor what it holds may live on while nothing is to be done.
+            del work, tell
 
 
 _idle: list[_Hand] = []
