@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from run_specialist.store.session import Broken, Session
+from run_specialist.store.sqlite_file import transaction
 from run_specialist.store.statements import Statements, Values
 
 PAUSE = 0.1
@@ -33,13 +34,8 @@ class FileSession(Session):
         raw = self.raw
         try:
             self._sync(lasting or time.monotonic() - self._synced >= PAUSE)
-            raw.execute("begin immediate")
-            try:
+            with transaction(raw, write=True):
                 yield
-                raw.execute("commit")
-            finally:
-                if raw.in_transaction:
-                    raw.execute("rollback")
         except _ROWS:
             raise
         except sqlite3.Error as error:

@@ -43,7 +43,7 @@ def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
             _settle(path)
         raw = connect(path, "rw" if write else reading(path))
         try:
-            with _transaction(raw, write=write):
+            with transaction(raw, write=write):
                 _version(path, raw)
             if write:
                 # Refused at once while another process uses a file that is not in this mode yet; the next one does it.
@@ -120,7 +120,7 @@ def _settle(path: Path) -> None:
     with closing(connect(path, "rw")) as raw:
         # Has to come before the first table; in a transaction it would be too late.
         raw.execute("pragma auto_vacuum = incremental")
-        with _transaction(raw, write=True):
+        with transaction(raw, write=True):
             if not raw.execute("select count(*) from sqlite_schema").fetchone()[0]:
                 for statement in TABLES.read_text("utf-8").split(";\n"):
                     raw.execute(statement)
@@ -135,7 +135,11 @@ def _settle(path: Path) -> None:
 
 
 @contextmanager
-def _transaction(raw: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+def transaction(raw: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    """Commit all that is done in it, or nothing.
+
+    write: keep others from writing from the beginning.
+    """
     raw.execute("begin immediate" if write else "begin")
     try:
         yield
