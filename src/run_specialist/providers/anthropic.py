@@ -19,7 +19,7 @@ from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
-from run_specialist.providers.reading import TakenIds
+from run_specialist.providers.reading import Told
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
 from run_specialist.tools.respond import NAME as RESPOND
@@ -81,7 +81,7 @@ class AnthropicConversation:
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
         self._watch = watch
-        self._taken = TakenIds()
+        self._told = Told()
         tools = [tool.definition for tool in opening.tools]
         # Without tools it is one question and one answer: nothing would read what it wrote to the cache.
         self._marker: Block = {"cache_control": CACHED} if tools else {}
@@ -100,7 +100,7 @@ class AnthropicConversation:
 
         body = self._body(messages, choice, max_tokens)
         try:
-            return read_reply(await self._exchange(body), self._taken.among(messages))
+            return read_reply(await self._exchange(body), self._told.ids)
         except ProviderError:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a cut stream, a reset connection.
@@ -115,7 +115,8 @@ class AnthropicConversation:
 
     def _body(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> bytes:
         varying: dict[str, Any] = {"max_tokens": max_tokens}
-        said = [message.encoded for message in messages]
+        self._told.take(messages, lambda message: message.encoded)
+        said = [*self._told.pieces]
         match choice:
             case Choice.AUTO:
                 # Nothing reads what a request would write that orders the model to end.

@@ -19,7 +19,7 @@ from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
-from run_specialist.providers.reading import TakenIds
+from run_specialist.providers.reading import Told
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
 from run_specialist.tools.respond import NAME as RESPOND
@@ -105,8 +105,7 @@ class ChatConversation:
         self._provider = provider
         self._watch = watch
         self._growing: StreamedCompletion | None = None
-        self._taken = TakenIds()
-        self._pieces: list[tuple[Message, bytes]] = []
+        self._told = Told()
         self._has_tools = bool(opening.tools.names)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:
@@ -136,7 +135,7 @@ class ChatConversation:
                 if less is None:
                     raise
                 completion = await self._exchange(messages, choice, less)
-            return read_reply(completion, self._taken.among(messages))
+            return read_reply(completion, self._told.ids)
         except ProviderError:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a wrong encoding.
@@ -180,14 +179,6 @@ class ChatConversation:
                 varying[STREAMING] = {"include_usage": True}
         if self._has_tools:
             varying["tool_choice"] = CHOICES[choice]
-        said = b",".join(piece for piece in (self._system, *self._encoded(messages)) if piece)
+        self._told.take(messages, encoded)
+        said = b",".join(piece for piece in (self._system, *self._told.pieces) if piece)
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said, b"]}"))
-
-    def _encoded(self, messages: Sequence[Message]) -> list[bytes]:
-        """Serialise what is new; a message that was sent before is sent as the very same bytes."""
-        known = self._pieces
-        self._pieces = [
-            known[place] if place < len(known) and known[place][0] is message else (message, encoded(message))
-            for place, message in enumerate(messages)
-        ]
-        return [piece for _, piece in self._pieces]

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from run_specialist.errors import ProviderError
@@ -57,22 +58,28 @@ def count(values: object, key: str) -> int:
     return value if isinstance(value, int) and value is not True and 0 < value <= MOST_TOKENS else 0
 
 
-class TakenIds:
-    """The ids of all tool calls in a transcript; what was read of it is not read again in the next request."""
+class Told:
+    """What an API was told already; of the next request only what is new is looked at, however long the transcript."""
 
     def __init__(self) -> None:
-        self._ids: set[str] = set()
-        self._read = 0
-        self._last: Message | None = None
+        self.ids: set[str] = set()
+        """Of all tool calls."""
+        self.pieces: list[bytes] = []
+        """Each message as it is sent."""
+        self._messages: Sequence[Message] = ()
 
-    def among(self, messages: Sequence[Message]) -> set[str]:
-        """Return those of a transcript: the last one and what came after it, or another."""
-        if not 0 < self._read <= len(messages) or messages[self._read - 1] is not self._last:
-            self._ids, self._read = set(), 0
-        new = [block for message in messages[self._read :] for block in message.blocks]
-        self._ids |= {block["id"] for block in new if block["type"] == "tool_use"}
-        self._read, self._last = len(messages), messages[-1]
-        return self._ids
+    def take(self, messages: Sequence[Message], encoded: Callable[[Message], bytes]) -> None:
+        """Take a transcript: the last one with what came after it, or another.
+
+        encoded: serialises a message; one that was sent before is sent as the very same bytes.
+        """
+        known = len(self._messages)
+        if known > len(messages) or not all(map(is_, self._messages, messages)):
+            known, self.ids, self.pieces = 0, set(), []
+        for message in messages[known:]:
+            self.pieces.append(encoded(message))
+            self.ids |= {block["id"] for block in message.blocks if block["type"] == "tool_use"}
+        self._messages = messages
 
 
 def sound_id(given: object, taken: Collection[str], prefix: str) -> str:
