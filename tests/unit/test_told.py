@@ -8,6 +8,7 @@ from run_specialist.providers.reading import Told
 
 
 def asked(name: str) -> Message:
+    """Return a turn that calls a tool, under this id."""
     return Message("assistant", ({"type": "tool_use", "id": name, "name": "look", "input": {}},))
 
 
