@@ -10,7 +10,7 @@ from run_specialist.budget import Kind
 from run_specialist.dispatch import Dispatcher
 from run_specialist.events import Warned
 from run_specialist.exchange import Exchange
-from run_specialist.journal import Forgetful, Stood
+from run_specialist.journal import Stood
 from run_specialist.messages import Message
 
 PATIENCE = 10.0
@@ -59,8 +59,6 @@ class Checkpoint:
 
     async def reach(self) -> None:
         """Put on record how the run stands, and wait until it is kept; before the first reply nothing can be lost."""
-        if isinstance(self._audience.journal, Forgetful):
-            return
         self._audience.journal.write(self.stood())
         if self._account.limit(Kind.TURNS).used:
             await self.kept()

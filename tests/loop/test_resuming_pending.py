@@ -247,7 +247,8 @@ async def test_x_10_s3_6_ctrl_c_in_the_middle_of_a_batch_closes_what_was_under_w
 
 async def test_killed_while_it_was_taken_up_it_is_taken_up_once_more(desk):
     """Three goings, two of them cut off in a batch: no call is run a second time, and the numbers go on."""
-    first = (await desk.record(looks(1, 2), ANSWER)).notebook.until(Returned, 1)
+    going = await desk.record(looks(1, 2), ANSWER, parallel_tools_limit=1)
+    first = going.notebook.until(Returned, 1)
     second = await desk.record(looks(3, 2), ANSWER, past=stored(first))
     await desk.keep([*first, *second.notebook.until(Returned, 2)])
     again = await desk.go_on(LATER)
