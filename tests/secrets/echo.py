@@ -1,13 +1,12 @@
 """A server that knows no discretion: the key that it was sent stands in its answer, in one shape or another."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.wire.mcp_servers.web import Quiet, Raw
+from tests.wire.mcp_servers.web import Raw, raw_web
 
 JSON, TEXT, EVENTS = "application/json", "text/plain", "text/event-stream"
 
@@ -76,16 +75,6 @@ class EchoOfTools(Raw):
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[Any]:
     """Serve; what comes has `url`, `heard`, and `shape`, which may be changed."""
-    server: Any = Quiet(("127.0.0.1", 0), handler)
-    server.seen, server.called, server.closing = [], 0, threading.Event()
-    server.heard, server.shape = [], "message"
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with raw_web(handler) as server:
+        server.heard, server.shape = [], "message"
         yield server
-    finally:
-        server.closing.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -109,9 +109,9 @@ class Quiet(ThreadingHTTPServer):
 
 
 @contextmanager
-def raw_web() -> Iterator[Any]:
+def raw_web(handler: type[BaseHTTPRequestHandler] = Raw) -> Iterator[Any]:
     """Give a server with `seen`, the headers and bodies that came, and `url`."""
-    server: Any = Quiet(("127.0.0.1", 0), Raw)
+    server: Any = Quiet(("127.0.0.1", 0), handler)
     server.seen, server.called, server.closing = [], 0, threading.Event()
     server.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
