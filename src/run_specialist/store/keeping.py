@@ -1,26 +1,19 @@
 """From records to rows. Pure; nothing that a record holds, however odd, keeps its run from being stored."""
 
-import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import lru_cache
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist.events import Event
 from run_specialist.journal import Ended, Opened, Received, Record, Returned, Stood, Told
 from run_specialist.outcome import Outcome
+from run_specialist.store.as_text import fields_of, text, word
 
 RUNNING = "running"
 """The status of a run that has no outcome."""
 LARGEST = 2**31 - 1
 """The largest number that every database takes as an integer."""
-LONGEST_NUMBER = 1_000
-"""Python refuses to write much longer ones [bits]."""
-DEEPEST = 100
-"""So deep values are kept when they cannot be written as they are."""
-KINDS = 200
-"""The fields of so many kinds of values are remembered."""
 
 Row = dict[str, Any]
 
@@ -181,66 +174,11 @@ def _as_json(value: Event | Outcome) -> object:
     """Return what `--events` and `--json` print of it."""
     # Most events print their fields, and need no deep copy for that.
     if isinstance(value, Event) and type(value).as_json is Event.as_json:
-        return {"event": value.event, **_fields(value)}
+        return {"event": value.event, **fields_of(value)}
     try:
         return value.as_json()
     except Exception:  # noqa: BLE001 - foreign values may raise whatever they like when they are copied
         return value
-
-
-def word(value: object) -> str:
-    """Return a text as a column of characters takes it: no NUL, no lone surrogate."""
-    return str(value).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def text(value: object, *, only_ascii: bool = False) -> str:
-    """Return a value as compact JSON; what is no JSON is written as its text, and nothing raises.
-
-    Read back, it gives the same bytes in every request as the value itself.
-    """
-    encoder = _ASCII if only_ascii else _COMPACT
-    try:
-        return encoder.encode(value)
-    except Exception:  # noqa: BLE001 - cycles, odd keys, endless numbers, a mapping that changes meanwhile
-        return encoder.encode(_mended(value, DEEPEST))
-
-
-def _plain(value: object) -> object:
-    try:
-        if isinstance(value, Mapping):
-            return dict(value)
-        if isinstance(value, (list, tuple, set, frozenset)):
-            return list(value)
-        return _fields(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
-    except Exception:  # noqa: BLE001 - foreign values are foreign code
-        return type(value).__name__
-
-
-_ASCII, _COMPACT = (
-    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_plain) for only_ascii in (True, False)
-)
-
-
-def _fields(value: Any) -> Row:  # noqa: ANN401 - any dataclass
-    return {name: getattr(value, name) for name in _names(value.__class__)}
-
-
-@lru_cache(KINDS)
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
-
-
-def _mended(value: object, depth: int) -> object:
-    if value is None or isinstance(value, (str, bool, float)):
-        return value
-    if isinstance(value, int):
-        return value if value.bit_length() < LONGEST_NUMBER else hex(value)
-    if depth == 0:
-        return "…"
-    plain = _plain(value)
-    if isinstance(plain, dict):
-        return {str(_plain(key)): _mended(plain[key], depth - 1) for key in list(plain)}
-    return [_mended(item, depth - 1) for item in plain] if isinstance(plain, list) else plain
 
 
 def _count(value: object) -> int:

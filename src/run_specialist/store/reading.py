@@ -11,9 +11,10 @@ from sqlalchemy import Connection, Engine, bindparam, delete, func, or_, select,
 from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
+from run_specialist.store.as_text import word
 from run_specialist.store.descendants import children, portions, with_descendants
 from run_specialist.store.identity import NAMESPACE
-from run_specialist.store.keeping import RUNNING, word
+from run_specialist.store.keeping import RUNNING
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import describe, is_alive
 from run_specialist.store.place import file_of, shown

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.journal import Journal
+from run_specialist.store.as_text import word
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
-from run_specialist.store.keeping import rows_of, word
+from run_specialist.store.keeping import rows_of
 from run_specialist.store.place import Place, shown
 from run_specialist.store.stored import StoredRun
 

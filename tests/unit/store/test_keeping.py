@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from run_specialist.events import Called, Finished
 from run_specialist.journal import Ended, Told
 from run_specialist.messages import Message, Usage
-from run_specialist.store.keeping import LARGEST, RUNNING, Rows, rows_of, text, word
+from run_specialist.store.as_text import text, word
+from run_specialist.store.keeping import LARGEST, RUNNING, Rows, rows_of
 from run_specialist.store.packing import pack
 from tests.unit.store import records
 from tests.unit.store.records import unpacked
