@@ -19,6 +19,7 @@ from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.models import capabilities, full_id
+from run_specialist.providers.pace import pace
 from run_specialist.providers.reading import Told
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
@@ -98,6 +99,8 @@ class AnthropicConversation:
         """Send the transcript; see `Conversation.ask`."""
         from anthropic import BadRequestError  # noqa: PLC0415 - see make_client
 
+        # Before the body is made: whoever waits has none in memory.
+        await pace().begin()
         body = self._body(messages, choice, max_tokens)
         try:
             return read_reply(await self._exchange(body), self._told.ids)

@@ -19,6 +19,7 @@ from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
+from run_specialist.providers.pace import pace
 from run_specialist.providers.reading import Told
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
@@ -127,6 +128,8 @@ class ChatConversation:
 
         room = min(max_tokens, self._provider.capabilities.max_output_tokens)
         self._growing = None
+        # Before the body is made: whoever waits has none in memory.
+        await pace().begin()
         try:
             try:
                 completion = await self._exchange(messages, choice, room)
