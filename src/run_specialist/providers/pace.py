@@ -6,7 +6,6 @@ ten times as much in memory for the garbage collector to look through. A loop th
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 AT_ONCE = 4
@@ -33,12 +32,7 @@ class Pace:
             return
         future = loop.create_future()
         self._waiting.append(future)
-        try:
-            await future
-        except asyncio.CancelledError:
-            with suppress(ValueError):
-                self._waiting.remove(future)
-            raise
+        await future
 
     def _turn(self) -> None:
         """Let the next ones begin; after a turn in which nobody did there is nothing to count."""
@@ -47,6 +41,7 @@ class Pace:
             asyncio.get_running_loop().call_soon(self._turn)
         while self._left and self._waiting:
             future = self._waiting.popleft()
+            # Whoever was cancelled needs no turn.
             if not future.done():
                 future.set_result(None)
                 self._left -= 1
