@@ -13,46 +13,46 @@ SHORTEST = 8
 class Rule:
     """One kind of secret."""
 
-    signs: tuple[str, ...]
-    """One of these, in lower case, stands in every such secret: it is looked for only where one does."""
     pattern: re.Pattern[str]
     instead: str = MASK
+    names: tuple[re.Pattern[str], ...] = ()
+    """Where given, one of these stands in every such secret, in lower case: it is looked for only where one does."""
+
+
+def _token(begin: str, rest: str, edge: str = r"\b") -> Rule:
+    """Make the rule for a word that begins so; the edge is what must stand before it."""
+    # Looked for behind the first letters: a search for plain letters is forty times as fast as one for an edge.
+    return Rule(re.compile(rf"{begin}(?<={edge}{begin}){rest}"))
 
 
 _PEM = r"(?s)-----BEGIN (?:[A-Z ]+ )?PRIVATE KEY-----.*?(?:-----END (?:[A-Z ]+ )?PRIVATE KEY-----|\Z)"
-_JSON_WEB = r"(?<![\w-])eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
 _IN_A_URL = r"(://[^\s:/@]{1,100}:)[^\s:/@]{3,200}(?=@)"
 _BEARER = r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/-]{16,}=*"
-_ASSIGNED = r"""(?ix)
-    (
-        (?: api[_-]?key | secret(?:[_-]?(?:access)?[_-]?key)? | access[_-]?token | auth[_-]?token | password )
-        ["']? \s* [:=] \s* ["']?
-    )
-    (?= [^\s"']{0,200}? \d) [A-Za-z0-9._~+/-]{16,} =*
-"""
-_NAMED = (
-    *(
-        f"{first}{joint}{last}"
-        for first, last in [("api", "key"), ("access", "token"), ("auth", "token")]
-        for joint in ("", "_", "-")
-    ),
-    "secret",
+_NAMES = (
+    r"api[_-]?key",
+    r"secret(?:[_-]?(?:access)?[_-]?key)?",
+    r"access[_-]?token",
+    r"auth[_-]?token",
     "password",
 )
+_ASSIGNED = rf"""(?ix)
+    ( (?: {"|".join(_NAMES)} ) ["']? \s* [:=] \s* ["']? )
+    (?= [^\s"']{{0,200}}? \d) [A-Za-z0-9._~+/-]{{16,}} =*
+"""
 
 RULES = (
-    Rule(("private key-----",), re.compile(_PEM)),
-    Rule(("sk-",), re.compile(r"\bsk-[A-Za-z0-9_-]{20,}")),  # Anthropic, OpenAI
-    Rule(("akia", "asia"), re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),  # AWS key ids
-    Rule(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,}\b")),
-    Rule(("github_pat_",), re.compile(r"\bgithub_pat_\w{30,}\b")),
-    Rule(("glpat-",), re.compile(r"\bglpat-[\w-]{20,}")),
-    Rule(("xox",), re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}")),  # Slack
-    Rule(("aiza",), re.compile(r"\bAIza[0-9A-Za-z_-]{35}")),  # Google
-    Rule(("eyj",), re.compile(_JSON_WEB)),
-    Rule(("://",), re.compile(_IN_A_URL), rf"\1{MASK}"),
-    Rule(("bearer",), re.compile(_BEARER), rf"\1{MASK}"),
-    Rule(_NAMED, re.compile(_ASSIGNED), rf"\1{MASK}"),
+    Rule(re.compile(_PEM)),
+    _token("sk-", r"[A-Za-z0-9_-]{20,}"),  # Anthropic, OpenAI
+    _token("A", r"[KS]IA[0-9A-Z]{16}\b"),  # AWS key ids
+    _token("gh", r"[pousr]_[A-Za-z0-9]{30,}\b"),
+    _token("github_pat_", r"\w{30,}\b"),
+    _token("glpat-", r"[\w-]{20,}"),
+    _token("xox", r"[abeoprs]-[A-Za-z0-9-]{10,}"),  # Slack
+    _token("AIza", r"[0-9A-Za-z_-]{35}"),  # Google
+    _token("eyJ", r"[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", edge=r"(?<![\w-])"),  # JSON Web Tokens
+    Rule(re.compile(_IN_A_URL), rf"\1{MASK}"),
+    Rule(re.compile(_BEARER), rf"\1{MASK}", (re.compile("bearer"),)),
+    Rule(re.compile(_ASSIGNED), rf"\1{MASK}", tuple(map(re.compile, _NAMES))),
 )
 
 
@@ -72,8 +72,8 @@ def redact(text: str) -> str:
     """Replace keys, tokens and private keys by a mask; everything else stays byte for byte."""
     if not text:
         return text
-    signs = text.casefold()
+    folded = text.casefold()
     for rule in RULES:
-        if any(sign in signs for sign in rule.signs):
+        if not rule.names or any(name.search(folded) for name in rule.names):
             text = rule.pattern.sub(rule.instead, text)
     return text
