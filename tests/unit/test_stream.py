@@ -322,6 +322,12 @@ def look(query: str) -> str:
     if query == "b":
         print("reached", flush=True)
         import threading
+        if sys.argv[2] == "thread":
+            import signal
+            # Once the loop sleeps: it would hear the signal as soon as it is awake.
+            while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "select":
+                pass
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         threading.Event().wait()
     return f"note on {query}"
 
@@ -338,16 +344,16 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
-def test_s3_6_ctrl_c_in_run_sync_aborts_stores_and_goes_on_its_way(tmp_path):
-    """The program gets its KeyboardInterrupt, and the store what was gathered."""
+@pytest.mark.parametrize("whom", ["process", "thread"])
+def test_s3_6_ctrl_c_in_run_sync_aborts_stores_and_goes_on_its_way(whom, tmp_path):
+    """The program gets its KeyboardInterrupt, and the store what was gathered, whichever thread the signal reaches."""
     url = f"sqlite:///{tmp_path}/runs.db"
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, url], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-c", PROGRAM, url, whom]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "reached\n"
-        process.send_signal(signal.SIGINT)
-        # A signal that the system hands to another thread is heard when the loop next wakes: at the tool's timeout.
-        told, errors = process.communicate(timeout=150)
+        if whom == "process":
+            process.send_signal(signal.SIGINT)
+        told, errors = process.communicate(timeout=30)
     assert (told, errors, process.returncode) == ("interrupted\n", "", 0)
     stored = load(url)
     assert stored.status == "aborted"

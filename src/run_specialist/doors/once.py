@@ -6,6 +6,7 @@ from typing import Any
 
 from run_specialist.doors.api import Runner
 from run_specialist.doors.leaving import and_leave
+from run_specialist.doors.waking import heard
 from run_specialist.errors import UsageError
 from run_specialist.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
@@ -46,7 +47,6 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(
-            and_leave(run(specialist, question, root=root, dir=dir, model=model, store=store, trust=trust, **settings))
-        )
+        doing = run(specialist, question, root=root, dir=dir, model=model, store=store, trust=trust, **settings)
+        return asyncio.run(and_leave(heard(doing)))
     raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")
