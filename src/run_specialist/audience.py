@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from run_specialist.draft import Draft
 from run_specialist.events import Event, Listener, Warned
-from run_specialist.journal import Journal, Told
+from run_specialist.journal import Journal, Record, Told
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.redaction import redact
 
@@ -16,12 +16,12 @@ class Audience:
     """Passes on what happens; a listener that fails is dropped, a watcher that fails is passed over."""
 
     def __init__(
-        self, listener: Listener | None, watch: Watch | None, journal: Journal, warnings: Sequence[str] = ()
+        self, listener: Listener | None, watch: Watch | None, journal: Journal | None, warnings: Sequence[str] = ()
     ) -> None:
         self._listeners = [] if listener is None else [listener]
         self._watch = watch
         self.journal = journal
-        """Where all that is told is put on record."""
+        """Where all that is told is put on record; None where nothing is kept."""
         self.warnings = [*warnings]
         """The text of every warning that was told."""
         self.draft = Draft()
@@ -31,10 +31,16 @@ class Audience:
         """Pass an event on; a warning, which may have words of other people's code, without secrets."""
         if isinstance(event, Warned):
             event = Warned(redact(event.text))
-        self.journal.write(Told(event))
+        if self.journal is not None:
+            self.journal.write(Told(event))
         if isinstance(event, Warned):
             self.warnings.append(event.text)
         self.pass_on(event)
+
+    def keep(self, record: Record) -> None:
+        """Put on record what is no event."""
+        if self.journal is not None:
+            self.journal.write(record)
 
     def pass_on(self, event: Event) -> None:
         """Pass an event on that is put on record elsewhere."""

@@ -34,8 +34,8 @@ class Checkpoint:
 
     @property
     def is_kept(self) -> bool:
-        """False once something could not be kept, and while it is not known."""
-        return not self._is_lost and not self._is_slow
+        """False without a journal, once something could not be kept, and while it is not known."""
+        return self._audience.journal is not None and not self._is_lost and not self._is_slow
 
     def stood(self) -> Stood:
         """Return the record of how the run stands; what it holds of the transcript is not told again."""
@@ -59,15 +59,20 @@ class Checkpoint:
 
     async def reach(self) -> None:
         """Put on record how the run stands, and wait until it is kept; before the first reply nothing can be lost."""
-        self._audience.journal.write(self.stood())
+        if self._audience.journal is None:
+            return
+        self._audience.keep(self.stood())
         if self._account.limit(Kind.TURNS).used:
             await self.kept()
 
     async def kept(self) -> None:
         """Wait until all that is on record is kept; where it cannot be, warn once."""
+        journal = self._audience.journal
+        if journal is None:
+            return
         try:
             async with asyncio.timeout(IMPATIENCE if self._is_slow else PATIENCE):
-                lost = await self._audience.journal.committed()
+                lost = await journal.committed()
         except TimeoutError:
             lost, self._is_slow = SLOW, True
         else:

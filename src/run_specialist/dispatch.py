@@ -194,7 +194,7 @@ class Dispatcher:
         self._executed[number] = executed
         call, size = executed.call, len(executed.text)
         turn = int(self._account.limit(Kind.TURNS).used)
-        self._audience.journal.write(
+        self._audience.keep(
             Returned(
                 number, turn, call, executed.all, size, executed.is_error, executed.note, executed.repeated, duration
             )

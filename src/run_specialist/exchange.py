@@ -76,7 +76,7 @@ class Exchange:
             reply = replace(reply, usage=self._usage(reply))
             span.replied(reply, reply.usage)
         cost = self.book(reply, words, landing=landing)
-        self._audience.journal.write(Received(turn, choice, landing, reply, rounded(cost), seconds, words))
+        self._audience.keep(Received(turn, choice, landing, reply, rounded(cost), seconds, words))
         self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
             self._audience.tell(Warned(reply.detail))

@@ -162,14 +162,3 @@ class Journal(Protocol):
     async def committed(self) -> str | None:
         """Wait until all that was written is kept; where that fails, return why in one line, once."""
         ...
-
-
-class Forgetful:
-    """A journal that keeps nothing."""
-
-    def write(self, record: Record) -> None:
-        """Let it go."""
-
-    async def committed(self) -> str | None:
-        """Return at once."""
-        return None

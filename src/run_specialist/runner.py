@@ -20,7 +20,7 @@ from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.events import Finished, Listener, Resumed
 from run_specialist.exchange import Exchange
 from run_specialist.job import Job
-from run_specialist.journal import Ended, Forgetful, Journal
+from run_specialist.journal import Ended, Journal
 from run_specialist.messages import Message, Reply, Stop, sendable
 from run_specialist.outcome import Exit, Outcome
 from run_specialist.providers.base import Choice, Watch
@@ -49,7 +49,7 @@ class Run:
         journal: keeps what happens, so that the run can be resumed; None = it is not kept.
         """
         self._job = job
-        self._audience = Audience(listener, watch, journal or Forgetful(), job.past.standing.warnings)
+        self._audience = Audience(listener, watch, journal, job.past.standing.warnings)
         self._account = Account(job.budget, job.provider, clock, job.past.standing)
         self._stop = asyncio.Event()
         self._exchange = Exchange(job, self._account, self._audience, self._stop)
@@ -98,7 +98,7 @@ class Run:
     @property
     def is_kept(self) -> bool:
         """True while all that happened is kept, so that the run can be resumed."""
-        return not isinstance(self._audience.journal, Forgetful) and self._checkpoint.is_kept
+        return self._checkpoint.is_kept
 
     def listen(self, listener: Listener) -> None:
         """Call one more listener with each event from now on."""
@@ -158,10 +158,10 @@ class Run:
 
     def _begin(self) -> None:
         self._account.start()
-        self._audience.journal.write(self._job.opened())
+        self._audience.keep(self._job.opened())
         if self._job.news is not None:
             # What another model takes over is another transcript, and belongs to it from the first moment.
-            self._audience.journal.write(self._checkpoint.stood())
+            self._audience.keep(self._checkpoint.stood())
         self._audience.tell(self._job.started())
 
     async def _conclude(self, ending: Ending) -> Outcome:
@@ -173,7 +173,7 @@ class Run:
             self._account, self._descent.landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
         )
         outcome = self._ended = conclude(self._job, ending, gathered)
-        self._audience.journal.write(Ended(outcome, self._checkpoint.stood()))
+        self._audience.keep(Ended(outcome, self._checkpoint.stood()))
         await self._checkpoint.surely_kept()
         self._audience.tell(Finished(outcome))
         return outcome

@@ -7,13 +7,14 @@ import pytest
 from run_specialist.dispatch import Earlier
 from run_specialist.executed import Executed
 from run_specialist.job import Past
-from run_specialist.journal import Ended, Forgetful, Record, Standing, Stood
+from run_specialist.journal import Ended, Standing, Stood
 from run_specialist.messages import ToolCall
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.runner import Run
 from run_specialist.store.keeping import rows_of
 from tests.jobs import LOOK, job, outcome_of, results
+from tests.journals import Notebook
 
 
 @pytest.mark.anyio
@@ -35,25 +36,14 @@ async def test_x_13_a_call_that_never_returned_is_run_when_it_is_made_again(earl
     assert results(provider.asked[1].messages[-1])[0].startswith(again)
 
 
-class Remembering(Forgetful):
-    """A journal that keeps its records."""
-
-    def __init__(self):
-        self.records: list[Record] = []
-
-    def write(self, record):
-        """Keep it."""
-        self.records.append(record)
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize("last", [says("Known."), calls(("respond", {"answer": "Known."}), first_id=2)], ids=str)
 async def test_an_answer_is_acted_upon_and_its_outcome_kept_in_one_record(last):
     """Broken off before that record, a run still has its last reply to act upon, and does not ask for it again."""
-    journal = Remembering()
+    journal = Notebook()
     await Run(job(ScriptedProvider([calls(("look", {})), last]), 9), journal=journal).outcome()
-    assert [record.standing.turns for record in journal.records if isinstance(record, Stood)] == [0, 1]
-    (ended,) = (record for record in journal.records if isinstance(record, Ended))
+    assert [record.standing.turns for record in journal.of(Stood)] == [0, 1]
+    (ended,) = journal.of(Ended)
     assert ended.stood.standing.turns == 2
     rows = rows_of("run-1", "me", [ended], 1)
     assert (rows.turns, len(rows.tails[0][1]), bool(rows.standing), bool(rows.ending)) == (

@@ -6,7 +6,6 @@ from run_specialist.audience import Audience
 from run_specialist.budget import Budget, Kind
 from run_specialist.descent import Descent
 from run_specialist.events import Landed
-from run_specialist.journal import Forgetful
 from run_specialist.landing import Rung
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider
@@ -16,7 +15,7 @@ from tests.jobs import job
 def descending(style: str = "force", **settings) -> tuple[Descent, list[Rung]]:
     """Make a descent, and the list of the rungs that it tells."""
     told = []
-    audience = Audience(lambda event: isinstance(event, Landed) and told.append(event.how), None, Forgetful())
+    audience = Audience(lambda event: isinstance(event, Landed) and told.append(event.how), None, None)
     return Descent(job(ScriptedProvider([]), landing=style, **settings), audience), told
 
 

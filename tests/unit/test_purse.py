@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from run_specialist.account import Account
 from run_specialist.audience import Audience
 from run_specialist.budget import Budget, Kind
-from run_specialist.journal import Forgetful
 from run_specialist.messages import Usage
 from run_specialist.outcome import Child
 from run_specialist.providers.scripted import ScriptedProvider
@@ -24,7 +23,7 @@ def account(**limits) -> Account:
 def purses(one: Account, many: int, *, shared: bool = True) -> list[Purse]:
     """Make the purses of the calls of one turn."""
     queue = Queue(one, many)
-    return [Purse(one, Audience(None, None, Forgetful()), queue, shared=shared) for _ in range(many)]
+    return [Purse(one, Audience(None, None, None), queue, shared=shared) for _ in range(many)]
 
 
 def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
@@ -165,7 +164,7 @@ def test_x_11_what_was_lent_comes_back_once():
 def test_a_warning_of_a_child_is_told_once():
     """However many children say it."""
     one = account()
-    audience = Audience(None, None, Forgetful())
+    audience = Audience(None, None, None)
     for _ in range(3):
         Purse(one, audience, Queue(one, 1), shared=True).warn("odd")
     assert audience.warnings == ["odd"]
