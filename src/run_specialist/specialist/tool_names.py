@@ -45,13 +45,14 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
     tools: as written in the file; None = all that is available.
     available: our names, MCP tools as `mcp__server__tool`.
     """
-    taken = {name for pattern in disallowed for name in _matching(pattern, available)}
+    known = _Known(available)
+    taken = {name for pattern in disallowed for name in known.matching(pattern)}
     if tools is None:
         return Resolved(tuple(name for name in available if name not in taken))
     found: dict[str, None] = {}
     unknown = []
     for pattern in tools:
-        matching = _matching(pattern, available)
+        matching = known.matching(pattern)
         found.update(dict.fromkeys(matching))
         if not matching:
             unknown.append(pattern)
@@ -60,25 +61,36 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
     )
 
 
-def _matching(pattern: str, available: Collection[str]) -> list[str]:
-    name = _ARGUMENTS.sub("", pattern.strip())
-    if name in available:
-        return [name]
-    folded = name.lower()
-    ours = _OURS.get(folded, folded)
-    if ours in available:
-        return [ours]
-    if name.startswith("mcp__"):
-        # A server's name alone stands for all of its tools.
-        globs = [name, f"{name}__*"]
-    elif "/" in name:
-        server, _, tool = name.partition("/")
-        globs = [f"mcp__{server}__{tool}"]
-    elif _STARS.isdisjoint(name):
-        return []
-    else:
+class _Known:
+    """The tools that are available; a file may name thousands, so only a glob is held against each of them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = dict.fromkeys(names)
+        self._below: dict[str, list[str]] = {}
+        """The tools whose names go on with `__` after this; a server's name alone stands for all of its tools."""
+        for name in self._names:
+            for place in range(len(name)) if name.startswith("mcp__") else ():
+                if name.startswith("__", place):
+                    self._below.setdefault(name[:place], []).append(name)
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the tools that a name stands for, as a file writes it."""
+        name = _ARGUMENTS.sub("", pattern.strip())
+        folded = name.lower()
+        for whole in (name, _OURS.get(folded, folded)):
+            if whole in self._names:
+                return [whole]
         globs = [name]
-    return [tool for tool in available if any(fnmatch.fnmatchcase(tool, glob) for glob in globs)]
+        if name.startswith("mcp__"):
+            if _STARS.isdisjoint(name):
+                return self._below.get(name, [])
+            globs.append(f"{name}__*")
+        elif "/" in name:
+            server, _, tool = name.partition("/")
+            globs = [f"mcp__{server}__{tool}"]
+        if _STARS.isdisjoint(globs[0]):
+            return [whole for whole in globs if whole in self._names]
+        return [tool for tool in self._names if any(fnmatch.fnmatchcase(tool, glob) for glob in globs)]
 
 
 def split_names(text: str, remark: Callable[[str], None]) -> list[str]:

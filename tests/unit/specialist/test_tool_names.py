@@ -1,5 +1,7 @@
 """What the names in `tools` stand for."""
 
+import fnmatch
+
 import pytest
 
 from run_specialist.specialist.tool_names import BUILT_IN, Resolved, resolve_tools
@@ -40,6 +42,27 @@ def test_globs_reach_the_tools_of_a_server() -> None:
     for written in ("mcp__web__*", "mcp__web", "web/*"):
         assert resolve_tools([written], (), AVAILABLE).names == both
     assert resolve_tools(["web/fetch"], (), AVAILABLE).names == both[:1]
+
+
+def test_a_server_whose_name_begins_another_one() -> None:
+    """`mcp__a` stands for what goes on with `__`, and for nothing else that begins like it."""
+    available = ("mcp__a__x", "mcp__a__b__y", "mcp__ab__z", "mcp__a_", "mcp__a___w")
+    assert resolve_tools(["mcp__a"], (), available).names == ("mcp__a__x", "mcp__a__b__y", "mcp__a___w")
+    assert resolve_tools(["mcp__a__b"], (), available).names == ("mcp__a__b__y",)
+    assert resolve_tools(["mcp__a_"], (), available).names == ("mcp__a_",)
+    assert resolve_tools(["mcp", "mcp_", "mcp__c"], (), available).nothing_known
+
+
+def test_only_globs_are_held_against_each_tool(monkeypatch) -> None:
+    """A file may name thousands of tools beside thousands that there are."""
+    compared = []
+    monkeypatch.setattr(fnmatch, "fnmatchcase", lambda *both: compared.append(both))
+    there = [f"mcp__web__tool{number}" for number in range(3_000)]
+    named = [f"{form}{number}" for number in range(1_000) for form in ("mcp__web__tool", "mcp__db__tool", "db/tool")]
+    resolved = resolve_tools(named, named[1::3], there)
+    assert (len(resolved.names), len(resolved.unknown)) == (1_000, 2_000)
+    assert resolve_tools(None, ["mcp__web"], there).names == ()
+    assert not compared
 
 
 def test_star_and_nothing_named() -> None:
