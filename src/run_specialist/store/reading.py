@@ -1,22 +1,22 @@
 """A store opened for looking: what runs there are, one of them whole, the past of a specialist; and deleting runs."""
 
 import difflib
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, bindparam, delete, func, or_, select, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, func, or_, select, text
 
-from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
+from run_specialist.errors import RunNotFound, StoreUnusable
 from run_specialist.store.as_text import word
-from run_specialist.store.descendants import children, portions, with_descendants
+from run_specialist.store.deleting import delete_runs
+from run_specialist.store.descendants import children
+from run_specialist.store.failures import in_one_line
 from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.keeping import RUNNING
 from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import describe, is_alive
+from run_specialist.store.owners import is_alive
 from run_specialist.store.place import file_of, shown
 from run_specialist.store.restoring import outcome, stored_run
 from run_specialist.store.schema import calls, events, messages, metadata, outputs, runs, turns
@@ -166,25 +166,7 @@ class Store:
         if not ids:
             return 0
         before = self.size
-        engine = open_engine(self.url)
-        try:
-            with _told(self.url), engine.begin() as connection:
-                ids = with_descendants(connection, ids)
-                gone = [{"gone": run_id} for run_id in ids]
-                unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
-                chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in portions(ids)]
-                for run_id, owner in (row for rows in chosen for row in connection.execute(rows).all()):
-                    if is_alive(self.url, owner):
-                        at_work = f"{run_id} is still at work: {describe(self.url, owner)}"
-                        raise UsageError(f"{at_work}; stop it first; nothing was deleted")
-                for table in _TABLES.values():
-                    connection.execute(delete(table).where(table.c.run_id == bindparam("gone")), gone)
-            if file_of(self.url):
-                # Others may be at work; then the room is used again instead of given back.
-                with suppress(DBAPIError):
-                    _shrink(engine)
-        finally:
-            engine.dispose()
+        delete_runs(self.url, ids)
         return max(before - self.size, 0)
 
     @property
@@ -216,7 +198,7 @@ class Store:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """Give a connection that sees the store as it is now, whatever is written meanwhile."""
-        with _told(self.url), self._engine.begin() as connection:
+        with in_one_line(self.url), self._engine.begin() as connection:
             yield connection
 
     def _several(self, run_id: str, fitting: Sequence[Listed]) -> str:
@@ -235,25 +217,7 @@ class Store:
         return f"no run {run_id} is kept in {shown(self.url)}; {hint}"
 
 
-@contextmanager
-def _told(url: str) -> Iterator[None]:
-    """Turn what a database says into one line."""
-    try:
-        yield
-    except DBAPIError as error:
-        raise StoreUnusable(f"{shown(url)}: {str(error.orig).strip().partition(chr(10))[0]}") from None
-    except (zlib.error, ValueError, LookupError, TypeError) as error:
-        raise StoreUnusable(f"{shown(url)} is damaged: {error}") from None
-
-
 def _listed(row: Mapping[str, Any], is_over: Callable[[str], bool]) -> dict[str, Any]:
     """Return the fields of `Listed`; a run without an outcome is interrupted when its process is over."""
     fields = {column.name: row[column.name] for column in _LISTED}
     return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_over(row["owner"]) else {})
-
-
-def _shrink(engine: Engine) -> None:
-    """Give the room of what was deleted back to the disk."""
-    with closing(engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
-        # A script is stepped to its end; one statement alone would give back one page.
-        cursor.executescript("pragma incremental_vacuum; pragma wal_checkpoint(truncate)")
