@@ -14,6 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from run_specialist.doors.api import Runner
+from run_specialist.doors.mcp import http
 from run_specialist.doors.mcp.guard import LOOPBACK, Guard
 from run_specialist.doors.mcp.http import LONGEST_BODY, Address, Http
 from run_specialist.doors.mcp.server import make_server
@@ -28,6 +29,7 @@ from tests.wire.simulator import Gate, MessagesSimulator, replies
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "owls"}))
 HOLDS = calls(("hold", {}), first_id=2)
+ACCEPT = {"accept": "application/json, text/event-stream"}
 TOKEN = "a secret"  # noqa: S105 - of a server that lives for a test
 MODERN = "2026-07-28"
 META = {
@@ -150,6 +152,19 @@ async def test_a_cancelled_call_aborts_its_run_over_http(mode, store):
     assert "note on 'owls'" in run.outcome["answer"]
 
 
+async def begins(client: httpx2.AsyncClient, url: str) -> httpx2.Response:
+    """Begin a session of the older protocol."""
+    us = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": us}
+    return await client.post(url, headers=ACCEPT, json=body)
+
+
+async def lists(client: httpx2.AsyncClient, url: str, session: str) -> httpx2.Response:
+    """Ask for the tools in a session of the older protocol."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    return await client.post(url, headers={**ACCEPT, "mcp-session-id": session}, json=body)
+
+
 async def hangs_up(url: str, held: Held, session: str | None) -> None:
     """Ask, and break the connection while the run is at work; no word of the protocol is said."""
     body = asks(name="tools/call")
@@ -178,21 +193,7 @@ async def test_a_client_that_hangs_up_aborts_the_run_that_it_waited_for(age, sto
         session = None
         if age == "older":
             async with httpx2.AsyncClient() as client:
-                hello = await client.post(
-                    served.url,
-                    headers={"accept": "application/json, text/event-stream"},
-                    json={
-                        "jsonrpc": "2.0",
-                        "id": 0,
-                        "method": "initialize",
-                        "params": {
-                            "protocolVersion": "2025-06-18",
-                            "capabilities": {},
-                            "clientInfo": {"name": "test", "version": "1"},
-                        },
-                    },
-                )
-                session = hello.headers["mcp-session-id"]
+                session = (await begins(client, served.url)).headers["mcp-session-id"]
                 ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
                 sent = {"mcp-session-id": session, "accept": "application/json, text/event-stream"}
                 assert (await client.post(served.url, headers=sent, json=ready)).status_code == 202
@@ -312,6 +313,37 @@ async def test_a_body_is_bounded():
         assert (await post(served.url, asks("tools/list"))).status_code == 200
     assert refused.status_code == 413
     assert broken.status_code == 400
+
+
+async def test_a_session_that_nobody_uses_is_forgotten(monkeypatch):
+    """Its tasks end by themselves; who comes back is told to begin another one."""
+    monkeypatch.setattr(http, "IDLE", 0.05)
+    async with serving() as served:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+            # The library keeps one task of the first reply of all.
+            await begins(client, served.url)
+            before = asyncio.all_tasks()
+            session = (await begins(client, served.url)).headers["mcp-session-id"]
+        _, at_work = await asyncio.wait(asyncio.all_tasks() - before, timeout=PATIENCE)
+        assert not at_work
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+            gone = await lists(client, served.url, session)
+            another = (await begins(client, served.url)).headers["mcp-session-id"]
+    assert (gone.status_code, gone.json()["error"]["message"]) == (404, "Session not found")
+    assert another != session
+
+
+async def test_there_are_so_many_sessions_at_the_same_time(monkeypatch):
+    """One more is refused in words; the others go on, and where one ends there is room."""
+    monkeypatch.setattr(http, "MOST_SESSIONS", 2)
+    async with serving() as served, httpx2.AsyncClient(timeout=PATIENCE) as client:
+        first, second, third = [await begins(client, served.url) for _ in range(3)]
+        session = first.headers["mcp-session-id"]
+        assert (third.status_code, third.json()["error"]["message"]) == (503, "Too many open sessions")
+        assert "looker" in (await lists(client, served.url, session)).text
+        left = await client.delete(served.url, headers={**ACCEPT, "mcp-session-id": session})
+        assert (left.status_code, second.status_code) == (200, 200)
+        assert (await begins(client, served.url)).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,10 @@ from run_specialist.errors import UsageError
 PATH = "/mcp"
 LONGEST_BODY = 4 * 1024 * 1024
 """A request with more is refused [bytes]."""
+IDLE = 30 * 60
+"""After so long without a request a session is forgotten; its client is told to begin another one [s]."""
+MOST_SESSIONS = 2_000
+"""A client that would begin one more is refused. Each takes about 40 kB."""
 PATIENCE = 2
 """What answers have to go out in when the server ends [s]."""
 
@@ -79,7 +83,11 @@ class Http:
         # Our guard does that: the library's check lets `localhost:evil.example` in and keeps `localhost` out.
         unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app = server.streamable_http_app(
-            streamable_http_path=PATH, max_request_body_size=LONGEST_BODY, transport_security=unchecked
+            streamable_http_path=PATH,
+            max_request_body_size=LONGEST_BODY,
+            session_idle_timeout=IDLE,
+            max_sessions=MOST_SESSIONS,
+            transport_security=unchecked,
         )
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         # A client that breaks off in its request is no news; without a handler the library's traceback would be.
