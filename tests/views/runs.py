@@ -344,8 +344,6 @@ class Tape:
 
 FROZEN = {
     "system": "You explain how existing code behaves. The person who asked will open the lines that you name.\n\n"
-    + prompts.RESPOND_RULES
-    + "\n\n"
     + prompts.DATA_NOT_INSTRUCTIONS,
     "tools": [
         {"name": "search", "description": "Return the passages that fit a question best.", "input_schema": {}},

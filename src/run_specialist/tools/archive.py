@@ -13,7 +13,13 @@ NAME = "get_tool_response"
 FEW = 5
 """As many ids are named to a model that asked for one that does not exist."""
 
-_DESCRIPTION = "Read on in a result that was cut, or SUMMARIZED."
+_DESCRIPTION = "Read on in a cut or SUMMARIZED result."
+_SCHEMA = {
+    "type": "object",
+    "properties": {"execution_id": {"type": "string"}, "offset": {"type": "integer"}},
+    "required": ["execution_id"],
+}
+"""Written by hand, because each word of it is paid for in every request."""
 
 
 class Archive:
@@ -55,7 +61,7 @@ def get_tool_response_tool(archive: Archive, slice_limit: int) -> Tool:
 
     slice_limit: the most that one call returns, the note about the next slice apart [characters].
     """
-    return Tool(NAME, _DESCRIPTION, _Reader(archive, slice_limit).get_tool_response)
+    return Tool(NAME, _DESCRIPTION, _Reader(archive, slice_limit).get_tool_response, schema=_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from run_specialist.tools.base import Tool
 NAME = "respond"
 MOST_EVIDENCE = 20
 
-_DESCRIPTION = "Your answer, which ends your work."
+_DESCRIPTION = "Ends your work: call it as soon as you know enough."
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -31,7 +31,7 @@ _SCHEMA = {
                 "properties": {"source": {"type": "string"}, "quote": {"type": "string"}},
             },
         },
-        "gaps": {"type": "array", "items": {"type": "string"}, "description": "What was not found."},
+        "gaps": {"type": "array", "items": {"type": "string"}, "description": "Not found."},
     },
     "required": ["answer"],
 }
