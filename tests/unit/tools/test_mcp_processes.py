@@ -137,7 +137,7 @@ async def test_a_call_that_takes_too_long_is_told_to_stop_and_the_server_stays_u
         ("exits", r"it exited with code 1, saying: boo \\x1b\[31m failed"),
         ("leaks", r"it exited with code 1, saying: refused: \[redacted\]"),
         ("children", "it exited with code 1, saying: the child goes on"),
-        ("untyped", "its list of tools is not what the protocol wants: tools.0.inputSchema.type: Field required"),
+        ("listless", "its list of tools is not what the protocol wants: tools: Input should be a valid list"),
         ("silent", "it did not tell its tools within 2 seconds"),
     ],
 )
@@ -150,6 +150,28 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
     assert running(marker) == []
     if how == "children":
         assert int(marker.read_text()) not in running("time.sleep(600)")
+
+
+TORN = ", ".join([*(f"torn0{number}" for number in range(7)), *(f"torn1{number}" for number in range(3))])
+NO_SCHEMA = "inputSchema: Input should be a valid dictionary or instance of InputSchema"
+
+
+@pytest.mark.parametrize(
+    ("how", "what", "why", "it"),
+    [
+        ("untyped", "tool look is", "inputSchema.type: Field required", "it"),
+        ("nameless", "tool number 2 is", "name: Input should be a valid string", "it"),
+        ("worn", f"tools {TORN} and 5 more are", NO_SCHEMA, "them"),
+    ],
+)
+async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, how, what, why, it):
+    """One warning names what is left out; the others of its server can be called."""
+    async with had(tmp_path, raw(how, tmp_path / "marker")) as one:
+        told = f"mcp_servers: raw: its {what} not what the protocol wants: {why}; the run goes on without {it}"
+        assert one.warnings == (told,)
+        assert list(one.tools) == ([] if how == "untyped" else ["look"])
+        if one.tools:
+            assert await one.call("look") == "seen"
 
 
 async def test_a_program_that_is_not_there_or_no_program_is_a_warning(tmp_path):

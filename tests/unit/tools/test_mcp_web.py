@@ -58,6 +58,14 @@ async def test_answers_that_come_as_events_may_be_as_large_as_others(tmp_path, r
         assert await one.call("look") == "x" * 2_000_000 + "\n[3,000,000 more characters were not kept]"
 
 
+async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, raw):
+    """Over HTTP too."""
+    async with had(tmp_path, Server("raw", url=f"{raw.url}/worn")) as one:
+        (told,) = one.warnings
+        assert "its tool torn is not what the protocol wants: inputSchema: Field required; the run goes on" in told
+        assert await one.call("look") == "seen"
+
+
 async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypatch, raw):
     """Whatever the environment says."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):

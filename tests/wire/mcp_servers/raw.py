@@ -12,8 +12,14 @@ HOW = sys.argv[1]
 TOOL = {"name": "look", "description": "Look.", "inputSchema": {"type": "object", "properties": {}}}
 
 NEW = "2026-07-28"
-NEWER = {"new", "curious"}
+NEWER = {"new", "curious", "nameless"}
 COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+LISTS = {
+    "none": {"tools": []},
+    "untyped": {"tools": [{"name": "look", "inputSchema": {}}]},
+    "listless": {"tools": {"look": TOOL}},
+    "nameless": {"tools": [TOOL, {"name": 5, "inputSchema": {"type": "object"}}], **COMPLETE},
+}
 ASKED = {
     "roots/list": {},
     "sampling/createMessage": {
@@ -81,15 +87,18 @@ def begin():
 
 def tools(params):
     """Answer which tools there are."""
+    if HOW in LISTS:
+        return LISTS[HOW]
     if HOW == "many":
         return {"tools": [{**TOOL, "name": f"look{number}"} for number in range(10_000)]}
     if HOW == "endless":
         page = int(params.get("cursor", 0))
         return {"tools": [{**TOOL, "name": f"look{page}"}], "nextCursor": str(page + 1)}
-    if HOW == "untyped":
-        return {"tools": [{"name": "look", "inputSchema": {}}]}
-    if HOW == "none":
-        return {"tools": []}
+    if HOW == "worn":
+        # On two pages there is one tool that is one.
+        page = int(params.get("cursor", 0))
+        broken = [{"name": f"torn{page}{number}", "inputSchema": None} for number in range(7)]
+        return {"tools": [TOOL, *broken], "nextCursor": "1"} if page == 0 else {"tools": [*broken, 7]}
     if HOW == "odd":
         schemas = {
             "any": {"anyOf": [{"required": ["a"]}], "properties": {"a": {"type": "string"}}, "type": "object"},
@@ -141,7 +150,7 @@ def answer(number):
         sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {number}, "result": "\\ud800"}}\n')
         sys.stdout.flush()
         return
-    if HOW == "new":
+    if HOW in {"new", "nameless"}:
         say(number, result={**text("seen"), "resultType": "complete"})
         return
     if HOW == "curious":

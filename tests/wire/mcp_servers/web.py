@@ -73,7 +73,7 @@ class Raw(BaseHTTPRequestHandler):
             answer = {"result": {"protocolVersion": asked["params"]["protocolVersion"], **info}}
             header = ("mcp-session-id", str(time.monotonic_ns()))
         elif method == "tools/list":
-            answer = {"result": TOOLS}
+            answer = {"result": {"tools": [*TOOLS["tools"], *([{"name": "torn"}] if how == "worn" else [])]}}
         elif method == "tools/call":
             self.server.called += 1
             if how == "forgetful" or (how == "forgets" and self.server.called == 1):

@@ -61,6 +61,8 @@ def _made(found: Iterable[tuple[Server, Connection, Listing | str]]) -> tuple[tu
             continue
         if not listing.complete:
             warnings.append(f"{place}: it lists more tools than are taken; there are the first {len(listing.tools):,}")
+        if listing.lost:
+            warnings.append(f"{place}: {listing.lost}")
         listed = [(one.name, one.description or one.title or "", one.input_schema) for one in listing.tools]
         for definition in definitions(server.name, listed, names):
             tools.append(_tool(definition, connection))

@@ -14,6 +14,7 @@ from run_specialist.release import release
 from run_specialist.specialist.server import Server
 from run_specialist.tools.mcp.process import TO_LEAVE, TO_OBEY, ServerProcess
 from run_specialist.tools.mcp.result import text_of
+from run_specialist.tools.mcp.sieve import Sieve
 from run_specialist.tools.mcp.web import Web
 from run_specialist.tools.mcp.words import CLOSED, Hide, Unreachable, cause, first_line, misfit, told
 from run_specialist.tools.threads import in_thread
@@ -47,6 +48,8 @@ class Listing:
     tools: tuple["Listed", ...]
     complete: bool
     """False where there are more than are taken."""
+    lost: str = ""
+    """Which tools are left out because they are none, and why; empty where all are taken."""
 
 
 class Line:
@@ -103,7 +106,7 @@ class Line:
                 raise Forgotten from None
             raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
         except ValidationError as error:
-            raise ToolError(misfit("its answer", error, self._hide)) from None
+            raise ToolError(misfit("its answer is", error, self._hide)) from None
 
     async def _called(self, tool: str, arguments: Mapping[str, Any]) -> str:
         from mcp.types import (  # noqa: PLC0415 - as above
@@ -191,8 +194,10 @@ class Line:
 
         self._transport, self._gone = self._transport_of(server), False
         us = Implementation(name="run-specialist", version=release())
-        async with Client(self._transport.connected(), client_info=us, mode=mode, cache=None) as client:
-            listing = await _listing(client, self._hide)
+        sieve = Sieve()
+        connected = sieve.over(self._transport.connected())
+        async with Client(connected, client_info=us, mode=mode, cache=None) as client:
+            listing = await _listing(client, sieve, self._hide)
             self._client = client
             self._listed.set_result(listing)
             if not self._gone:
@@ -224,19 +229,20 @@ def _load() -> None:
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
-async def _listing(client: "Client", hide: Hide) -> Listing:
+async def _listing(client: "Client", sieve: Sieve, hide: Hide) -> Listing:
     from mcp.types import PaginatedRequestParams  # noqa: PLC0415 - as above
     from pydantic import ValidationError  # noqa: PLC0415 - as above
 
     tools: list[Listed] = []
     cursor = None
+    sieve.begin(client.protocol_version)
     for _ in range(MOST_PAGES):
         try:
             page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         except ValidationError as error:
-            raise Unreachable(misfit("its list of tools", error, hide)) from None
+            raise Unreachable(misfit("its list of tools is", error, hide)) from None
         tools += page.tools
         cursor = page.next_cursor
         if not cursor or len(tools) > MOST_TOOLS:
             break
-    return Listing(tuple(tools[:MOST_TOOLS]), complete=not cursor and len(tools) <= MOST_TOOLS)
+    return Listing(tuple(tools[:MOST_TOOLS]), not cursor and len(tools) <= MOST_TOOLS, sieve.end(hide))

@@ -30,11 +30,15 @@ def first_line(words: Iterable[str], hide: Hide = redact) -> str:
     return shown(" ".join(hide(_LECTURE.sub("", one)).split()), _LONGEST)
 
 
-def misfit(what: str, error: "ValidationError", hide: Hide) -> str:
-    """Return where an answer of the server breaks the protocol."""
+def misfit(what: str, error: "ValidationError", hide: Hide, *, within: int = 0) -> str:
+    """Return where an answer of the server breaks the protocol.
+
+    what: with its verb.
+    within: how many parts of the place `what` tells.
+    """
     wrong = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in wrong["loc"])
-    return first_line([f"{what} is not what the protocol wants: {place}: {wrong['msg']}"], hide)
+    place = ".".join(str(part) for part in wrong["loc"][within:])
+    return first_line([": ".join(filter(None, [f"{what} not what the protocol wants", place, wrong["msg"]]))], hide)
 
 
 def cause(error: BaseException) -> BaseException:
