@@ -162,7 +162,8 @@ class Budget:
     @property
     def tightest(self) -> Limit:
         """The limit that is nearest to its end; tool calls when nothing is limited."""
-        return max(self.limits, key=lambda limit: (limit.limit is not None, _PHASES.index(limit.phase), limit.share))
+        limited = [limit for limit in self.limits if limit.limit is not None]
+        return max(limited or self.limits[:1], key=lambda limit: (_PHASES.index(limit.phase), limit.share))
 
     @property
     def phase(self) -> Phase:

@@ -146,12 +146,12 @@ class Dispatcher:
         if number in self._cut_off:
             return group.create_task(self._recall(call, number))
         tool = self._tools.get(call.name)
+        if tool is None or not tool.repeatable:
+            return group.create_task(self._execute(call, number))
         first = self._first.get(call.key)
         if first is not None:
             return group.create_task(self._repeat(first, call, number))
-        task = group.create_task(self._execute(call, number))
-        if tool is not None and tool.repeatable:
-            self._first[call.key] = task
+        task = self._first[call.key] = group.create_task(self._execute(call, number))
         return task
 
     async def _recall(self, call: ToolCall, number: int) -> Executed:

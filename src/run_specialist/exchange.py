@@ -73,7 +73,7 @@ class Exchange:
                 span.failed("timeout")
                 return None
             seconds = time.monotonic() - begun
-            reply = replace(reply, usage=self._usage(reply))
+            reply = self._counted(reply)
             span.replied(reply, reply.usage)
         cost = self.book(reply, words, landing=landing)
         self._audience.keep(Received(turn, choice, landing, reply, rounded(cost), seconds, words))
@@ -98,16 +98,16 @@ class Exchange:
         self._account.spend(1, Kind.TURNS)
         return self._account.book(reply.usage, landing=landing)
 
-    def _usage(self, reply: Reply) -> Usage:
-        """Return what the reply says it took, or a guess: what is not counted cannot be limited."""
+    def _counted(self, reply: Reply) -> Reply:
+        """Return a reply that says what it took, if by a guess: what is not counted cannot be limited."""
         if reply.usage.total_tokens or not self._is_model:
-            return reply.usage
+            return reply
         if not self._guessed:
             self._guessed = True
             self._audience.tell(Warned("the server does not say what it used: its tokens are estimated"))
         said = Message("assistant", reply.content)
         front = len(self._opening.system) + sum(len(encode(tool.definition)) for tool in self._opening.tools)
-        return Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [said]))
+        return replace(reply, usage=Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [said])))
 
     async def shorten(self, over: int = 0, *, landing: bool) -> bool:
         """Summarise the older part of a transcript that has more tokens than `over`; False when nothing was done."""
