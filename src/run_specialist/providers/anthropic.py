@@ -97,8 +97,6 @@ class AnthropicConversation:
 
     async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
         """Send the transcript; see `Conversation.ask`."""
-        from anthropic import BadRequestError  # noqa: PLC0415 - see make_client
-
         # Before the body is made: whoever waits has none in memory.
         await pace().begin()
         body = self._body(messages, choice, max_tokens)
@@ -108,6 +106,8 @@ class AnthropicConversation:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a cut stream, a reset connection.
         except Exception as error:
+            from anthropic import BadRequestError  # noqa: PLC0415 - see make_client
+
             line = one_line(error, MESSAGES, self._provider.client)
             if isinstance(error, BadRequestError) and choice is Choice.RESPOND and "tool_choice" in str(error):
                 self._provider.learn_unforceable()
