@@ -234,3 +234,11 @@ async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
     assert 3_000 < outcome.limits["tokens"].used <= 7_500
     assert outcome.warnings == ("the server does not say what it used: its tokens are estimated",)
+
+
+async def test_x_14_nothing_is_estimated_of_what_is_no_model():
+    """What only plays a model takes no tokens, and nobody is warned of that."""
+    provider = ScriptedProvider([looking(1, Usage()), replace(answering(), usage=Usage())])
+    provider.capabilities = replace(provider.capabilities, is_language_model=False)
+    outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 7_500}))
+    assert (outcome.limits["tokens"].used, outcome.warnings) == (0, ())
