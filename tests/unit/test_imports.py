@@ -3,6 +3,7 @@
 import gc
 import subprocess
 import sys
+import weakref
 
 import pytest
 
@@ -37,6 +38,34 @@ def test_whoever_switched_it_off_finds_it_off():
     with collector_at_rest():
         pass
     assert not gc.isenabled()
+
+
+class Knot:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_was_imported_is_not_looked_through_with_the_young():
+    """It is counted among the oldest at once, and still collected when nobody has it any more."""
+    with collector_at_rest():
+        made = Knot()
+    assert any(one is made for one in gc.get_objects(generation=2))
+    assert gc.get_freeze_count() == 0
+    gone = weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_a_program_has_frozen_stays_frozen():
+    """It has its reasons."""
+    gc.freeze()
+    before = gc.get_freeze_count()
+    with collector_at_rest():
+        pass
+    assert gc.get_freeze_count() == pytest.approx(before, abs=50)
 
 
 def test_the_start_of_a_program_is_never_looked_through():

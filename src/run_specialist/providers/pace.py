@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from weakref import WeakKeyDictionary
 
-AT_ONCE = 4
+AT_ONCE = 2
 """Requests that begin in one turn of a loop."""
 
 
