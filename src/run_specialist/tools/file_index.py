@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import chain, islice, product
 from math import log
 from typing import NamedTuple
@@ -56,7 +57,6 @@ class FileIndex:
         self._stretches: list[_Stretch] = []
         self._files_of: list[int] = []
         self._table = Table(_WEIGHTS, self._rows(texts), keeps_text=False)
-        self._words = "\n".join(["", *self._table.words(), ""])
 
     def search(self, query: str, limit: int) -> Hits:
         """Rank the passages of the files that fit the query best, at most a few of each file."""
@@ -98,6 +98,11 @@ class FileIndex:
             end = self._words.index("\n", at)
             yield self._words[self._words.rindex("\n", 0, at) + 1 : end]
             at = self._words.find(word, end)
+
+    @cached_property
+    def _words(self) -> str:
+        # Most searches find what they look for, and need no list of all that there is.
+        return "\n".join(["", *self._table.words(), ""])
 
     def _files(self, rows: Iterable[int]) -> int:
         return len(set(map(self._files_of.__getitem__, rows)))
