@@ -8,7 +8,7 @@ import logging
 import time
 from dataclasses import replace
 
-from run_specialist import prompts, telemetry
+from run_specialist import collector, prompts, telemetry
 from run_specialist.account import Account, Clock
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
@@ -122,9 +122,10 @@ class Run:
         self._has_begun = True
         job = self._job
         resumed = job.news is not None
-        with telemetry.invoke_agent(
+        traced = telemetry.invoke_agent(
             job.specialist, job.run_id, job.provider, job.question, parent_id=job.parent_id, resumed=resumed
-        ) as span:
+        )
+        with collector.eased, traced as span:
             try:
                 return await self._work()
             finally:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from run_specialist.cli.console import fail, print_json, print_line, say
+from run_specialist.collector import end_of_start
 from run_specialist.doors.leaving import and_leave
-from run_specialist.imports import end_of_start
 from run_specialist.store.place import shown
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from run_specialist.cli.flags import (
     settings,
 )
 from run_specialist.cli.trusting import TrustFlag
-from run_specialist.imports import begin_program
+from run_specialist.collector import begin_program
 
 if TYPE_CHECKING:
     from run_specialist.events import Listener

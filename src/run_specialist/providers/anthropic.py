@@ -11,9 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from run_specialist import prices
+from run_specialist import collector, prices
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.imports import collector_at_rest
 from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
@@ -70,7 +69,7 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
 
     options: those of `AsyncAnthropic`; what is left out comes from the environment.
     """
-    with collector_at_rest():
+    with collector.at_rest():
         import anthropic  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
 
     return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})

@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from run_specialist import prices
+from run_specialist import collector, prices
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.imports import collector_at_rest
 from run_specialist.messages import Block, Message, Reply, Usage, encode
 from run_specialist.providers import openai_refusals as refusals
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
@@ -93,7 +92,7 @@ def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's ow
     options: those of `AsyncOpenAI`; what is left out comes from the environment.
     Raises ImportError where the SDK is not installed.
     """
-    with collector_at_rest():
+    with collector.at_rest():
         import openai  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
 
     return openai.AsyncOpenAI(**{**connection(openai), **options})

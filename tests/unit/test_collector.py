@@ -1,21 +1,29 @@
-"""The garbage collector rests while something large is imported, and works again afterwards."""
+"""The garbage collector rests while something large is imported, and has less to do while runs are under way."""
 
+import asyncio
 import gc
 import subprocess
 import sys
 import weakref
+from contextlib import ExitStack
 
 import pytest
 
-from run_specialist.imports import begin_program, collector_at_rest, end_of_start
+from run_specialist.collector import Easing, at_rest, begin_program, eased, end_of_start
+from run_specialist.executed import Executed
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.runner import Run
+from tests.jobs import job
 
 
 @pytest.fixture(autouse=True)
 def as_before():
     """Leave the collector of the tests as it was."""
+    before = gc.get_threshold()
     yield
     gc.unfreeze()
     gc.enable()
+    gc.set_threshold(*before)
 
 
 def test_the_collector_works_again_after_an_import_also_after_one_that_fails():
@@ -23,7 +31,7 @@ def test_the_collector_works_again_after_an_import_also_after_one_that_fails():
     seen = []
 
     def fail() -> None:
-        with collector_at_rest():
+        with at_rest():
             seen.append(gc.isenabled())
             raise ImportError
 
@@ -35,7 +43,7 @@ def test_the_collector_works_again_after_an_import_also_after_one_that_fails():
 def test_whoever_switched_it_off_finds_it_off():
     """A program that does without it is left alone."""
     gc.disable()
-    with collector_at_rest():
+    with at_rest():
         pass
     assert not gc.isenabled()
 
@@ -49,7 +57,7 @@ class Knot:
 
 def test_what_was_imported_is_not_looked_through_with_the_young():
     """It is counted among the oldest at once, and still collected when nobody has it any more."""
-    with collector_at_rest():
+    with at_rest():
         made = Knot()
     assert any(one is made for one in gc.get_objects(generation=2))
     assert gc.get_freeze_count() == 0
@@ -63,7 +71,7 @@ def test_what_a_program_has_frozen_stays_frozen():
     """It has its reasons."""
     gc.freeze()
     before = gc.get_freeze_count()
-    with collector_at_rest():
+    with at_rest():
         pass
     assert gc.get_freeze_count() == pytest.approx(before, abs=50)
 
@@ -97,3 +105,60 @@ def test_a_command_collects_garbage_while_it_works(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "collecting True True" in done.stdout + done.stderr
+
+
+def often() -> int:
+    """Return after how many new objects these are looked through."""
+    return gc.get_threshold()[0]
+
+
+OLDER = pytest.mark.skipif(sys.version_info >= (3, 13), reason="newer Pythons do by themselves what is asked for here")
+
+
+@OLDER
+@pytest.mark.anyio
+async def test_new_objects_are_looked_through_less_often_while_a_run_is_under_way():
+    """Until the last of them has ended, however it does; nothing else is changed."""
+    gc.set_threshold(700, 11, 12)
+    seen = []
+
+    def look(executed: Executed) -> None:
+        seen.append(gc.get_threshold())
+
+    script = [calls(("look", {"query": "owls"})), says("done")]
+    works = [job(ScriptedProvider(list(script)), 3, augmenters=[look]) for _ in range(2)]
+    outcomes = await asyncio.gather(*(Run(work).outcome() for work in works))
+    assert [outcome.answer for outcome in outcomes] == ["done"] * 2
+    assert seen == [(2_000, 11, 12)] * 2
+    assert gc.get_threshold() == (700, 11, 12)
+
+
+@OLDER
+def test_threads_share_it():
+    """It ends with the last one that leaves, whoever was first."""
+    gc.set_threshold(700)
+    easing, first, second = Easing(), ExitStack(), ExitStack()
+    first.enter_context(easing)
+    second.enter_context(easing)
+    first.close()
+    assert often() == 2_000
+    second.close()
+    assert often() == 700
+
+
+@pytest.mark.parametrize("chosen", [0, 1, 699, 701, 2_000, 50_000])
+def test_a_program_that_has_set_how_often_is_left_alone(chosen):
+    """Also if it is what newer Pythons do."""
+    gc.set_threshold(chosen)
+    with eased:
+        assert often() == chosen
+    assert often() == chosen
+
+
+@OLDER
+def test_what_a_program_sets_meanwhile_stays():
+    """Only what was changed here is changed back."""
+    gc.set_threshold(700)
+    with Easing():
+        gc.set_threshold(5_000)
+    assert often() == 5_000
