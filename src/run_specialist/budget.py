@@ -156,8 +156,9 @@ class Budget:
         return self._with(replace(self[kind], held_back=amount))
 
     def _with(self, limit: Limit) -> "Budget":
-        place = _PLACES[limit.kind]
-        return Budget((*self.limits[:place], limit, *self.limits[place + 1 :]))
+        limits = [*self.limits]
+        limits[_PLACES[limit.kind]] = limit
+        return Budget(tuple(limits))
 
     @property
     def tightest(self) -> Limit:

@@ -15,10 +15,12 @@ Block = Mapping[str, Any]
 """One content block in the shape of the Messages API, e.g. `{"type": "text", "text": "..."}`."""
 
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def encode(value: object) -> bytes:
     """Serialise a value as compact UTF-8 JSON; the same value always gives the same bytes."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+    return _COMPACT.encode(value).encode("utf-8", "replace")
 
 
 def text_of(content: object) -> str:
