@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from run_specialist.journal import Ended, Journal, Received, Record, Told
 from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"
+MOST = 100
+"""Of so many runs is written in one transaction; of the others there are no rows in memory yet."""
 LINGER = 0.002
 """What comes so soon after something urgent goes into the same transaction, unless somebody waits [s]."""
 
 
 class Inbox:
-    """Takes records from any thread and hands all there are to one."""
+    """Takes records from any thread and hands them to one, the oldest first."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -37,12 +40,12 @@ class Inbox:
                 self._changed.notify()
         return True
 
-    def wait(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]") -> bool:
-        """Have a future resolved when all that was taken is settled; False when there is nothing to wait for."""
+    def wait(self, journal: "RunJournal", future: "asyncio.Future[None]") -> bool:
+        """Have a future resolved when all that was taken of a run is settled; False when that will never be."""
         with self._changed:
             if self._over:
                 return False
-            self._batch.waiting.setdefault(loop, []).append(future)
+            self._batch.waiting.append((journal, future))
             self._hurry()
         return True
 
@@ -62,11 +65,13 @@ class Inbox:
             self._changed.notify()
 
     def next(self) -> "Batch | None":
-        """Wait for something urgent and return all there is; None at the end."""
+        """Wait for something urgent and return what there is, of a crowd a part; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._urgent or self.closed)
             self._changed.wait_for(lambda: self._at_once or self.closed, LINGER)
-            batch, self._batch, self._urgent, self._at_once = self._batch, Batch(), False, False
+            batch, self._batch = self._batch, self._batch.cut(MOST)
+            # Of what is left some have waited long enough.
+            self._urgent = self._at_once = bool(self._batch)
             self._over = self.closed is not None and not batch
             return None if self._over else batch
 
@@ -79,18 +84,31 @@ class Inbox:
 
 @dataclass
 class Batch:
-    """All that the thread finds when it looks."""
+    """What the thread finds when it looks."""
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
     claims: list[tuple[StoredRun, Future[Journal]]] = field(default_factory=list)
-    waiting: dict[asyncio.AbstractEventLoop, list["asyncio.Future[None]"]] = field(default_factory=dict)
+    waiting: list[tuple["RunJournal", "asyncio.Future[None]"]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.records or self.claims or self.waiting)
 
+    def cut(self, most: int) -> "Batch":
+        """Keep so many runs, and return the others with those who wait for them."""
+        others = dict(islice(self.records.items(), most, None))
+        if not others:
+            return Batch()
+        waiting = [(journal, future) for journal, future in self.waiting if journal in others]
+        self.records = dict(islice(self.records.items(), most))
+        self.waiting = [(journal, future) for journal, future in self.waiting if journal not in others]
+        return Batch(others, waiting=waiting)
+
     def settle(self) -> None:
         """Wake those who wait for it, once for each loop."""
-        for loop, futures in self.waiting.items():
+        by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        for _, future in self.waiting:
+            by_loop.setdefault(future.get_loop(), []).append(future)
+        for loop, futures in by_loop.items():
             # In a loop that is closed nobody waits any more.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, futures)
@@ -137,9 +155,8 @@ class RunJournal:
     async def committed(self) -> str | None:
         """Wait until all that was written is kept; where that fails, return why in one line, once."""
         if self._settled < self._written and not self.lost:
-            loop = asyncio.get_running_loop()
-            future = loop.create_future()
-            if self._inbox.wait(loop, future):
+            future = asyncio.get_running_loop().create_future()
+            if self._inbox.wait(self, future):
                 await future
         reason, self._reason = self._reason, None
         return reason

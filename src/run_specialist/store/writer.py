@@ -1,4 +1,4 @@
-"""The thread that writes for all runs of a process: one transaction for all that waits.
+"""The thread that writes for all runs of a process: one transaction for up to a hundred runs that wait.
 
 A store that cannot be written costs a run one warning and nothing else. No database library is imported but there.
 """

@@ -2,9 +2,11 @@ import asyncio
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from run_specialist.store import inbox as inbox_
-from run_specialist.store.inbox import Inbox, RunJournal
+from run_specialist.store.inbox import Batch, Inbox, RunJournal
 from tests.unit.store.records import opened, received, returned
 
 
@@ -73,3 +75,69 @@ def test_a_reply_is_kept_soon_though_nobody_waits(monkeypatch):
     journal.write(received(1))
     thread.join()
     assert [type(record).__name__ for record in batches[0].records[journal]] == ["Received"]
+
+
+def named(batch: Batch | None) -> list[str]:
+    """Return the runs in a batch, in order."""
+    assert batch is not None
+    return [journal.run_id for journal in batch.records]
+
+
+@pytest.mark.anyio
+async def test_of_a_crowd_a_part_is_written_at_a_time_the_oldest_first(patient, monkeypatch):
+    """Whoever is in a part goes on as soon as that is settled, and what comes meanwhile stands behind."""
+    monkeypatch.setattr(inbox_, "MOST", 2)
+    journals = [RunJournal(patient, f"r{number}") for number in range(5)]
+    for journal in journals:
+        journal.write(opened(journal.run_id))
+    waiting = [asyncio.ensure_future(journal.committed()) for journal in journals]
+    await asyncio.sleep(0)
+    first = patient.next()
+    journals[0].write(received(1))
+    journals[4].write(received(1))
+    first.settle()
+    await asyncio.wait(waiting[:2])
+    assert [task.done() for task in waiting] == [True, True, False, False, False]
+    batches = [patient.next(), patient.next()]
+    assert [named(batch) for batch in (first, *batches)] == [["r0", "r1"], ["r2", "r3"], ["r4", "r0"]]
+    assert [len(records) for records in batches[1].records.values()] == [2, 1]
+    for batch in batches:
+        batch.settle()
+    await asyncio.wait(waiting)
+
+
+@pytest.mark.anyio
+async def test_whoever_waits_for_what_is_being_written_is_woken_after_it(patient):
+    """Though nothing of its run is left in the inbox."""
+    journal = RunJournal(patient, "r0")
+    journal.write(opened("r0"))
+    patient.close()
+    assert named(patient.next()) == ["r0"]
+    waiting = asyncio.ensure_future(journal.committed())
+    await asyncio.sleep(0)
+    batch = patient.next()
+    assert named(batch) == []
+    batch.settle()
+    assert await waiting is None
+    assert patient.next() is None
+
+
+@given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5))
+def test_nothing_is_left_in_an_inbox_that_is_emptied(writes, most):
+    """Whatever came from whichever run, it is handed out once, and each run's in order."""
+    inbox, handed = Inbox(), {}
+    journals = [RunJournal(inbox, str(number)) for number in range(10)]
+    written = [(number, received(turn)) for turn, number in enumerate(writes, 1)]
+    for number, record in written:
+        journals[number].write(record)
+    inbox.close()
+    whole = inbox_.MOST
+    inbox_.MOST = most
+    try:
+        while (batch := inbox.next()) is not None:
+            assert len(batch.records) <= most
+            for journal, records in batch.records.items():
+                handed.setdefault(journal.run_id, []).extend(records)
+    finally:
+        inbox_.MOST = whole
+    assert handed == {str(one): [record for number, record in written if number == one] for one in set(writes)}
