@@ -31,6 +31,7 @@ _PATTERNED = frozenset({"patternProperties", "additionalProperties", "unevaluate
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # One value of each type; a reference that only leads back to itself shows with any of them.
 _SAMPLES: tuple[object, ...] = (None, True, 0, "", [None], {"": None})
+_DEPENDENT = ("dependentSchemas", "dependencies")
 
 
 class _TooMuchError(Exception):
@@ -45,12 +46,25 @@ def check(schema: Mapping[str, Any]) -> None:
     _check_form(schema, kind)
     _check_parts(schema, kind)
     try:
-        for sample in _SAMPLES:
+        for sample in (*_SAMPLES, _with_all_names(schema)):
             _errors(sample, schema)
     except RecursionError:
         raise ValueError("refers to itself without end") from None
     except _TooMuchError:
         raise ValueError("takes too long to check: its parts refer to each other too often") from None
+
+
+def _with_all_names(schema: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return an object with each name that some part of a schema is held against only where it is there."""
+    names: dict[str, object] = {}
+    parts: list[object] = [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            asked = (part.get(keyword) for keyword in _DEPENDENT)
+            names.update((name, None) for found in asked if isinstance(found, Mapping) for name in found)
+        parts += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
+    return names
 
 
 def reason(value: object, schema: Mapping[str, Any]) -> str | None:
