@@ -40,7 +40,8 @@ class Easing:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # The collector may find a run that was thrown away, which leaves then, while its thread has the lock.
+        self._lock = threading.RLock()
         self._inside = 0
         self._changed = False
 

@@ -4,7 +4,9 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 import weakref
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -144,6 +146,36 @@ def test_threads_share_it():
     assert often() == 2_000
     second.close()
     assert often() == 700
+
+
+def test_a_run_that_is_thrown_away_may_be_found_while_another_one_begins(monkeypatch):
+    """The collector ends it wherever it happens to be at work, and nobody waits for ever."""
+    easing, threshold, before = Easing(), gc.get_threshold, often()
+
+    def run(knot: list[object]) -> Iterator[None]:
+        with easing:
+            yield
+            knot.clear()
+
+    knot: list[Iterator[None]] = []
+    knot.append(run(knot))
+    next(knot[0])
+    del knot
+
+    def collecting() -> tuple[int, int, int]:
+        gc.collect()
+        return threshold()
+
+    def begin_and_end() -> None:
+        with easing:
+            pass
+
+    monkeypatch.setattr(gc, "get_threshold", collecting)
+    another = threading.Thread(target=begin_and_end, daemon=True)
+    another.start()
+    another.join(10)
+    assert not another.is_alive()
+    assert often() == before
 
 
 @pytest.mark.parametrize("chosen", [0, 1, 699, 701, 2_000, 50_000])
