@@ -94,14 +94,18 @@ class Batch:
         return bool(self.records or self.claims or self.waiting)
 
     def cut(self, most: int) -> "Batch":
-        """Keep so many runs, and return the others with those who wait for them."""
+        """Keep so many runs, and return the others with those who wait for them or take them over."""
         others = dict(islice(self.records.items(), most, None))
         if not others:
             return Batch()
+        # Whoever takes a run over counts on from its newest event.
+        late = {journal.run_id for journal in others}
+        claims = [(run, claimed) for run, claimed in self.claims if run.run_id in late]
         waiting = [(journal, future) for journal, future in self.waiting if journal in others]
         self.records = dict(islice(self.records.items(), most))
+        self.claims = [(run, claimed) for run, claimed in self.claims if run.run_id not in late]
         self.waiting = [(journal, future) for journal, future in self.waiting if journal not in others]
-        return Batch(others, waiting=waiting)
+        return Batch(others, claims, waiting)
 
     def settle(self) -> None:
         """Wake those who wait for it, once for each loop."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from run_specialist.store import inbox as inbox_
 from run_specialist.store.inbox import Batch, Inbox, RunJournal
-from tests.unit.store.records import opened, received, returned
+from tests.unit.store.records import opened, received, returned, stored
 
 
 @pytest.fixture
@@ -104,6 +104,17 @@ async def test_of_a_crowd_a_part_is_written_at_a_time_the_oldest_first(patient, 
     for batch in batches:
         batch.settle()
     await asyncio.wait(waiting)
+
+
+def test_a_run_is_taken_over_when_all_that_was_taken_of_it_is_written(patient, monkeypatch):
+    """Of a crowd too: whoever goes on with it counts on from its newest event. Others need not wait for that."""
+    monkeypatch.setattr(inbox_, "MOST", 2)
+    for number in range(5):
+        RunJournal(patient, f"r{number}").write(opened(f"r{number}"))
+    for run_id in ("r4", "r9", "r0", "r3"):
+        patient.claim(stored(run_id))
+    batches = [patient.next(), patient.next(), patient.next()]
+    assert [[run.run_id for run, _ in batch.claims] for batch in batches] == [["r9", "r0"], ["r3"], ["r4"]]
 
 
 @pytest.mark.anyio
