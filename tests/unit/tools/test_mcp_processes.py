@@ -152,6 +152,13 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
         assert int(marker.read_text()) not in running("time.sleep(600)")
 
 
+async def test_what_is_odd_beside_the_tools_costs_none_of_them(tmp_path):
+    """The library passes over what a later protocol would say of how long the list holds; so it is no tool's fault."""
+    async with had(tmp_path, raw("hasty", tmp_path / "marker")) as one:
+        assert one.warnings == ()
+        assert await one.call("look") == "seen"
+
+
 TORN = ", ".join([*(f"torn0{number}" for number in range(7)), *(f"torn1{number}" for number in range(3))])
 NO_SCHEMA = "inputSchema: Input should be a valid dictionary or instance of InputSchema"
 

@@ -18,6 +18,7 @@ LISTS = {
     "none": {"tools": []},
     "untyped": {"tools": [{"name": "look", "inputSchema": {}}]},
     "listless": {"tools": {"look": TOOL}},
+    "hasty": {"tools": [TOOL], "ttlMs": -1, "cacheScope": "nobody"},
     "nameless": {"tools": [TOOL, {"name": 5, "inputSchema": {"type": "object"}}], **COMPLETE},
 }
 ASKED = {

@@ -50,6 +50,9 @@ class Sieve:
         result = getattr(getattr(item, "message", None), "result", None)
         if self._version is None or not isinstance(result, dict) or not isinstance(result.get("tools"), list):
             return
+        # Of what is wrong beside the tools the library lets some pass; that is no tool's fault.
+        if _misfit({**result, "tools": []}, self._version):
+            return
         kept = []
         for number, tool in enumerate(result["tools"], 1):
             if error := _misfit({**result, "tools": [tool]}, self._version):
