@@ -103,6 +103,28 @@ def test_a_loop_that_ended_while_some_waited_is_forgotten():
     assert left() is None
 
 
+def test_a_loop_that_was_closed_while_some_waited_is_forgotten_when_the_next_one_begins():
+    """It was closed by hand, and nobody was cancelled: whoever waits in it is let go too."""
+
+    async def begin() -> None:
+        await pace().begin()
+
+    def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
+        loop = asyncio.new_event_loop()
+        waiting = [loop.create_task(begin()) for _ in range(10 * AT_ONCE)]
+        loop.run_until_complete(asyncio.sleep(0))
+        assert not all(task.done() for task in waiting)
+        for task in waiting:
+            task._log_destroy_pending = False
+        loop.close()
+        return weakref.ref(loop)
+
+    left = leave()
+    asyncio.run(begin())
+    gc.collect()
+    assert left() is None
+
+
 class Unanswered:
     """Stands for a client of either SDK whose server never answers."""
 

@@ -15,7 +15,7 @@ AT_ONCE = 2
 class Pace:
     """The requests that wait to begin in one loop, the oldest first."""
 
-    # It holds no loop: the loops that have one are remembered only as long as they live.
+    # It holds no loop, but for those who wait in it: the loops that have one are remembered only as long as they live.
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._left = AT_ONCE
@@ -52,4 +52,17 @@ _paces: WeakKeyDictionary[asyncio.AbstractEventLoop, Pace] = WeakKeyDictionary()
 
 def pace() -> Pace:
     """Return that of the running loop, which all its requests share."""
-    return _paces.setdefault(asyncio.get_running_loop(), Pace())
+    loop = asyncio.get_running_loop()
+    found = _paces.get(loop)
+    if found is None:
+        _forget_closed()
+        found = _paces[loop] = Pace()
+    return found
+
+
+def _forget_closed() -> None:
+    # Whoever waits in a loop that was closed meanwhile would hold it for ever. Other threads may add theirs just now.
+    for reference in _paces.keyrefs():
+        loop = reference()
+        if loop is not None and loop.is_closed():
+            _paces.pop(loop, None)
