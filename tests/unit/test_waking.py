@@ -78,6 +78,19 @@ def test_a_program_that_listens_itself_goes_on_doing_so():
         assert woken_by() == ours.fileno()
 
 
+def test_a_program_that_begins_to_listen_meanwhile_goes_on_doing_so():
+    """What it has set in a tool stays when the run ends."""
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        ours.setblocking(False)
+
+        async def listens() -> None:
+            signal.set_wakeup_fd(ours.fileno())
+
+        asyncio.run(heard(listens()))
+        assert woken_by() == ours.fileno()
+
+
 def test_other_threads_have_nothing_to_do_with_signals():
     """What is awaited there is awaited, and nothing else happens."""
 

@@ -29,7 +29,7 @@ async def heard(doing: Coroutine[Any, Any, _T]) -> _T:
         try:
             return await doing
         finally:
-            signal.set_wakeup_fd(_NOBODY)
+            _leave(waker)
             loop.remove_reader(woken)
 
 
@@ -46,3 +46,10 @@ def _woken_by(waker: socket.socket, loop: asyncio.AbstractEventLoop) -> bool:
     if before != _NOBODY:
         signal.set_wakeup_fd(before, warn_on_full_buffer=False)
     return before == _NOBODY
+
+
+def _leave(waker: socket.socket) -> None:
+    """Have signals no longer write to a socket; what somebody else has them write to meanwhile stays."""
+    now = signal.set_wakeup_fd(_NOBODY)
+    if now not in {_NOBODY, waker.fileno()}:
+        signal.set_wakeup_fd(now, warn_on_full_buffer=False)
