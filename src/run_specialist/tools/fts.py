@@ -51,7 +51,8 @@ class Table:
 
     def words(self) -> list[str]:
         """Return all words that stand in it, in lower case and without their endings."""
-        self._connection.execute("CREATE VIRTUAL TABLE temp.word USING fts5vocab(main, held, row)")
+        # It is there already where this broke off once, for want of memory.
+        self._connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.word USING fts5vocab(main, held, row)")
         return [word for (word,) in self._connection.execute("SELECT term FROM temp.word")]
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bench.notes import SEAL, SEALED, write
 from run_specialist.tools import index as index_module
 from run_specialist.tools.file_index import _ends
+from run_specialist.tools.fts import Table
 from run_specialist.tools.index import Index
 from run_specialist.tools.linescan import LONGEST, lines_in, lines_of
 from run_specialist.tools.sandbox import Sandbox
@@ -244,6 +245,12 @@ def test_threads_share_the_words(notes, by_files):
     for first, hits in enumerate(found):
         assert hits == alone[first:] + alone[:first]
     assert shared.files == NOTES
+
+
+def test_the_list_of_all_words_can_be_asked_for_again():
+    """The first time may have broken off, and the index is still there."""
+    table = Table({"body": 1.0}, [(0, "owls hunt")], keeps_text=False)
+    assert table.words() == table.words() == ["hunt", "owl"]
 
 
 def test_where_time_runs_out_the_search_says_so(call, write, by_files, monkeypatch):
