@@ -238,4 +238,6 @@ def _front(request: Recorded) -> str:
 
 
 def _said(request: Recorded) -> bytes:
-    return request.raw.partition(b'"messages":[')[2].removesuffix(b"]}")
+    """Return the bytes of the messages; a cache marker, which an order sets elsewhere, is none of them."""
+    said = request.raw.partition(b'"messages":[')[2].removesuffix(b"]}")
+    return said.replace(b',"cache_control":{"type":"ephemeral"}', b"")
