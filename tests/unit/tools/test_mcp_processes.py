@@ -152,6 +152,21 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
         assert int(marker.read_text()) not in running("time.sleep(600)")
 
 
+async def test_a_server_that_is_gone_before_it_is_listened_to_is_not_waited_for(tmp_path, monkeypatch):
+    """Though a child of its own keeps the pipes open: on a busy machine it may end while they are being connected."""
+    loop = asyncio.get_running_loop()
+    whole = loop.subprocess_exec
+
+    async def late(*given, **named):
+        transport, protocol = await whole(*given, **named)
+        await until(lambda: transport.get_returncode() is not None and protocol._process_exited)
+        return transport, protocol
+
+    monkeypatch.setattr(loop, "subprocess_exec", late)
+    async with had(tmp_path, raw("children", tmp_path / "marker", timeout=30)) as one:
+        assert "it exited with code 1, saying: the child goes on; the run goes on" in one.warnings[0]
+
+
 async def test_what_is_odd_beside_the_tools_costs_none_of_them(tmp_path):
     """The library passes over what a later protocol would say of how long the list holds; so it is no tool's fault."""
     async with had(tmp_path, raw("hasty", tmp_path / "marker")) as one:

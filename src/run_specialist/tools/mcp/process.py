@@ -98,6 +98,9 @@ class ServerProcess:
             for one in (self._read(process, to_reader), self._write(process, from_writer), self._listen(process))
         ]
         self._stop_reading = work[0].cancel
+        if self._left:
+            # It was gone before there was a reader to stop.
+            self._exited()
         try:
             yield reader, writer
         finally:
