@@ -54,7 +54,7 @@ class ServerProcess:
         self._seen_off = False
         self._left = False
         self._code: int | None = None
-        self._stop_reading: Callable[[], object] = ended
+        self._reading: asyncio.Task[None] | None = None
 
     def last_words(self, hide: Hide) -> str:
         """How it ended by itself, and the last line that it wrote to its standard error; empty where there is none."""
@@ -97,7 +97,7 @@ class ServerProcess:
             asyncio.create_task(one)
             for one in (self._read(process, to_reader), self._write(process, from_writer), self._listen(process))
         ]
-        self._stop_reading = work[0].cancel
+        self._reading = work[0]
         if self._left:
             # It was gone before there was a reader to stop.
             self._exited()
@@ -153,8 +153,9 @@ class ServerProcess:
     def _exited(self) -> None:
         if not self._seen_off:
             self._left = True
-            # What it said last is still read.
-            asyncio.get_running_loop().call_later(_FOR_LAST_WORDS, self._stop_reading)
+            if self._reading is not None:
+                # What it said last is still read.
+                asyncio.get_running_loop().call_later(_FOR_LAST_WORDS, self._reading.cancel)
 
     async def _listen(self, process: Process) -> None:
         assert process.stderr is not None  # noqa: S101 - as above
