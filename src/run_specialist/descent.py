@@ -68,6 +68,12 @@ class Descent:
         if self.landing:
             self._stand_on(self.landing.ignored())
 
+    def stop_waiting(self, budget: Budget) -> None:
+        """Go on to the finalize notice: the model has asked for calls beyond the limit."""
+        self.begin_if_spent(budget)
+        if self.landing and self.landing.rung is Rung.WAIT:
+            self.was_ignored()
+
     def was_paused(self) -> None:
         """Stay on the rung, for the model goes on where it was; the request counts all the same."""
         if self.landing:

@@ -10,7 +10,7 @@ from typing import Any
 from run_specialist import prompts, telemetry
 from run_specialist.account import Account
 from run_specialist.audience import Audience
-from run_specialist.budget import Budget, Kind, Limit, Phase
+from run_specialist.budget import Budget, Kind, Phase
 from run_specialist.calling import Calling, words
 from run_specialist.events import BudgetSpent, Called, CallPhase, Warned
 from run_specialist.executed import Augmenter, Executed
@@ -98,11 +98,10 @@ class Dispatcher:
         """All calls that finished so far, in call order."""
         return tuple(self._executed[number] for number in sorted(self._executed))
 
-    async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall], limit: Limit) -> list[ToolResult]:
+    async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall]) -> list[ToolResult]:
         """Run some calls of a turn and skip the rest; return all results in call order.
 
         calls: no more than the budget allows.
-        limit: why the rest is skipped.
         """
         budget = self._shown = self._account.budget
         # Spent before they run: a call that is interrupted was an attempt all the same.
@@ -121,7 +120,7 @@ class Dispatcher:
             self._executed[first + number] = executed
             executed = replace(executed, budget=budget, number=number + 1, of_turn=len(calls))
             results.append(self._augmented(executed))
-        results += [self.refuse(call, prompts.skipped(call.name, limit)) for call in rest]
+        results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
         if self._settings.limit_fields and budget.phase is Phase.SPENT:
             told = prompts.limit_reached(budget.tightest)
             results[-1] = replace(results[-1], content=with_fields(results[-1].content, told))

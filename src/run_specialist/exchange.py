@@ -15,10 +15,14 @@ from run_specialist.draft import Draft
 from run_specialist.events import Replied, Requested, Summarized, Warned
 from run_specialist.job import Job
 from run_specialist.journal import Received, Spending
-from run_specialist.messages import Message, Reply, ToolResult, Usage, encode
+from run_specialist.messages import Block, Message, Reply, ToolResult, Usage, encode
 from run_specialist.providers.base import Choice
+from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 from run_specialist.transcript import Transcript
+
+MOST_CALLS = 200
+"""Tool calls kept of one reply. Each costs tokens in every later request, even when it is skipped."""
 
 _T = TypeVar("_T")
 
@@ -73,7 +77,7 @@ class Exchange:
                 span.failed("timeout")
                 return None
             seconds = time.monotonic() - begun
-            reply = self._counted(reply)
+            reply = _bounded(self._counted(reply))
             span.replied(reply, reply.usage)
         cost = self.book(reply, words, landing=landing)
         self._audience.keep(Received(turn, choice, landing, reply, rounded(cost), seconds, words))
@@ -145,3 +149,20 @@ class Exchange:
             if timeout.expired():
                 return None
             raise
+
+
+def _bounded(reply: Reply) -> Reply:
+    """Return a reply with at most MOST_CALLS tool calls; a `respond` after them stays."""
+    dropped = {id(call) for call in _tool_uses(reply)[MOST_CALLS:] if call.get("name") != RESPOND}
+    if not dropped:
+        return reply
+    warning = f"the model made {len(reply.calls):,} tool calls in one reply; those after call {MOST_CALLS} were dropped"
+    return replace(
+        reply,
+        content=tuple(block for block in reply.content if id(block) not in dropped),
+        detail="; ".join(part for part in (reply.detail, warning) if part),
+    )
+
+
+def _tool_uses(reply: Reply) -> list[Block]:
+    return [block for block in reply.content if block.get("type") == "tool_use"]

@@ -2,7 +2,7 @@
 
 force     the next request's tool choice names `respond`; costs the messages cache, cannot be misunderstood
 order     nothing changes but the last result, which says that only `respond` will be heard; keeps the cache
-wait      nothing is said until the model asks again (no rung of its own: it is not counted)
+wait      nothing is said until the model asks for calls beyond the limit (not counted as a rung)
 finalize  beside the skipped calls stands a notice to answer now
 none      no tool may be called, the text is the answer
 salvage   no request at all: an answer is built from the last text and the results

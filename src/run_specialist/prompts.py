@@ -144,10 +144,9 @@ def other_model(before: str) -> str:
     return f"Another model, {before}, did the work above; its thinking was left out."
 
 
-def skipped(tool: str, limit: Limit) -> str:
-    """Return the result of a call that was not run because a limit is reached, or because no more fits."""
-    what = limit.kind.words if limit.limit is None else units.amount(limit.kind, limit.limit)
-    return f"Not run: the limit of {what} is reached, so {tool} was skipped."
+def skipped(tool: str) -> str:
+    """Return the result of a call that was not run because a limit is reached; short, since a batch may hold many."""
+    return f"Not run: limit reached, {tool} skipped."
 
 
 def failed(tool: str, why: str) -> str:

@@ -83,10 +83,11 @@ class Replies:
             return None
         left = self._account.limit(Kind.TOOL_CALLS).remaining
         room = 0 if self._descent.is_landing else len(reply.calls) if left is None else int(left)
-        limit = self._account.limit(self._descent.reason)
-        results = await self._dispatcher.run(reply.calls[:room], reply.calls[room:], limit)
+        results = await self._dispatcher.run(reply.calls[:room], reply.calls[room:])
         self._exchange.enter(reply, results)
         self._descent.was_ignored()
+        if room < len(reply.calls):
+            self._descent.stop_waiting(self._account.budget)
         return None
 
     def _is_of_a_landing_gone_by(self, reply: Reply) -> bool:

@@ -54,7 +54,7 @@ def test_s4_2_the_last_result_carries_the_limit_as_fields_and_no_other_does(chat
     simulator = chat([GREP[0], batch, says(ANSWER)])
     call("finder", "What?", *MODEL)
     *earlier, last = simulator.requests[-1].results
-    skipped = "Not run: the limit of 3 tool calls is reached, so grep was skipped."
+    skipped = "Not run: limit reached, grep skipped."
     assert json.loads(last) == {"output": skipped, **REACHED}
     owls = "notes/owls.md:3: Owls eat mice at night."
     assert earlier == [owls, owls, "notes/toads.md:3: Toads sleep in winter."]

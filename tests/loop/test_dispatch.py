@@ -31,7 +31,7 @@ async def test_s2_2_a_batch_that_straddles_the_limit_runs_the_first_and_skips_th
     assert results(message) == [
         "note on 'a', part 0\n1 tool call remaining",
         "note on 'b', part 0\n0 tool calls remaining",
-        "Not run: the limit of 2 tool calls is reached, so look was skipped.",
+        "Not run: limit reached, look skipped.",
     ]
     skipped = [event for event in events if isinstance(event, Called) and event.phase == "skipped"]
     assert [(event.id, event.name) for event in skipped] == [("call_3", "look")]

@@ -96,7 +96,7 @@ async def test_x_5_a_landing_for_another_reason_runs_no_calls_either():
     provider = ScriptedProvider([*halves, LOOKS, ANSWER])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (0, 2)
-    assert results(provider.asked[-1].messages[-1])[0].startswith("Not run: the limit of tokens is reached")
+    assert results(provider.asked[-1].messages[-1])[0].startswith("Not run: limit reached")
     assert (outcome.status, outcome.landing.how) == ("landed", "order")
 
 

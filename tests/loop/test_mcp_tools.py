@@ -62,7 +62,7 @@ async def test_calls_are_counted_and_landed_like_all_others(tmp_path, write):
     assert first[1].splitlines()[0].startswith("mcp__good__fail failed: Error executing tool fail")
     assert first[1].endswith("\n1 tool call remaining")
     assert second[0] == "7\n0 tool calls remaining"
-    assert second[1].startswith("Not run: the limit of 3 tool calls is reached")
+    assert second[1].startswith("Not run: limit reached")
     assert (outcome.status, outcome.answer) == ("landed", "It is 7.")
     used = outcome.tool_calls
     assert (used.used, used.failed, used.skipped) == (3, 1, 1)

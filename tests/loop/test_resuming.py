@@ -336,4 +336,4 @@ async def test_s2_8_what_was_archived_is_read_again_in_the_next_going(desk):
     assert one == ("abcd" * 5_000)[:12_000]
     assert seam.startswith("cdabcdabcd\n[another output of the same id follows]\nefgh")
     assert set(two) == set("efgh")
-    assert skipped.startswith("Not run: the limit of 2 tool calls is reached, so look was skipped.")
+    assert skipped.startswith("Not run: limit reached, look skipped.")

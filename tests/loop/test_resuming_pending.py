@@ -145,7 +145,7 @@ async def test_in_the_landing_something_else_that_had_come_is_answered_and_the_n
     """A tool called against the order is not run, and the ladder goes on below."""
     await dies_after(desk, Received, 2, looks(1), looks(2), ANSWER, tool_calls_limit=1)
     again = await desk.go_on(LATER)
-    skipped = "Not run: the limit of 1 tool call is reached, so look was skipped."
+    skipped = "Not run: limit reached, look skipped."
     assert results(again.asked[0].messages[-1]) == [f"{skipped}\n{prompts.last_words('order', None)}"]
     assert (again.outcome.status, again.outcome.tool_calls.used) == ("landed", 1)
 

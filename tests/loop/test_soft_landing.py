@@ -128,7 +128,7 @@ async def test_x_5_another_tool_at_the_landing_is_answered_but_not_run():
     """The next rung follows; an accepted message is never edited."""
     provider = ScriptedProvider([*looks(2), *looks(1, first=3), ANSWER])
     outcome = await outcome_of(job(provider, 2))
-    assert told(provider)[2].startswith("Not run: the limit of 2 tool calls is reached, so look was skipped.")
+    assert told(provider)[2].startswith("Not run: limit reached, look skipped.")
     assert ORDER in told(provider)[2]
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "order", 2)
 
@@ -155,7 +155,7 @@ async def test_landing_finalize_speaks_only_when_the_model_asks_again():
     provider = ScriptedProvider([*looks(2), *looks(2, first=3), says("text")])
     outcome = await outcome_of(job(provider, 2, landing="finalize", augmenters=()))
     assert told(provider)[1] == "note on '2', part 0"
-    skipped = "Not run: the limit of 2 tool calls is reached, so look was skipped."
+    skipped = "Not run: limit reached, look skipped."
     notice = "The limit of this task is reached. Answer directly now, from what is here, without more tool calls."
     assert told(provider)[2:] == [f"{skipped}\n{notice}", skipped]
     assert [asked.choice for asked in provider.asked[2:]] == [Choice.AUTO, Choice.AUTO, Choice.NONE]

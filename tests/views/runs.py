@@ -205,7 +205,7 @@ class Tape:
             results.append(ToolResult(call.id, "\n".join(lines), one.is_error))
         self.now = begin + max((one.seconds for one in done), default=0)
         for one, call in zip(skipped, turn.calls[len(done) :], strict=True):
-            why = prompts.skipped(one.name, self.budget[Kind.TOOL_CALLS])
+            why = prompts.skipped(one.name)
             self.skipped += 1
             self.tell(Called("skipped", call.id, call.name, call.arguments, text=why))
             results.append(ToolResult(call.id, why, is_error=True))

@@ -134,7 +134,7 @@ def test_calls_stand_in_order_with_what_became_of_each(full):
     assert [call["number"] for call in calls if call["repeated"]] == [9]
     assert [call["number"] for call in calls if call["whole"] and call["whole"] > call["characters"]] == [8]
     assert [call["state"] for call in calls[-3:]] == ["skipped", "skipped", "answer"]
-    assert text_of(calls[-2]) == "Not run: the limit of 20 tool calls is reached, so read was skipped."
+    assert text_of(calls[-2]) == "Not run: limit reached, read skipped."
     assert [call["ending"] for call in calls[18:20]] == ["1 tool call remaining", "0 tool calls remaining"]
     assert not calls[0]["ending"]
     assert calls[7]["added"] == ["8 tool calls remaining"]

@@ -97,7 +97,7 @@ async def test_s2_2_each_result_is_a_message_of_its_own_in_call_order(ask_chat):
     wanted = [call["id"] for call in api.requests[0].message["tool_calls"]]
     assert [message["tool_call_id"] for message in sent.messages[3:]] == wanted
     assert [text.split("\n")[0] for text in sent.results[:2]] == ["note on 'a', part 0", "note on 'b', part 0"]
-    assert sent.results[2].startswith("Not run: the limit of 2 tool calls is reached")
+    assert sent.results[2].startswith("Not run: limit reached")
     assert all(set(message) == {"role", "tool_call_id", "content"} for message in sent.messages[3:])
 
 

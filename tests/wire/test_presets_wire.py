@@ -240,12 +240,32 @@ async def test_s2_2_a_batch_that_straddles_the_limit(ask):
     assert len(told.requests[1].messages) == 3
     assert [block["tool_use_id"] for block in blocks] == asked_for
     assert [block["content"] for block in blocks[:2]] == [note("a"), note("b")]
-    assert blocks[2]["content"] == "Not run: the limit of 2 tool calls is reached, so look was skipped."
+    assert blocks[2]["content"].startswith("Not run: limit reached, look skipped.")
     assert [block.get("is_error", False) for block in blocks] == [False, False, True]
     assert told.phases("skipped") == asked_for[2:]
     assert told.phases("finished") == told.phases("started") == asked_for[:2]
     assert (told.outcome.tool_calls.used, told.outcome.tool_calls.skipped) == (2, 1)
     assert (told.outcome.status, told.outcome.answer) == ("landed", "done")
+
+
+async def test_s2_4_the_notice_stands_beside_the_first_skipped_result_of_a_straddling_batch(ask):
+    """3 calls, N = 2: request 2 carries the notice, once, and it is the first counted landing request."""
+    told = await ask([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    *ran, skipped = told.results[0]
+    assert ran == [note("a"), note("b")]
+    assert skipped.splitlines()[0] == "Not run: limit reached, look skipped."
+    assert skipped.endswith(NOTICE)
+    assert told.carrying(NOTICE) == [2]
+    assert told.requests[1].raw.count(NOTICE.encode()) == 1
+    assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
+
+
+async def test_s2_4_a_straddling_batch_and_then_more_calls_meet_the_next_rung(ask):
+    """The notice stands once; a model that calls tools all the same may call none after that."""
+    told = await ask([looks("a", "b", "c"), looks("d"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    assert told.carrying(NOTICE) == [2]
+    assert told.choices == [None, None, NO_TOOLS]
+    assert (told.outcome.landing.how, told.outcome.landing.requests) == ("none", 2)
 
 
 async def test_s2_3_s2_4_the_notice_comes_only_when_the_model_asks_again(ask):
@@ -254,7 +274,7 @@ async def test_s2_3_s2_4_the_notice_comes_only_when_the_model_asks_again(ask):
     assert told.results[0] == [note("a"), note("b")]
     (result,) = told.results[1]
     skipped, notice = result.splitlines()
-    assert skipped == "Not run: the limit of 2 tool calls is reached, so look was skipped."
+    assert skipped == "Not run: limit reached, look skipped."
     assert notice.endswith(NOTICE)
     assert told.choices == [None] * 3
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
@@ -268,7 +288,7 @@ async def test_s2_3_a_model_that_asks_a_second_time_meets_the_next_rung(ask):
     assert NOTICE not in told.results[1][0]
     assert told.requests[-1].raw.count(NOTICE.encode()) == 1
     assert told.choices == [None, None, None, NO_TOOLS]
-    assert told.results[2] == ["Not run: the limit of 2 tool calls is reached, so look was skipped."]
+    assert told.results[2] == ["Not run: limit reached, look skipped."]
     assert (told.outcome.tool_calls.used, told.outcome.tool_calls.skipped) == (2, 3)
     assert (told.outcome.landing.how, told.outcome.landing.requests) == ("none", 2)
 
@@ -372,7 +392,7 @@ async def test_s3_2_in_a_batch_each_result_has_its_own_line(ask_once):
     told = await ask_once([*batches(4, 2), DONE], "preset: budget-notice", "tool_calls_limit: 5")
     first, second = told.results
     assert [result.partition("\n")[2] for result in first] == ["", left(3, 5), left(2, 5), left(1, 5)]
-    assert second == [f"{note('2.0')}\n{NOW}", "Not run: the limit of 5 tool calls is reached, so look was skipped."]
+    assert second == [f"{note('2.0')}\n{NOW}", "Not run: limit reached, look skipped."]
 
 
 async def test_s3_3_augmenters_are_the_last_stage_on_failures_too(ask):

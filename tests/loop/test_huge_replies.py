@@ -1,0 +1,42 @@
+"""Replies that ask for more tool calls than anybody could want."""
+
+import pytest
+
+from run_specialist.exchange import MOST_CALLS
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from tests.jobs import job, outcome_of, results
+
+pytestmark = pytest.mark.anyio
+
+
+def looks(count):
+    """Script one reply with this many calls of `look`."""
+    return [("look", {"query": str(number)}) for number in range(count)]
+
+
+async def test_s2_2_calls_after_the_most_that_are_kept_cost_nothing():
+    """10,000 calls, N = 20: 20 run, the other kept ones get a short result, the rest is in no request."""
+    provider = ScriptedProvider([calls(*looks(10_000)), calls(("respond", {"answer": "done"}), first_id=20_000)])
+    outcome = await outcome_of(job(provider, 20))
+    assert (outcome.status, outcome.answer) == ("landed", "done")
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (20, MOST_CALLS - 20)
+    answered = results(provider.asked[1].messages[-1])
+    assert len(answered) == MOST_CALLS
+    assert "Not run: limit reached, look skipped." in answered
+    assert sum(block["type"] == "tool_use" for block in provider.asked[1].messages[1].content) == MOST_CALLS
+    assert outcome.warnings == ("the model made 10,000 tool calls in one reply; those after call 200 were dropped",)
+
+
+async def test_as_many_calls_as_are_kept_are_no_news():
+    """A reply at the bound is taken as it is, without a warning."""
+    provider = ScriptedProvider([calls(*looks(MOST_CALLS)), says("done")])
+    outcome = await outcome_of(job(provider, MOST_CALLS + 1))
+    assert (outcome.tool_calls.used, outcome.warnings) == (MOST_CALLS, ())
+
+
+async def test_a_respond_behind_too_many_calls_is_heard():
+    """An answer is never dropped, however late in the reply it comes."""
+    provider = ScriptedProvider([calls(*looks(MOST_CALLS + 50), ("respond", {"answer": "found"}))])
+    outcome = await outcome_of(job(provider, 9))
+    assert (outcome.status, outcome.answer) == ("answered", "found")
+    assert outcome.tool_calls.skipped == MOST_CALLS
