@@ -7,6 +7,8 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
 FILES = (ROOT / "docs/specialist-files.md").read_text(encoding="utf-8")
+LIMITS = (ROOT / "docs/limits.md").read_text(encoding="utf-8")
+STRUCTURED = (ROOT / "docs/structured-answers.md").read_text(encoding="utf-8")
 STORED = (ROOT / "docs/stored-runs.md").read_text(encoding="utf-8")
 
 

@@ -24,7 +24,8 @@ from run_specialist.specialist.loader import load, load_text
 from run_specialist.specialist.presets import PRESETS
 from run_specialist.specialist.schema import json_schema
 from run_specialist.summariser import SHARE_OF_TARGET, SUMMARY_LIMIT
-from tests.docs.reading import COMMAND_LINE, FILES, README, ROOT, blocks, named, table
+from tests.docs.reading import COMMAND_LINE, FILES, README, ROOT, STRUCTURED, blocks, named, table
+from tests.docs.reading import LIMITS as LIMITS_PAGE
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
@@ -72,9 +73,9 @@ def test_the_defaults_of_numbers_and_words_are_those_of_the_code():
 
 
 def test_every_limit_is_documented():
-    """What each counts and what is held back for the landing; in the README its flag, with a value that it takes."""
+    """What each counts and what is held back for the landing; its flag in docs/limits.md, with a value it takes."""
     assert [row[0].strip("`") for row in table(FILES, "## Limits")] == list(LIMITS)
-    told = [(row[0].strip("`"), *row[1].strip("`").split()) for row in table(README, "## Limits and presets")]
+    told = [(row[0].strip("`"), *row[1].strip("`").split()) for row in table(LIMITS_PAGE, "## Limits")]
     flags = [row for row in told if row[0].endswith("_limit")]
     assert [(key, flag) for key, flag, _ in flags] == [(key, FLAGS[kind]) for key, kind in LIMITS.items()]
     assert all(takes(key)(value) == value for key, _, value in flags)
@@ -92,8 +93,8 @@ def test_the_presets_are_documented_as_they_are():
     assert told == PRESETS
     when = dict(re.findall(r"^\*\*([a-z-]+)\*\*(.*?)\n\n", FILES, re.MULTILINE | re.DOTALL))
     assert [name for name in PRESETS if "Choose it " not in when.get(name, "")] == []
-    in_readme = README.split("| `--preset` |")[1].split("\n\n")[0]
-    assert re.findall(r"^\| `([a-z-]+)` \|", in_readme, re.MULTILINE) == list(PRESETS)
+    page = LIMITS_PAGE.split("| `--preset` |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == list(PRESETS)
 
 
 def test_every_event_is_documented_with_its_fields():
@@ -113,7 +114,9 @@ def test_exit_codes_are_documented():
     assert {int(row[0]) for row in table(COMMAND_LINE, "### Exit codes")} == {int(code) for code in Exit}
 
 
-EXAMPLES = {re.search(r"^name: (.*)$", text, re.MULTILINE)[1]: text for text in blocks(README + FILES, "markdown")}
+EXAMPLES = {
+    re.search(r"^name: (.*)$", text, re.MULTILINE)[1]: text for text in blocks(README + FILES + STRUCTURED, "markdown")
+}
 """The specialists that people copy from the docs, by name."""
 
 
@@ -126,9 +129,9 @@ def test_example_files_load_without_a_problem(name):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("misfits", "status"), [(0, "answered"), (1, "answered"), (2, "partial")])
-async def test_the_structured_answer_of_the_readme_fits_its_schema(tmp_path, misfits, status):
-    """The README's answer to the README's specialist: taken, also after one that did not fit; not after two."""
-    (said,) = blocks(README, "json")
+async def test_the_structured_answer_of_the_docs_fits_its_schema(tmp_path, misfits, status):
+    """The answer that docs/structured-answers.md shows: taken, also after one that did not fit; not after two."""
+    (said,) = blocks(STRUCTURED, "json")
     whole = json.loads(said)
     answers = [calls(("respond", {"answer": {**whole, "verdict": "perhaps"}}))] * misfits
     answers += [calls(("respond", {"answer": whole}))] if misfits < 2 else []

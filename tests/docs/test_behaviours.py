@@ -1,0 +1,35 @@
+"""Every behaviour id in a test's name is defined in docs/behaviours.md, and every defined id has a test."""
+
+import re
+
+from tests.docs.reading import ROOT
+
+DEFINED = set(
+    re.findall(r"^\| ([SX]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+def ids_of(name):
+    """Return the ids in the name of a test, such as S0.3 and X.1 in `test_s0_3_x_1_counts_down`."""
+    return {f"{group.upper()}.{number}" for group, number in re.findall(r"(?:(?<=_)|^)(s\d|x)_(\d+)(?=_)", name)}
+
+
+def used():
+    """Return the ids in the names of all tests, each with one place that uses it."""
+    return {
+        found: path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)\(", path.read_text(encoding="utf-8"))
+        for found in ids_of(name.removeprefix("test_"))
+    }
+
+
+def test_every_id_in_a_name_is_defined():
+    """Nobody has to guess what `x_14` means."""
+    assert {found: place for found, place in used().items() if found not in DEFINED} == {}
+
+
+def test_every_defined_behaviour_has_a_test():
+    """A promise without a test would be only words."""
+    assert len(DEFINED) > 50
+    assert DEFINED - set(used()) == set()
