@@ -3,7 +3,6 @@
 EXAMPLES in the environment says how many mappings are tried.
 """
 
-import os
 from pathlib import Path
 
 import yaml
@@ -13,10 +12,11 @@ from hypothesis import strategies as st
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.schema import json_schema
+from tests.plugins.tiers import examples
 
 PATH = Path("agent.md")
 KEYS = sorted(json_schema()["properties"])
-EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
+EXAMPLES = examples(40)
 
 WORDS = st.sampled_from(
     [

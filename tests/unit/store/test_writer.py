@@ -17,6 +17,7 @@ from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
 from run_specialist.store.session import Broken
+from tests.plugins.tiers import examples
 from tests.unit.store.records import (
     TABLES,
     answered,
@@ -234,7 +235,7 @@ def test_blocks_come_back_from_the_database_as_the_same_bytes(writer, store_url)
     messages: list[Message] = []
 
     @given(blocks=BLOCKS)
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100))
     def collect(blocks):
         messages.append(Message("assistant", tuple(blocks)))
 
