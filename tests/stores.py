@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.tiers import exhaustive
-
 
 @contextmanager
 def postgresql_url() -> Iterator[str]:
@@ -44,7 +42,7 @@ def fresh_store(kind: str, folder: Path) -> Iterator[str]:
             yield url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=exhaustive)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Give the URL of a new store, once on each kind of database."""
     with fresh_store(request.param, tmp_path) as url:

@@ -4,7 +4,7 @@ EXAMPLES in the environment says how many scripts are tried. A script that once 
 """
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from run_specialist.budget import Kind
 from run_specialist.events import BudgetSpent, Landed, Requested
@@ -25,7 +25,7 @@ def checked(script: Script) -> Played:
     return played
 
 
-@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400))
 @given(SCRIPTS)
 def test_whatever_happens_the_rules_hold(script):
     """Any script at all."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.budget import Kind
@@ -312,7 +312,7 @@ NEXT = st.builds(
 )
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150))
 @given(TAMED, st.lists(NEXT, min_size=1, max_size=3))
 def test_x_10_wherever_it_is_cut_off_a_run_goes_on(script, goings):
     """Any script, cut off at any record, taken up to three times."""

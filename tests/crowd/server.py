@@ -69,7 +69,6 @@ class Crowded:
         await writer.drain()
         return not cut
 
-
     async def _gather(self) -> None:
         if len(self.requests) == self._awaited:
             self._all_asked.set()

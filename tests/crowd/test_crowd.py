@@ -12,7 +12,7 @@ from tests.crowd.crowd import alive, play, unread, wrong
 from tests.crowd.fates import FATES, drawn
 from tests.crowd.server import serving
 from tests.leaks import Census, left_since
-from tests.plugins.tiers import exhaustive, seed
+from tests.plugins.tiers import seed
 
 CHILDREN = int(os.environ.get("CHILDREN", "70"))
 FEW = 2 * len(FATES)
@@ -20,7 +20,7 @@ SEED = seed()
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["kept nowhere", "stored"])
-@pytest.mark.parametrize("children", [FEW, pytest.param(CHILDREN, marks=exhaustive)], ids=["few", "many"])
+@pytest.mark.parametrize("children", [FEW, pytest.param(CHILDREN, marks=pytest.mark.exhaustive)], ids=["few", "many"])
 def test_every_child_has_its_own_end_and_nothing_stays(tmp_path, children, stored):
     """Each has one outcome, of the status that its fate brings; afterwards all that the runs were made of is gone.
 

@@ -1,7 +1,7 @@
 """Give every test the same surroundings, whatever the person, the shell or the service that started pytest has set.
 
 A process inherits more than its arguments: which signals are ignored, which are blocked, the umask, and variables that
-change the time zone, the language, colours, proxies, keys and endpoints. Tests that want another value set it themselves.
+change the time zone, the language, colours, proxies, keys and endpoints. A test that wants another value sets it.
 """
 
 import os
@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 PREFIXES = ("ANTHROPIC_", "OPENAI_", "SPECIALIST_", "XDG_", "OTEL_", "PG", "LC_")
-NAMES = frozenset(
-    "CI CLICOLOR CLICOLOR_FORCE COLORTERM COLUMNS FORCE_COLOR GITHUB_ACTIONS LANGUAGE LINES NO_COLOR PY_COLORS "
-    "PYTHONASYNCIODEBUG PYTHONDEVMODE PYTHONIOENCODING PYTHONUNBUFFERED PYTHONUTF8 PYTHONWARNINGS TERMINAL_WIDTH".split()
-)
-PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+PYTHON = {f"PYTHON{name}" for name in ("ASYNCIODEBUG", "DEVMODE", "IOENCODING", "UNBUFFERED", "UTF8", "WARNINGS")}
+TERMINAL = {"CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERMINAL_WIDTH"}
+NAMES = {"CI", "GITHUB_ACTIONS", "LANGUAGE", "PY_COLORS", *PYTHON, *TERMINAL}
+PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 FIXED = {
     "LANG": "C.UTF-8",
     "SPECIALIST_STORE": "none",

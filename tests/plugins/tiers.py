@@ -10,14 +10,13 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 FLAG = "--exhaustive"
 SHARE = 10
 """One in so many examples is tried in the ordinary run."""
+LUCK = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 _full = False
-
-exhaustive = pytest.mark.exhaustive
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,9 +28,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose how many examples are tried."""
     global _full  # noqa: PLW0603 - decorators of test functions have no other way to know it
     _full = config.getoption(FLAG)
-    # A busy machine is slow at times; that is no finding.
-    settings.register_profile("exhaustive", deadline=None, derandomize=False, print_blob=True)
-    settings.register_profile("ordinary", deadline=None, derandomize=True, database=None, max_examples=examples(100))
+    # That a machine is slow, or that chance has drawn many examples that do not fit, is no finding.
+    luck = {"deadline": None, "suppress_health_check": LUCK}
+    settings.register_profile("exhaustive", **luck, derandomize=False, print_blob=True)
+    settings.register_profile("ordinary", **luck, derandomize=True, database=None, max_examples=examples(100))
     settings.load_profile("exhaustive" if _full else "ordinary")
 
 

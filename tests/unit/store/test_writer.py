@@ -154,6 +154,7 @@ async def test_who_has_nothing_to_wait_for_goes_on(make_writer, tmp_path):
     assert waiting.done()
 
 
+@pytest.mark.exhaustive
 async def test_a_thousand_children_share_the_thread(writer, store_url):
     """Every row of every run is there, and each run has its own numbers."""
 
