@@ -1,32 +1,21 @@
-"""Settings that every test shares: one event loop library, and an environment that is nobody's own."""
+"""Settings that every test shares; the folder `plugins` holds the larger ones."""
 
 import os
 
 import pytest
-from hypothesis import settings
 
-pytest_plugins = ["tests.stores"]
-
-# Two cores with much else to do are slow at times, and that is no finding.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
-
-FOREIGN = ("ANTHROPIC_", "OPENAI_", "SPECIALIST_")
+pytest_plugins = [
+    "tests.plugins.environment",
+    "tests.plugins.leftovers",
+    "tests.plugins.tiers",
+    "tests.stores",
+]
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Run asynchronous tests on asyncio."""
     return "asyncio"
-
-
-@pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide keys, endpoints, settings and the store of whoever runs the tests."""
-    for name in list(os.environ):
-        if name.startswith(FOREIGN):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("SPECIALIST_STORE", "none")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -42,7 +42,7 @@ def fresh_store(kind: str, folder: Path) -> Iterator[str]:
             yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Give the URL of a new store, once on each kind of database."""
     with fresh_store(request.param, tmp_path) as url:

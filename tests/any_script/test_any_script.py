@@ -3,10 +3,8 @@
 EXAMPLES in the environment says how many scripts are tried. A script that once broke a rule stays here as a test.
 """
 
-import os
-
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from run_specialist.budget import Kind
 from run_specialist.events import BudgetSpent, Landed, Requested
@@ -16,6 +14,7 @@ from tests.any_script.puppets import Line, Wish
 from tests.any_script.rules import RULES
 from tests.any_script.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
 from tests.any_script.spending_rules import SPENDING_RULES
+from tests.plugins.tiers import examples
 
 
 def checked(script: Script) -> Played:
@@ -26,9 +25,7 @@ def checked(script: Script) -> Played:
     return played
 
 
-@settings(
-    max_examples=int(os.environ.get("EXAMPLES", "400")), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=examples(400))
 @given(SCRIPTS)
 def test_whatever_happens_the_rules_hold(script):
     """Any script at all."""

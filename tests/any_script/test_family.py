@@ -18,6 +18,7 @@ from run_specialist.providers.scripted import calls, says
 from run_specialist.tools.base import Tool
 from tests.any_script.virtual_time import run
 from tests.cast import write
+from tests.plugins.tiers import examples
 
 FAMILY = {"lead": ("left", "right"), "left": ("low", "lower"), "right": ("low",), "low": (), "lower": ()}
 SLOWEST = 20
@@ -119,7 +120,7 @@ async def play(
     return outcome, len(begun), whim.usage
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     seed=st.integers(0, 2**32),
     limit=st.integers(0, 30),

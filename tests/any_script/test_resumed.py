@@ -4,14 +4,13 @@ EXAMPLES in the environment says how many scripts are tried. A script that once 
 """
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.budget import Kind
@@ -35,6 +34,7 @@ from tests.any_script.rules import every_call_has_one_result
 from tests.any_script.scripts import SCHEMA, SCRIPTS, Script
 from tests.any_script.virtual_time import run
 from tests.journals import Notebook, stored
+from tests.plugins.tiers import examples
 
 AFRESH = 1_000
 """Ids of calls in a later going begin here, for an endpoint gives none twice."""
@@ -312,9 +312,7 @@ NEXT = st.builds(
 )
 
 
-@settings(
-    max_examples=int(os.environ.get("EXAMPLES", "150")), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=examples(150))
 @given(TAMED, st.lists(NEXT, min_size=1, max_size=3))
 def test_x_10_wherever_it_is_cut_off_a_run_goes_on(script, goings):
     """Any script, cut off at any record, taken up to three times."""

@@ -50,6 +50,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(refused):
     assert refused(before=BLOCKED)[0] == 2
 
 
+@pytest.mark.exhaustive(one_in=10)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -73,6 +74,7 @@ def test_what_cannot_be_served_is_one_line(refused, arguments, told):
     assert told in said[0]
 
 
+@pytest.mark.exhaustive
 def test_a_port_that_is_taken_is_one_line(refused):
     """It names the port and the way out."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -113,6 +115,7 @@ def test_the_project_can_be_elsewhere_than_where_a_client_starts_the_server(note
     assert (tmp_path / "runs.db").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_token_without_http_is_told_to_be_of_no_use(refused, monkeypatch):
     """From the environment, where it may stand for another server; it serves all the same."""
     monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "x")
@@ -122,6 +125,7 @@ def test_a_token_without_http_is_told_to_be_of_no_use(refused, monkeypatch):
     assert said[1].startswith("specialists: serving ")
 
 
+@pytest.mark.exhaustive
 def test_files_that_cannot_be_served_are_named_at_the_start(refused, write):
     """Each with its line; the others are served."""
     path = write("broken", "turns_limit: -3")

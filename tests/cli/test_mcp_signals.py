@@ -27,6 +27,7 @@ def servers(how, mark):
     return f"mcp_servers: {{raw: {{command: {json.dumps(script('raw', how, str(mark)))}, env: {{MARKER: {mark}}}}}}}"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program, marked, number):
     """The server takes no hint, and never answers: exit code 130, the outcome, nothing left."""
@@ -40,6 +41,7 @@ def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program
     assert running(marked) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_servers_are_started_ends_the_program(api, write, program, marked, number):
     """Nobody waits until the server's time is up; nothing was asked."""
@@ -54,6 +56,7 @@ def test_a_signal_while_servers_are_started_ends_the_program(api, write, program
     assert running(marked) == []
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_is_killed_leaves_no_server_that_heeds_the_end_of_its_input(api, write, program, marked):
     """SIGKILL gives no time for more."""
     write("finder", servers("told", marked))

@@ -257,6 +257,7 @@ def test_deleting_takes_what_is_chosen(three):
     assert "0 runs deleted" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_deleting_asks_on_a_terminal(three):
     """Everything but yes is no."""
     for typed in (b"n\n", b"\n"):
@@ -344,6 +345,7 @@ def test_nothing_reaches_a_terminal_raw(store):
     assert "\x1b" not in plain
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_listing_fits_its_terminal(three, columns):
     """A narrow one has the question on a line of its own, with the specialist before it."""
@@ -388,6 +390,7 @@ def test_a_report_as_json(three, tmp_path):
     assert [*(tmp_path / "here").iterdir()] == []
 
 
+@pytest.mark.exhaustive
 def test_shells_complete_ids(three):
     """With the store that is named on the same line; where there is none, with nothing."""
 

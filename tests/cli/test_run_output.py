@@ -219,6 +219,7 @@ def test_help_names_what_is_promised(call):
     assert "0 an answer, 2 a wrong flag or file, 3 the model could not be reached, 4 no answer, 130 interrupted" in text
 
 
+@pytest.mark.exhaustive(one_in=9)
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [("run-specialist fi", ["finder", "fighter"]), ("run-specialist fin", ["finder"]), ("run-specialist q-q", [])],
@@ -242,6 +243,7 @@ def test_shells_complete_the_names_of_specialists(write, program, shell, typed, 
     assert ours == set(offered)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("flag", "typed", "offered"),
     [

@@ -76,6 +76,7 @@ def test_s3_6_ctrl_c_midway_prints_what_was_gathered(api, write, program):
     assert err.splitlines() == ["run-specialist: aborted: interrupted"]
 
 
+@pytest.mark.exhaustive
 def test_s3_6_sigterm_midway_has_its_outcome_in_json(api, write, program):
     """Exit code 130 as well, and `--json` prints the object all the same: status `aborted`, the evidence kept."""
     write("finder")
@@ -126,6 +127,7 @@ def test_a_reader_that_leaves_midway_is_no_error(api, write, program):
     assert (process.wait(PATIENCE), err) == (0, "")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("flags", [["--events"], ["--json"], ["--quiet"]], ids=" ".join)
 def test_a_reader_that_never_reads_is_no_error(write, program, flags):
     """Stdout is closed before anything is written: no traceback, whatever was to be printed."""
@@ -211,6 +213,7 @@ def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):
     assert "\x1b[" in screen.raw
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("flags", [["--quiet"], ["--json"]], ids=["quiet", "json"])
 def test_no_live_view_where_it_was_not_asked_for(write, program, flags):
     """A terminal alone does not bring it up: with these flags nothing but our own lines stands on stderr."""

@@ -51,6 +51,7 @@ def held(shown, *, harmless=()):
     assert silent == list(harmless)
 
 
+@pytest.mark.exhaustive
 def test_what_models_and_servers_say_is_made_harmless(api, poisoned):
     """Streamed text, tools' names and arguments, answers, evidence, gaps, refusals and errors; live, JSON and kept."""
     fields = {"evidence": [{"source": SENDABLE, "quote": SENDABLE}], "gaps": [SENDABLE]}

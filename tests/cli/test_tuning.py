@@ -282,6 +282,7 @@ def _piece(descriptor: int) -> bytes:
         return b""
 
 
+@pytest.mark.exhaustive
 def test_colours_are_for_terminals(store, write):
     """Both parts of a bar have their own; none with NO_COLOR, and none in a pipe."""
     write("finder")

@@ -21,7 +21,7 @@ from tests.crash.going import Going, Milestones
 from tests.crash.looking import stored
 from tests.crash.nursery import KILLED, Nursery
 
-PLACES = [("kept", 9), ("kept", 4), ("queued", 9), ("half", 4), ("asked", 4), ("waited", 9)]
+PLACES = [("half", 4), ("kept", 9), ("kept", 4), ("queued", 9), ("asked", 4), ("waited", 9)]
 """Where the process kills itself, and a limit: with 9 tool calls the run answers by itself, with 4 it lands."""
 
 
@@ -99,6 +99,7 @@ def check_resumed(before: StoredRun, lines_before: int, case: Case) -> None:
     assert is_stored is (len(first["messages"]) > len(last["messages"]))
 
 
+@pytest.mark.exhaustive(one_in=len(PLACES))
 @pytest.mark.parametrize(("at", "limit"), PLACES)
 def test_s4_4_killed_at_each_place_a_run_can_be_gone_on_with(nursery, store_url, tmp_path, at, limit):
     """Whatever is stored by then is true and whole; resumed, each call has one result and none was run twice."""

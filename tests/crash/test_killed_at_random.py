@@ -1,11 +1,14 @@
 """The real command is killed at random moments, and resumed until it answers."""
 
+import pytest
+
 from tests.crash.lane import Kills, Lane
 from tests.crash.nursery import Nursery
 
 KILLS = 20
 
 
+@pytest.mark.exhaustive
 def test_s4_4_nothing_acknowledged_is_lost_by_kills_at_random(tmp_path):
     """20 kills at seeded moments: all that was sent is stored, and no reply or finished call is paid for twice."""
     lane = Lane(1, tmp_path)

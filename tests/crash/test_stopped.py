@@ -3,11 +3,14 @@
 import signal
 import threading
 
+import pytest
+
 from tests.crash.going import Going
 from tests.crash.lane import Kills, Lane
 from tests.crash.nursery import PATIENCE, Nursery
 
 
+@pytest.mark.exhaustive
 def test_s3_6_a_run_that_is_stopped_at_random_can_be_gone_on_with(tmp_path):
     """8 times Ctrl-C, SIGTERM or SIGKILL: `specialists runs` tells `aborted` or `interrupted`, and nothing is lost."""
     lane = Lane(3, tmp_path, signals=[signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -36,6 +39,7 @@ class KilledByServer(Lane):
         return super()._after(going, before)
 
 
+@pytest.mark.exhaustive
 def test_s4_4_killed_by_the_server_a_run_has_lost_nothing(tmp_path):
     """At the first, second or third request of each process: every reply before it is stored, and asked for once."""
     lane = KilledByServer(4, tmp_path)

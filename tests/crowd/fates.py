@@ -1,11 +1,11 @@
-"""What becomes of each child of a crowd: four in five do well, and the others fail in every way that there is."""
+"""What becomes of each child of a crowd: four in five of a large one do well, the others fail in every way there is."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 FAILING = 0.2
-"""The share of the children that something befalls."""
+"""The share of the children that something befalls, where there are enough of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ FATES = {fate.name: fate for fate in (WELL, *ILL)}
 def drawn(children: int, seed: int) -> Sequence[Fate]:
     """Return the fate of each child; every way to fail is among them where there are enough children."""
     chance = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
-    ill = [ILL[number % len(ILL)] for number in range(max(round(children * FAILING), 1))]
+    failing = max(round(children * FAILING), min(len(ILL), children))
+    ill = [ILL[number % len(ILL)] for number in range(failing)]
     fates = [*ill, *[WELL] * (children - len(ill))]
     chance.shuffle(fates)
     return fates

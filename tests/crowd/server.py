@@ -23,6 +23,13 @@ class Crowded:
         self.requests: Counter[int] = Counter()
         self.at_once = self.most_at_once = 0
         self.url = ""
+        self._awaited = 0
+        self._all_asked = asyncio.Event()
+
+    def expect(self, children: int) -> None:
+        """Begin to count anew, and answer nobody until so many children have sent their first request."""
+        self.requests.clear()
+        self.most_at_once, self._awaited, self._all_asked = 0, children, asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer requests on one connection until it ends."""
@@ -47,7 +54,7 @@ class Crowded:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            await asyncio.sleep(WAIT)
+            await (self._gather() if self.requests[child] == 1 and self._awaited else asyncio.sleep(WAIT))
         finally:
             self.at_once -= 1
         request = json.loads(body)
@@ -61,6 +68,11 @@ class Crowded:
         writer.write(f"{head}content-length: {len(said)}\r\n\r\n".encode() + (said[:cut] if cut else said))
         await writer.drain()
         return not cut
+
+    async def _gather(self) -> None:
+        if len(self.requests) == self._awaited:
+            self._all_asked.set()
+        await self._all_asked.wait()
 
 
 def reply(child: int, fate: str, turn: int, request: dict[str, Any]) -> Reply:  # noqa: PLR0911 - one for each fate

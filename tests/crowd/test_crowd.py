@@ -5,7 +5,6 @@ CHILDREN in the environment says how many there are, SEED which of them fail; `b
 
 import asyncio
 import os
-import random
 
 import pytest
 
@@ -13,25 +12,31 @@ from tests.crowd.crowd import alive, play, unread, wrong
 from tests.crowd.fates import FATES, drawn
 from tests.crowd.server import serving
 from tests.leaks import Census, left_since
+from tests.plugins.tiers import seed
 
 CHILDREN = int(os.environ.get("CHILDREN", "70"))
-SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(2**32)))
+FEW = 2 * len(FATES)
+SEED = seed()
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["kept nowhere", "stored"])
-def test_every_child_has_its_own_end_and_nothing_stays(tmp_path, stored):
-    """Each has one outcome, of the status that its fate brings; afterwards all that the runs were made of is gone."""
+@pytest.mark.parametrize("children", [FEW, pytest.param(CHILDREN, marks=pytest.mark.exhaustive)], ids=["few", "many"])
+def test_every_child_has_its_own_end_and_nothing_stays(tmp_path, children, stored):
+    """Each has one outcome, of the status that its fate brings; afterwards all that the runs were made of is gone.
+
+    The server answers the first request of nobody before it has that of each child: they are all at work at once.
+    """
     store, warming = (f"sqlite:///{tmp_path}/{name}.db" if stored else "none" for name in ("runs", "warming"))
     with serving() as server:
         # What is imported and cached once is no leak.
         asyncio.run(play(drawn(len(FATES), SEED), server, tmp_path, warming))
-        server.requests.clear()
+        server.expect(children)
         before, census = alive(), Census.take()
-        crowd = asyncio.run(play(drawn(CHILDREN, SEED), server, tmp_path, store))
+        crowd = asyncio.run(play(drawn(children, SEED), server, tmp_path, store))
         told = [*wrong(crowd, server), *(unread(store, crowd) if stored else [])]
-        assert {fate for fate, _ in crowd.by_fate} == set(FATES)
         assert not told, f"SEED={SEED}: {told}"
-        assert server.most_at_once > CHILDREN // 4, "they were not at work at once"
+        assert {fate for fate, _ in crowd.by_fate} == set(FATES)
+        assert server.most_at_once == children
         del crowd
         assert left_since(census) == []
         assert alive() - before == {}

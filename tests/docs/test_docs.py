@@ -32,13 +32,13 @@ NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
 
 
 def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
-    """A newcomer's first lines; `.ci/run` calls the tests exactly as they stand there."""
+    """A newcomer's first lines; `.ci/run` calls the tests as they stand there, with the flag for all of them."""
     first = blocks(README, "console")[0].splitlines()
     assert first == [
         'uv run run-specialist thoughts-analyzer "Why does the sub-agent loop land softly instead of cutting off?"',
         "uv run --group test pytest",
     ]
-    assert first[1] in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    assert f"{first[1]} --exhaustive" in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
 
 
 COMMANDS = [f"specialists {one.name or one.callback.__name__}" for one in manage.app.registered_commands]

@@ -69,6 +69,7 @@ async def test_calls_are_counted_and_landed_like_all_others(tmp_path, write):
     assert running(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 async def test_a_long_result_is_cut_and_can_be_read_on(tmp_path, write):
     """`get_tool_response` is offered; characters are those after cutting."""
     write("tool_result_limit: 100", servers={"good": ("good", str(tmp_path))})
@@ -92,6 +93,7 @@ async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
     assert results(provider.asked[1].messages[-1])[0].startswith("[redacted]")
 
 
+@pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -110,6 +112,7 @@ async def test_tools_filters_them(tmp_path, write, line, names):
     assert set(provider.opening.tools.names) - {"respond", "get_tool_response"} == names
 
 
+@pytest.mark.exhaustive
 async def test_disallowed_tools_take_them_away(tmp_path, write):
     """A whole server, and one tool of another."""
     line = "disallowed_tools: mcp__other, mcp__good__add"
@@ -151,6 +154,7 @@ async def test_nothing_is_started_without_trust(tmp_path, write):
     assert running(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp_path, write):
     """The second run does not start it again."""
     write(servers={"good": ("good", str(tmp_path))})
@@ -163,6 +167,7 @@ async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp
     assert [outcome.tool_calls.used for outcome in outcomes] == [1, 1]
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
     """They are started anew; one that is gone is a warning, its tools stay defined, and calling one is an error."""
@@ -186,6 +191,7 @@ async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
     assert (outcome.status, running(tmp_path)) == ("answered", [])
 
 
+@pytest.mark.exhaustive
 async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(tmp_path, write):
     """The value reaches the server, also when the run is resumed; the settings that are stored hold a mask."""
     write(servers={"good": ("good", str(tmp_path))})
@@ -208,6 +214,7 @@ async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(t
     assert "plain-hoot" not in str(frozen)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("tools", "said"),
     [

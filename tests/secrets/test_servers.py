@@ -44,6 +44,7 @@ async def test_a_server_that_dies_with_its_key_on_its_lips(tmp_path, monkeypatch
     assert came_out(KEY, *told) == []
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "headers", [{"Authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}, {"authorization": "Owl ${FROM_OUTSIDE}"}]

@@ -3,17 +3,16 @@
 EXAMPLES in the environment says how many stories are tried of what may be done to one.
 """
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from run_specialist.budget import Budget, Kind, Limit, Phase
+from tests.plugins.tiers import examples
 
 CALLS = Kind.TOOL_CALLS
-EXAMPLES = int(os.environ.get("EXAMPLES", "60"))
+EXAMPLES = examples(60)
 
 
 @pytest.mark.parametrize("limit", range(41))

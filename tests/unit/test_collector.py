@@ -148,6 +148,7 @@ def test_threads_share_it():
     assert often() == 700
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_is_thrown_away_may_be_found_while_another_one_begins(monkeypatch):
     """The collector ends it wherever it happens to be at work, and nobody waits for ever."""
     easing, threshold, before = Easing(), gc.get_threshold, often()

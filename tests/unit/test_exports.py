@@ -184,6 +184,7 @@ def check(folder, program):
     return told.stdout.splitlines() + told.stderr.splitlines()
 
 
+@pytest.mark.exhaustive
 def test_a_users_program_is_typed(tmp_path):
     """Strictly, through the names that are imported late; a name that is not there and a wrong use are found."""
     assert check(tmp_path, USER) == []

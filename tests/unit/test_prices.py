@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from run_specialist.messages import Usage
 from run_specialist.prices import cost
+from tests.plugins.tiers import examples
 
 MILLION = 1_000_000
 
@@ -45,7 +46,7 @@ LISTED = [(vendor.id, model.id) for vendor in get_snapshot().providers for model
 TOKENS = st.integers(0, 2 * MILLION)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.sampled_from([one for one in LISTED if one[0] in {"anthropic", "openai"}]), TOKENS, TOKENS, TOKENS, TOKENS)
 def test_every_price_is_that_of_the_list(listed, plain, read, written, output):
     """The sum is done here, and comes to what the list's own arithmetic gives for every model and every size."""

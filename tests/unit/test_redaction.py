@@ -143,6 +143,7 @@ def test_a_token_never_survives(kind, before, after):
     assert token not in redact(f"{before}\n{token}\n{after}")
 
 
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize(
     ("before", "unit"),
     [
@@ -164,7 +165,7 @@ def test_a_megabyte_made_to_be_hard_comes_through(before, unit):
     """A tool may return anything; what looks like a thousand beginnings of secrets does not hang the run."""
     code = f"from run_specialist.redaction import redact\nredact({before!r} + {unit!r} * (1_000_000 // len({unit!r})))"
     # In a process of its own, because a regular expression that runs away cannot be stopped.
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=5)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.names], ids=lambda rule: rule.names[0].pattern)

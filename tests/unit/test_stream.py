@@ -343,6 +343,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 @pytest.mark.parametrize("whom", ["process", "thread"])
 def test_s3_6_ctrl_c_in_run_sync_aborts_stores_and_goes_on_its_way(whom, tmp_path):

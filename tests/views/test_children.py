@@ -172,6 +172,7 @@ def tab(tmp_path_factory):
         yield opened
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [1280, 360])
 def test_the_page_leads_from_a_call_to_the_specialist_and_back(tab, tmp_path, width):
     """Each link opens what it leads to, nothing sticks out, and nothing is asked of anybody."""

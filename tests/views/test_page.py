@@ -50,6 +50,7 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(page, full):
     assert page.run("document.querySelector('#calls button').textContent") == "Open all"
 
 
+@pytest.mark.exhaustive
 def test_the_policy_stops_what_would_reach_out(page, full):
     """A connection, a picture, a foreign script: none gets out, and the console tells that it was the policy."""
     page.open(full)
@@ -60,6 +61,7 @@ def test_the_policy_stops_what_would_reach_out(page, full):
     assert any("Content Security Policy" in str(complaint) for complaint in page.complaints)
 
 
+@pytest.mark.exhaustive
 def test_hostile_text_does_nothing(page, tmp_path):
     """Tags, handlers and templates in a result, a question or a name are shown and not run."""
     path = written(tmp_path, odd_run())
@@ -71,6 +73,7 @@ def test_hostile_text_does_nothing(page, tmp_path):
     assert page.run("document.querySelectorAll('img, script').length") == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("run", [full_run, odd_run, odd.huge_run, odd.interrupted_run, odd.failed_run])
 def test_nothing_sticks_out_at_the_width_of_a_phone(page, tmp_path, run):
     """At 360 pixels the page scrolls down only, with everything open; what is wide scrolls within itself."""
@@ -80,6 +83,7 @@ def test_nothing_sticks_out_at_the_width_of_a_phone(page, tmp_path, run):
     assert page.run("document.documentElement.clientWidth") > 300
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dark", [False, True])
 def test_contrast_is_sufficient(page, full, dark):
     """WCAG AA: 4.5 for text, 3 for bars and lines, on whatever lies behind them, in light and in dark."""
@@ -92,6 +96,7 @@ def test_contrast_is_sufficient(page, full, dark):
     assert background == ("rgb(21, 23, 26)" if dark else "rgb(255, 255, 255)")
 
 
+@pytest.mark.exhaustive
 def test_everything_that_folds_can_be_reached_and_opened_by_keys(page, full):
     """Tab comes to each summary in its order, Enter opens, Space closes, and the focus can be seen."""
     page.open(full)
@@ -112,6 +117,7 @@ def test_everything_that_folds_can_be_reached_and_opened_by_keys(page, full):
     assert not page.run("document.querySelector('#call-4').open")
 
 
+@pytest.mark.exhaustive
 def test_the_first_stop_leads_past_the_head(page, full):
     """A skip link is the first thing that Tab comes to; headings go down one level at a time."""
     page.open(full)
@@ -126,6 +132,7 @@ def test_the_first_stop_leads_past_the_head(page, full):
     assert all(two - one <= 1 for one, two in pairwise(levels))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scripts", [True, False])
 def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(page, full, scripts):
     """Also where scripts are switched off, because the target stands inside of what is folded."""
@@ -151,6 +158,7 @@ def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(page, full, scri
         page.send("Emulation.setScriptExecutionDisabled", value=False)
 
 
+@pytest.mark.exhaustive
 def test_white_space_is_kept(page, tmp_path):
     """Also an empty line at the beginning of a result, which HTML would swallow."""
     tape = odd.Tape({})
@@ -159,6 +167,7 @@ def test_white_space_is_kept(page, tmp_path):
     assert page.run("document.querySelectorAll('#result-1 pre')[1].textContent") == "\n\n  two\tthree \n"
 
 
+@pytest.mark.exhaustive
 def test_a_second_click_on_the_same_link_opens_again(page, full):
     """Although the address does not change by it."""
     page.open(full, "#quote-1")
@@ -167,6 +176,7 @@ def test_a_second_click_on_the_same_link_opens_again(page, full):
     assert page.run("document.querySelector('#call-4').open")
 
 
+@pytest.mark.exhaustive
 def test_a_long_question_is_folded(page, tmp_path):
     """Its beginning is the heading, and all of it can be opened."""
     page.open(written(tmp_path, odd.huge_run()))
@@ -174,6 +184,7 @@ def test_a_long_question_is_folded(page, tmp_path):
     assert page.run("document.querySelector('header details pre').textContent.length") == 10_000
 
 
+@pytest.mark.exhaustive
 def test_an_address_with_a_fragment_opens_what_it_names(page, full):
     """A link to a call that somebody was sent shows it open at once."""
     page.open(full, "#call-8")
@@ -182,6 +193,7 @@ def test_an_address_with_a_fragment_opens_what_it_names(page, full):
     assert page.complaints == []
 
 
+@pytest.mark.exhaustive
 def test_one_button_opens_and_closes_all_calls(page, full):
     """Its name says what it will do."""
     page.open(full)
@@ -192,6 +204,7 @@ def test_one_button_opens_and_closes_all_calls(page, full):
     assert page.run("document.querySelectorAll('.call[open]').length") == 0
 
 
+@pytest.mark.exhaustive
 def test_links_and_ids_agree(page, full):
     """Every link leads to something in the page, and no id stands twice."""
     page.open(full)
@@ -209,6 +222,7 @@ def test_links_and_ids_agree(page, full):
     )
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_300_turns_stays_small_and_can_be_used(page, tmp_path):
     """Its turns are folded in groups, few things stand open, and all of them can be shown on a phone."""
     path = written(tmp_path, many_turns(300))
@@ -223,6 +237,7 @@ def test_a_run_of_300_turns_stays_small_and_can_be_used(page, tmp_path):
     assert page.run("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.exhaustive
 def test_paper_shows_the_page_without_what_only_a_screen_needs(page, full):
     """Navigation and buttons are left out, and what is open is printed in full."""
     page.open(full)

@@ -58,6 +58,7 @@ def folder(tmp_path):
     return made
 
 
+@pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("case", [case for case in CHOSEN if case.kind.end not in SLOW], ids=str)
 async def test_x_12_whatever_the_server_does_the_run_ends_well(case, folder):
     """It ends in an answer or in a failure that can be resumed; so many requests came in, and nothing is left over."""

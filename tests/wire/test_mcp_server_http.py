@@ -388,6 +388,7 @@ def test_a_name_that_leads_nowhere_is_one_line():
         Http(Address("no-such-host.invalid", 0), "t")
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_with_gate):
     """Idle connections and an open stream do not hold it up; the call under way is answered with what was gathered."""
@@ -413,6 +414,7 @@ async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_w
         assert opened.load("last").status == "aborted"
 
 
+@pytest.mark.exhaustive
 async def test_a_client_that_breaks_off_in_its_request_is_no_news():
     """The library's traceback of it does not reach the terminal."""
     program = Program.start("--http", "127.0.0.1:0", "--store", "none", "--model", "offline")

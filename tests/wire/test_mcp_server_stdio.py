@@ -137,6 +137,7 @@ def ended(program: Program) -> tuple[int, list[str]]:
     return program.process.returncode, rest
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_official_client_asks_the_real_program(mode):
@@ -190,6 +191,7 @@ def test_closed_input_stops_what_is_at_work_and_ends(api, program, stored):
     assert "Owls eat mice" in run.outcome["answer"]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
 def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, program, stored):
     """The call under way is answered before the end; standard input is still open, and nothing waits for it."""
@@ -208,6 +210,7 @@ def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, progr
     assert stored().status == "aborted"
 
 
+@pytest.mark.exhaustive
 def test_under_nohup_the_end_of_the_terminal_ends_nothing(program):
     """Who has that signal ignored wants the server to go on."""
     server = program("--model", "offline", code=f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {MAIN}")
@@ -218,6 +221,7 @@ def test_under_nohup_the_end_of_the_terminal_ends_nothing(program):
     assert answer_to(server, 2)["result"] == {}
 
 
+@pytest.mark.exhaustive
 def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
     """The notification of the client alone does it; the server goes on."""
     gate = Gate()
@@ -236,6 +240,7 @@ def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
         assert sorted(run.status for run in opened.runs()) == ["aborted", "answered"]
 
 
+@pytest.mark.exhaustive
 def test_garbage_is_passed_over(program):
     """Lines that are no JSON, no message, not UTF-8 or too long: the next request is answered as if there were none."""
     server = program("--model", "offline")
@@ -252,6 +257,7 @@ def test_garbage_is_passed_over(program):
     assert said == ["a message of more than 4194304 bytes was passed over"]
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_says_nothing_is_left_in_peace(program):
     """It comes and goes without a word."""
     server = program("--model", "offline", stdin=subprocess.DEVNULL)
@@ -282,6 +288,7 @@ def client_of(*messages: object):
         client.communicate()
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_is_killed_leaves_no_server_behind(api, stored):
     """Killed by signal 9 midway: the process of the server ends by itself, and the run is stored."""
     gate = Gate()
@@ -296,6 +303,7 @@ def test_a_client_that_is_killed_leaves_no_server_behind(api, stored):
     assert stored().status == "aborted"
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_no_longer_reads_cannot_hold_up_the_end(api, program, stored):
     """Its pipe is full and stays full: a signal ends the server all the same."""
     gate = Gate()
@@ -309,6 +317,7 @@ def test_a_client_that_no_longer_reads_cannot_hold_up_the_end(api, program, stor
     assert stored().status == "aborted"
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_closes_its_end_and_no_longer_reads_is_not_waited_for_long(program):
     """What is still on its way to it cannot hold up the end."""
     server = program("--model", "offline")
@@ -318,6 +327,7 @@ def test_a_client_that_closes_its_end_and_no_longer_reads_is_not_waited_for_long
     assert server.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.exhaustive
 def test_half_a_sign_in_a_question_does_not_leave_its_client_without_an_answer(program):
     """Clients in JavaScript send what they cut in the middle of an emoji; the library refuses the whole message."""
     server = program("--model", "offline")

@@ -102,6 +102,7 @@ def test_a_wrong_flag_is_told_before_anything_is_measured(arguments: list[str], 
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_quick_look_at_one_figure(tmp_path, capsys):
     """The whole way, from the command line to the tables, and all that was measured in a file."""
     assert main(["--quick", "--only", "commands", "--json", str(tmp_path / "all.json")]) == 0

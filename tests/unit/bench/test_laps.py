@@ -34,6 +34,7 @@ def _own_folder(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "")
 
 
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 @pytest.mark.parametrize("peer", PEERS)
@@ -48,6 +49,7 @@ async def test_runs_the_calls_that_are_wanted(peer: str):
     assert not any(tally["refusals"] for tally in told.values())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 async def test_the_threads_of_the_tool_runner_are_held_by_the_server():

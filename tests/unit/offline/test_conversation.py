@@ -10,6 +10,7 @@ from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.respond import respond_tool
+from tests.plugins.tiers import examples
 
 pytestmark = pytest.mark.anyio
 QUESTION = "Why was the cache removed, and which PostgreSQL version do we use?"
@@ -197,7 +198,7 @@ CALL = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.text(max_size=60) | st.lists(WORDS, max_size=8).map(" ".join),
     st.lists(CALL, max_size=6),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
@@ -539,7 +539,6 @@ VALUES = st.recursive(
 ROOTS = st.tuples(st.dictionaries(NAMES, SCHEMAS, min_size=1), SCHEMAS.filter(lambda part: isinstance(part, dict)))
 
 
-@settings(deadline=None)
 @given(ROOTS, VALUES)
 @example(({"a": {"type": "string"}}, {"additionalProperties": {"$ref": "#/$defs/a"}}), {"a": 1})
 @example(({"a/b": {"type": "string"}}, {"items": {"$ref": "#/$defs/a~1b"}}), [1])
@@ -569,7 +568,6 @@ ANY_JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(Draft202012Validator.VALIDATORS)), ANY_JSON), ANY_JSON)
 def test_any_map_is_a_schema_or_is_refused_in_one_line(schema, value):
     """Whatever stands in a file, nothing but ValueError comes out, and what is taken can be used."""

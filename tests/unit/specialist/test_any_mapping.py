@@ -3,20 +3,20 @@
 EXAMPLES in the environment says how many mappings are tried.
 """
 
-import os
 from pathlib import Path
 
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.schema import json_schema
+from tests.plugins.tiers import examples
 
 PATH = Path("agent.md")
 KEYS = sorted(json_schema()["properties"])
-EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
+EXAMPLES = examples(40)
 
 WORDS = st.sampled_from(
     [
@@ -59,7 +59,7 @@ def loaded(mapping: dict[str, object], body: str = "You look.") -> SpecialistFil
     return load_text(f"---\n{yaml.safe_dump(mapping, allow_unicode=True)}---\n{body}\n", PATH)
 
 
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 @given(MAPPINGS)
 def test_any_mapping_is_a_specialist_or_an_error_that_says_where(mapping):
     """Two loads agree; an error names a line within the file; what is strict refuses what has a warning."""
@@ -77,7 +77,7 @@ def test_any_mapping_is_a_specialist_or_an_error_that_says_where(mapping):
         assert str(problem).startswith(f"agent.md:{problem.line}:{problem.column}: ")
 
 
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 @given(MAPPINGS)
 def test_what_was_loaded_can_be_written_down_and_loaded_again(mapping):
     """The values of a specialist, in their canonical spelling, load as the same specialist, without an error."""

@@ -167,6 +167,7 @@ def ring(size):
     return [file(f"n{number}", f"n{(number + 1) % size}") for number in range(size)]
 
 
+@pytest.mark.exhaustive
 def test_long_ways_are_followed_to_their_end():
     """A ring and a chain of 2,000 files, and a team of which each lists all: nothing recurses."""
     assert {text[:30] for said in told(*ring(2_000)).values() for _, text in said} == {"ask one another in a circle: n"}

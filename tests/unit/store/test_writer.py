@@ -17,6 +17,7 @@ from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
 from run_specialist.store.session import Broken
+from tests.plugins.tiers import examples
 from tests.unit.store.records import (
     TABLES,
     answered,
@@ -153,6 +154,7 @@ async def test_who_has_nothing_to_wait_for_goes_on(make_writer, tmp_path):
     assert waiting.done()
 
 
+@pytest.mark.exhaustive
 async def test_a_thousand_children_share_the_thread(writer, store_url):
     """Every row of every run is there, and each run has its own numbers."""
 
@@ -234,7 +236,7 @@ def test_blocks_come_back_from_the_database_as_the_same_bytes(writer, store_url)
     messages: list[Message] = []
 
     @given(blocks=BLOCKS)
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100))
     def collect(blocks):
         messages.append(Message("assistant", tuple(blocks)))
 

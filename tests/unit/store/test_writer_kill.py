@@ -3,23 +3,23 @@
 import asyncio
 import json
 import os
-import random
 import subprocess
 import sys
 from dataclasses import replace
 
+from tests.plugins.tiers import examples, seed
 from tests.unit.store.killed import CHILDREN, output
 from tests.unit.store.records import ask, stored, turn_of, unpacked, write
 
-KILLS = int(os.environ.get("KILLS", "20"))
+KILLS = int(os.environ.get("KILLS", examples(20) // 2 * 2))
+SEED = seed()
 
 
 def killed(url: str) -> dict[str, int]:
     """Kill pairs of writers; return the newest turn that each run was told to be kept."""
-    seed = random.randrange(10**6)  # noqa: S311 - no secret
-    command = [sys.executable, "-m", "tests.unit.store.killed", url, str(KILLS // 2), str(seed)]
+    command = [sys.executable, "-m", "tests.unit.store.killed", url, str(KILLS // 2), str(SEED)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.stderr, done.returncode) == ("", 0), f"seed {seed}"
+    assert (done.stderr, done.returncode) == ("", 0), f"seed {SEED}"
     told: dict[str, int] = {}
     for line in done.stdout.splitlines():
         run_id, turn = line.split()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from run_specialist.errors import ToolError
 from run_specialist.tools import grep as by_pattern
+from tests.plugins.tiers import LUCK, examples
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
 
@@ -190,7 +191,7 @@ LINES = st.lists(st.text("abé x1.\t\u4e00", max_size=12), max_size=8)
 
 
 @needs_ripgrep
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[*LUCK, HealthCheck.function_scoped_fixture])
 @given(PATTERNS, LINES, st.booleans(), st.sampled_from(["\n", "\r\n"]))
 def test_both_engines_agree(call, write, pattern, lines, ignore_case, end):
     """With ripgrep and without it the result is the same, byte for byte."""

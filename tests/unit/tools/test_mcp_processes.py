@@ -54,6 +54,7 @@ async def test_children_that_begin_at_once_share_one_process(tmp_path):
     assert running(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 async def test_calls_go_side_by_side(tmp_path):
     """A quick one does not wait for a slow one."""
     async with had(tmp_path, good(tmp_path)) as one:
@@ -65,6 +66,7 @@ async def test_calls_go_side_by_side(tmp_path):
             await slow
 
 
+@pytest.mark.exhaustive
 async def test_strange_names_of_tools_are_called_by_what_the_server_calls_them(tmp_path):
     """The name that a model sees is cut and cleaned, what is sent is not."""
     async with had(tmp_path, good(tmp_path)) as one:
@@ -89,6 +91,7 @@ async def test_the_process_has_a_small_environment_of_its_own(tmp_path, monkeypa
     assert names <= {"cwd", "pid", "SAYS", "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LC_CTYPE"}
 
 
+@pytest.mark.exhaustive
 async def test_a_folder_of_its_own_is_seen_from_the_root(tmp_path):
     """`cwd` in the file; one that is not there is told."""
     (tmp_path / "inner").mkdir()
@@ -98,6 +101,7 @@ async def test_a_folder_of_its_own_is_seen_from_the_root(tmp_path):
         assert f"there is no folder {tmp_path / 'outer'}" in one.warnings[0]
 
 
+@pytest.mark.exhaustive
 async def test_what_is_no_text_is_told_in_a_line(tmp_path):
     """Images, sounds and links by name; a resource that is text is read."""
     async with had(tmp_path, good(tmp_path)) as one:
@@ -112,6 +116,7 @@ async def test_what_is_no_text_is_told_in_a_line(tmp_path):
         assert "3" in await one.call("structured")
 
 
+@pytest.mark.exhaustive
 async def test_errors_of_the_server_are_errors_of_the_call(tmp_path):
     """The tool's own, and arguments that the server does not take; the server goes on."""
     async with had(tmp_path, good(tmp_path)) as one:
@@ -122,6 +127,7 @@ async def test_errors_of_the_server_are_errors_of_the_call(tmp_path):
         assert await one.call("add", a=1, b=1) == "2"
 
 
+@pytest.mark.exhaustive
 async def test_a_call_that_takes_too_long_is_told_to_stop_and_the_server_stays_usable(tmp_path):
     """It gets `notifications/cancelled`."""
     marker = tmp_path / "stopped"
@@ -131,6 +137,7 @@ async def test_a_call_that_takes_too_long_is_told_to_stop_and_the_server_stays_u
         assert await one.call("add", a=1, b=2) == "3"
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("how", "why"),
     [
@@ -290,6 +297,7 @@ async def test_a_server_that_dies_in_mid_call_is_started_anew_by_the_next_one(tm
         assert await one.call("look") == "seen"
 
 
+@pytest.mark.exhaustive
 async def test_a_server_that_was_killed_meanwhile_is_started_anew(tmp_path):
     """Between two calls, without an error."""
     async with had(tmp_path, good(tmp_path)) as one:
@@ -319,6 +327,7 @@ async def test_a_server_that_cannot_be_started_again_is_not_tried_at_each_call(t
         assert "was stopped" in await one.call("look")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("how", "taken"), [("many", 1000), ("endless", 100), ("none", 0)])
 async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
     """10,000 tools, pages without an end, and no tool at all."""
@@ -368,6 +377,7 @@ async def test_who_is_cancelled_while_a_server_starts_leaves_nothing(tmp_path):
     assert running(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 async def test_who_is_cancelled_takes_the_server_from_nobody_else(tmp_path):
     """Two wait for the same start, one of them gives up."""
     clients = McpClients()
@@ -405,6 +415,7 @@ else:
 """
 
 
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("how", ["forgets", "interrupted", "exits", "abandons"])
 def test_a_program_that_closes_nothing_leaves_no_server(tmp_path, how):
     """It returns, is interrupted, exits, or drops its event loop; the server that it leaves open takes no hint."""

@@ -143,6 +143,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_it_is_written_to_the_terminal_by_the_library(raw):
     """It logs an error with a traceback; where nobody has set up logging, that would go to standard error."""
     command = [sys.executable, "-W", "error", "-c", PROGRAM, f"{raw.url}/json"]

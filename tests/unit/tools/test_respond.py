@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -76,7 +76,6 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["answer", "evidence", "gaps", "other"]), ANYTHING))
 def test_nothing_raises(arguments):
     """Any JSON at all gives a response."""
@@ -261,7 +260,6 @@ def test_the_output_is_no_argument():
     assert Response.parse({"answer": MENU}, DISH).model_dump().keys() == {"answer", "evidence", "gaps"}
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["answer", "output", "evidence", "gaps", "dish"]), ANYTHING))
 def test_nothing_raises_with_a_schema(arguments):
     """Any JSON at all gives an output that matches, or a reason."""
@@ -270,7 +268,6 @@ def test_nothing_raises_with_a_schema(arguments):
     assert response.output is None or DISH.reason(response.output) is None
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from('{}[]",:`json\n 1a'), max_size=60))
 def test_no_text_raises(text):
     """Anything that looks a little like JSON is read as far as it makes sense."""

@@ -52,6 +52,7 @@ def by_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "LARGEST_CUT", 20_000)
 
 
+@pytest.mark.exhaustive
 def test_both_forms_put_the_same_files_first(notes, small, large):
     """What ranks first among all passages is in one of the first files where files are ranked; the counts are true."""
     folder, queries = notes

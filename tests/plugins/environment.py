@@ -1,0 +1,82 @@
+"""Give every test the same surroundings, whatever the person, the shell or the service that started pytest has set.
+
+A process inherits more than its arguments: which signals are ignored, which are blocked, the umask, and variables that
+change the time zone, the language, colours, proxies, keys and endpoints. A test that wants another value sets it.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PREFIXES = ("ANTHROPIC_", "OPENAI_", "SPECIALIST_", "XDG_", "OTEL_", "PG", "LC_")
+PYTHON = {f"PYTHON{name}" for name in ("ASYNCIODEBUG", "DEVMODE", "IOENCODING", "UNBUFFERED", "UTF8", "WARNINGS")}
+TERMINAL = {"CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERMINAL_WIDTH"}
+NAMES = {"CI", "GITHUB_ACTIONS", "LANGUAGE", "PY_COLORS", *PYTHON, *TERMINAL}
+PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+FIXED = {
+    "LANG": "C.UTF-8",
+    "SPECIALIST_STORE": "none",
+    # One authority to trust and not those of the machine, which take 20 ms to load, for each client again.
+    "SSL_CERT_FILE": str(Path(__file__).with_name("certificate.pem")),
+    "TERM": "xterm-256color",
+    "TZ": "UTC",
+}
+UMASK = 0o022
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare this process: a worker of pytest-xdist, the process that starts the workers, or the only one."""
+    _keep_bytecode(config.rootpath)
+    if runs_tests(config):
+        _set_environment()
+        _reset_signals()
+        os.umask(UMASK)
+        time.tzset()
+    else:
+        # A worker reads files as UTF-8 in any locale; that is decided before its first line of Python runs.
+        os.environ["PYTHONUTF8"] = "1"
+
+
+def runs_tests(config: pytest.Config) -> bool:
+    """Return False in the process that only hands tests to workers."""
+    return hasattr(config, "workerinput") or config.getoption("dist") == "no"
+
+
+def _set_environment() -> None:
+    for name in list(os.environ):
+        if name.startswith(PREFIXES) or name in NAMES or name.lower() in PROXIES:
+            del os.environ[name]
+    os.environ.update(FIXED)
+
+
+def _reset_signals() -> None:
+    """Have children start with the default action for each signal, though this process was started to ignore some.
+
+    A program inherits that a signal is ignored, but not a handler: one that does nothing leaves this process as deaf as
+    `nohup` made it. Ctrl-C gets Python's own handler, which tests in this process expect.
+    """
+    for number in signal.valid_signals() - {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _keep_bytecode(root: Path) -> None:
+    """Compile each module once, and not in each of the hundreds of processes that the tests start.
+
+    Where PYTHONDONTWRITEBYTECODE forbids files beside the sources, they are kept with the cache of pytest.
+    """
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(root / ".pytest_cache" / "bytecode")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let programs find no settings of the person who runs the tests, and leave none there."""
+    os.environ["HOME"] = str(tmp_path_factory.mktemp("home"))

@@ -1,0 +1,136 @@
+"""Kill the processes that a failed test leaves behind, and those of a worker that died.
+
+When a test has run out of time, the processes that it started are killed, and pytest-timeout raises an exception in it,
+so fixtures clean up. A test that cannot be ended that way takes its worker with it (`faulthandler_timeout`); then the
+process that started the worker kills what carries the worker's name. Processes of fixtures that other tests share stay.
+"""
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.plugins.environment import runs_tests
+
+OWNER = "RUN_SPECIALIST_TEST_WORKER"
+"""Names the worker in the environment of all that it starts; pytest names the test there."""
+TEST = "PYTEST_CURRENT_TEST"
+PATIENCE = 10
+"""The longest that killed processes are waited for [s]."""
+_before = pytest.StashKey[set[int]]()
+_left = pytest.StashKey[set[psutil.Process]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have everything that this process starts carry its name."""
+    if runs_tests(config):
+        os.environ[OWNER] = _owner(getattr(config, "workerinput", {}))
+
+
+def _owner(workerinput: dict[str, str]) -> str:
+    return f"{workerinput.get('testrunuid', os.getpid())}-{workerinput.get('workerid', 'main')}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    """After a test that failed, kill what it started and did not end."""
+    item.stash[_before], item.stash[_left] = _children(), set()
+    done = yield
+    _kill(item.stash[_left])
+    return done
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Take what fixtures have started for granted."""
+    item.stash[_before] = _children()
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item):
+    """Kill what a test started when its time is up, before the exception is raised in it."""
+    done = yield
+    ring = signal.getsignal(signal.SIGALRM)
+
+    def kill_and_ring(*given: object) -> None:
+        _kill(_started_by_test(item))
+        ring(*given)
+
+    if callable(ring):
+        signal.signal(signal.SIGALRM, kill_and_ring)
+    return done
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    """Look for processes as soon as a test has failed, while their parents are still there."""
+    report = yield
+    if report.failed:
+        item.stash[_left] |= _started_by_test(item)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Kill whatever is left."""
+    if runs_tests(session.config):
+        _kill({*psutil.Process().children(recursive=True), *_named({OWNER: os.environ[OWNER]})})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """Kill what a worker of pytest-xdist that died has started."""
+    _kill(_named({OWNER: _owner(node.workerinput)}))
+
+
+def _children() -> set[int]:
+    """Return the ids of the processes that this one has started itself."""
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        return {one.pid for one in psutil.Process().children()}
+    # Each test pays for this, and it is a hundred times faster.
+    found: set[int] = set()
+    for task in tasks.iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def _started_by_test(item: pytest.Item) -> set[psutil.Process]:
+    """Return what was started since the fixtures of a test were ready, or since it began where they are not."""
+    new = [one for one in psutil.Process().children() if one.pid not in item.stash[_before]]
+    named = _named({name: os.environ.get(name) for name in (OWNER, TEST)})
+    return {*new, *named, *(one for parent in new for one in _below(parent))}
+
+
+def _named(variables: dict[str, str | None]) -> set[psutil.Process]:
+    """Return the processes that have these variables, and those below them."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            environment = process.environ()
+        except psutil.Error:
+            continue
+        if process.pid != os.getpid() and all(environment.get(name) == value for name, value in variables.items()):
+            found |= {process, *_below(process)}
+    return found
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.Error:
+            continue
+    psutil.wait_procs(processes, PATIENCE)
