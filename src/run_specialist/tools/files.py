@@ -117,9 +117,7 @@ class _FileTools:
         by_pattern.check_pattern(pattern)
         chosen = [file for file in self._matching(path, glob) if is_text(self._sandbox, file)]
         given_up: Future[None] = call.given_up if call else Future()
-        found = by_pattern.find(
-            self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit, given_up=given_up
-        )
+        found = by_pattern.find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit, given_up=given_up)
         lines = list(by_pattern.render(self._sandbox, found.matches, context))
 
         def note(taken: int) -> str:
@@ -157,11 +155,13 @@ class _FileTools:
         limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 200,
     ) -> str:
         """Return numbered lines of a file."""
+        # Python counts no further, and no file has as many lines.
+        offset = min(offset, sys.maxsize)
         relative = self._existing(path)
         if (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{shown(path)} is a folder; use ls to see what is in it")
         with text_lines(self._sandbox, relative) as text:
-            before = sum(1 for _ in islice(text.lines, min(offset - 1, sys.maxsize)))
+            before = sum(1 for _ in islice(text.lines, offset - 1))
             chosen = list(numbered(islice(text.lines, limit), offset, alone=limit == 1))
             total = count_on(text, before + len(chosen))
         if not chosen and before:

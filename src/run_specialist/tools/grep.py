@@ -22,7 +22,8 @@ from run_specialist.tools.text import clip, text_lines
 
 SECONDS = 10.0
 """How long one search by pattern may take; it is then ended and says so."""
-_BATCH = 20_000
+_BATCH = 100_000 if os.name == "posix" else 20_000
+"""How much of a command line the paths may take [bytes]; Windows allows 32,767 characters in all."""
 _ERROR = 2
 # ripgrep leaves out the column of an empty match at the end of a file.
 _PLACE = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
@@ -92,7 +93,7 @@ def find(  # noqa: PLR0913 - what `grep` was asked, and who waits for it
         output, stopped = _search(engines, batch, sandbox.root, deadline, given_up)
         matches += [
             Match(os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
-            for path, line, column in _PLACE.findall(output)
+            for path, line, column in map(re.Match.groups, islice(_PLACE.finditer(output), limit + 1))
         ]
         if stopped or len(matches) > limit:
             return Found(tuple(matches[:limit]), cut=len(matches) > limit, stopped=stopped)
@@ -104,11 +105,12 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
     for path in paths:
-        if size + len(path) > _BATCH and batch:
+        length = len(os.fsencode(path)) + 3
+        if size + length > _BATCH and batch:
             yield batch
             batch, size = [], 0
         batch.append(f"./{path}")
-        size += len(path) + 3
+        size += length
     if batch:
         yield batch
 
@@ -142,7 +144,7 @@ def _search(
     # ripgrep exits with 2 also when some of the files could not be read.
     if code in {0, 1} or (code == _ERROR and output):
         return output, ""
-    if others and not output:
+    if others and code > 0 and not output:
         # A pattern that ripgrep does not know, such as one that looks ahead.
         return _search(others, paths, root, deadline, given_up)
     if code < 0 or code == linescan.BROKE_OFF:

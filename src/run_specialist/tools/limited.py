@@ -11,8 +11,8 @@ import signal
 import sys
 from contextlib import suppress
 
-MEMORY = 1024**3
-"""Address space of one search [bytes]."""
+MEMORY = 4 * 1024**3
+"""How much a search may allocate [bytes]; mapped files do not count. ripgrep holds each line whole."""
 CANNOT_START = 127
 """Exit code when the command cannot be run, as in a shell; no search program uses it."""
 _PR_SET_PDEATHSIG = 1
@@ -30,7 +30,7 @@ def limit(seconds: float, parent: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.setitimer(signal.ITIMER_REAL, seconds)
     _lower(resource.RLIMIT_CPU, math.ceil(seconds))
-    _lower(resource.RLIMIT_AS, MEMORY)
+    _lower(resource.RLIMIT_DATA, MEMORY)
     # The working folder is the user's: no core dumps there.
     _lower(resource.RLIMIT_CORE, 0)
     _die_with(parent)
@@ -39,7 +39,7 @@ def limit(seconds: float, parent: int) -> None:
 def _lower(kind: int, most: int) -> None:
     hard = resource.getrlimit(kind)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    # macOS refuses to limit the address space.
+    # A system that refuses one limit still has the others.
     with suppress(OSError, ValueError):
         resource.setrlimit(kind, (most, most))
 
@@ -60,10 +60,10 @@ def _die_with(parent: int) -> None:
 def main() -> None:
     """Limit this process and run the command in its place."""
     seconds, parent, *command = sys.argv[1:]
-    limit(float(seconds), int(parent))
     try:
-        os.execv(command[0], command)
-    except OSError:
+        limit(float(seconds), int(parent))
+        os.execv(command[0], command)  # noqa: S606 - no shell
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which means to ripgrep that nothing was found
         sys.exit(CANNOT_START)
 
 
