@@ -52,7 +52,7 @@ def interrupt_twice(process):
     ("line", "flags", "reason"),
     [
         ("tool_timeout: 2", [], "no result within 2 seconds"),
-        ("time_limit: 600", ["--time-limit", "2"], "when the time of the run was up"),
+        ("time_limit: 600", ["--time-limit", "5"], "when the time of the run was up"),
     ],
     ids=["tool_timeout", "--time-limit"],
 )
