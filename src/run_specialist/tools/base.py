@@ -4,8 +4,8 @@ import asyncio
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from threading import Event
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from run_specialist.tools.context import Context
@@ -69,15 +69,15 @@ class Tool:
         context: for a function that takes one.
         Raises ToolError for arguments that do not fit, and whatever the function raises.
         """
-        checked = self._parameters.checked(arguments, context)
+        given_up: Future[None] = Future()
+        checked = self._parameters.checked(arguments, replace(context, given_up=given_up) if context else None)
         if inspect.iscoroutinefunction(self.function):
             result = await self.function(**checked)
         else:
-            given_up = Event()
             try:
-                result = await in_thread(lambda: drained(self.function(**checked), given_up.is_set))
+                result = await in_thread(lambda: drained(self.function(**checked), given_up.done))
             finally:
-                given_up.set()
+                given_up.cancel()
             result = await result if inspect.isawaitable(result) else result
         return result if isinstance(result, Output) else Output(as_text(result))
 

@@ -1,7 +1,9 @@
 """The file tools: search, grep, glob, read and ls, all rooted in one folder."""
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +13,7 @@ from pydantic import Field
 from run_specialist.errors import ToolError
 from run_specialist.tools import grep as by_pattern
 from run_specialist.tools.base import Tool
+from run_specialist.tools.context import Context
 from run_specialist.tools.index import Index
 from run_specialist.tools.listing import entries, files, near, pattern_spec
 from run_specialist.tools.present import describe, hit_lines, listed, numbered
@@ -108,18 +111,18 @@ class _FileTools:
         ignore_case: Annotated[bool, Field(description="Take upper and lower case as equal.")] = False,  # noqa: FBT002 - called by keyword
         context: Annotated[int, Field(ge=0, le=20, description="Lines to show before and after each match.")] = 0,
         limit: Annotated[int, Field(ge=1, le=1000, description="How many matching lines to return.")] = 50,
+        call: Context | None = None,
     ) -> str:
         """Return the lines that match a pattern."""
         by_pattern.check_pattern(pattern)
         chosen = [file for file in self._matching(path, glob) if is_text(self._sandbox, file)]
-        found = by_pattern.find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit)
+        given_up: Future[None] = call.given_up if call else Future()
+        found = by_pattern.find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit, given_up=given_up)
         lines = list(by_pattern.render(self._sandbox, found.matches, context))
 
         def note(taken: int) -> str:
-            if found.late:
-                return (
-                    f"[stopped after {by_pattern.SECONDS:g} s; use a simpler pattern, or narrow it with path or glob]"
-                )
+            if found.stopped:
+                return f"[stopped {found.stopped}; use a simpler pattern, or narrow it with path or glob]"
             if not found.matches:
                 return f"[no line matches in {len(chosen)} text files; try ignore_case, a shorter pattern, or search]"
             if found.cut or taken < len(lines):
@@ -152,6 +155,8 @@ class _FileTools:
         limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 200,
     ) -> str:
         """Return numbered lines of a file."""
+        # Python counts no further, and no file has as many lines.
+        offset = min(offset, sys.maxsize)
         relative = self._existing(path)
         if (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{shown(path)} is a folder; use ls to see what is in it")

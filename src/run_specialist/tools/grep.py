@@ -3,11 +3,11 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -17,11 +17,14 @@ from run_specialist.errors import ToolError
 from run_specialist.tools import linescan
 from run_specialist.tools.ignore import COMPILING
 from run_specialist.tools.sandbox import Sandbox, shown
+from run_specialist.tools.search_process import run
 from run_specialist.tools.text import clip, text_lines
 
 SECONDS = 10.0
 """How long one search by pattern may take; it is then ended and says so."""
-_BATCH = 20_000
+_BATCH = 100_000 if os.name == "posix" else 20_000
+"""How much of a command line the paths may take [bytes]; Windows allows 32,767 characters in all."""
+_ERROR = 2
 # ripgrep leaves out the column of an empty match at the end of a file.
 _PLACE = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
 
@@ -44,8 +47,8 @@ class Found:
     matches: tuple[Match, ...]
     cut: bool
     """There are more matches than were asked for."""
-    late: bool
-    """The time was up before all files were read."""
+    stopped: str
+    """Why the search ended before all files were read; empty when it did not."""
 
 
 def check_pattern(pattern: str) -> None:
@@ -63,11 +66,21 @@ def check_pattern(pattern: str) -> None:
         ) from error
 
 
-def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> Found:
+def find(  # noqa: PLR0913 - what `grep` was asked, and who waits for it
+    sandbox: Sandbox,
+    pattern: str,
+    paths: Iterable[str],
+    *,
+    ignore_case: bool,
+    limit: int,
+    given_up: "Future[None]",
+) -> Found:
     """Find the lines that match, in order of path and line.
 
     paths: text files as seen from the root; both engines read exactly these, so they see the same files.
     limit: the most matches to return.
+    given_up: ends the search when done.
+    Raises ToolError when no engine can be run.
     """
     deadline = time.monotonic() + SECONDS
     options = (pattern, ignore_case, limit + 1)
@@ -77,14 +90,14 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
     engines.append(_python(*options))
     matches: list[Match] = []
     for batch in _batches(paths):
-        output, in_time = _run(engines, batch, sandbox.root, deadline)
+        output, stopped = _search(engines, batch, sandbox.root, deadline, given_up)
         matches += [
             Match(os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
-            for path, line, column in _PLACE.findall(output)
+            for path, line, column in map(re.Match.groups, islice(_PLACE.finditer(output), limit + 1))
         ]
-        if not in_time or len(matches) > limit:
-            return Found(tuple(matches[:limit]), cut=len(matches) > limit, late=not in_time)
-    return Found(tuple(matches), cut=False, late=False)
+        if stopped or len(matches) > limit:
+            return Found(tuple(matches[:limit]), cut=len(matches) > limit, stopped=stopped)
+    return Found(tuple(matches), cut=False, stopped="")
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -92,11 +105,12 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
     for path in paths:
-        if size + len(path) > _BATCH and batch:
+        length = len(os.fsencode(path)) + 3
+        if size + length > _BATCH and batch:
             yield batch
             batch, size = [], 0
         batch.append(f"./{path}")
-        size += len(path) + 3
+        size += length
     if batch:
         yield batch
 
@@ -114,26 +128,28 @@ def _python(pattern: str, ignore_case: bool, most: int) -> list[str]:  # noqa: F
     return [sys.executable, "-I", "-S", linescan.__file__, pattern, str(int(flags)), str(most)]
 
 
-def _run(engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float) -> tuple[bytes, bool]:
-    """Search one batch of files; return the output and whether it came to its end in time."""
+def _search(
+    engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float, given_up: "Future[None]"
+) -> tuple[bytes, str]:
+    """Search one batch of files; return the output, and why it ended early where it did."""
+    if given_up.done():
+        return b"", "because nobody waits for it"
     command, *others = engines
     try:
-        done = subprocess.run(  # noqa: S603 - no shell; the pattern and the paths are single arguments
-            [*command, *paths],
-            cwd=root,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=max(0.1, deadline - time.monotonic()),
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        return error.stdout or b"", False
+        output, code = run([*command, *paths], root, max(0.1, deadline - time.monotonic()), given_up)
     except (OSError, ValueError) as error:
         raise ToolError(f"the search could not be run: {error}") from error
-    if others and done.returncode > 1 and not done.stdout:
+    if code is None:
+        return output, f"after {SECONDS:g} s"
+    # ripgrep exits with 2 also when some of the files could not be read.
+    if code in {0, 1} or (code == _ERROR and output):
+        return output, ""
+    if others and code > 0 and not output:
         # A pattern that ripgrep does not know, such as one that looks ahead.
-        return _run(others, paths, root, deadline)
-    return done.stdout, True
+        return _search(others, paths, root, deadline, given_up)
+    if code < 0 or code == linescan.BROKE_OFF:
+        return output, "by a limit of time or memory"
+    raise ToolError(f"the search could not be run: {Path(command[0]).name} exited with code {code}")
 
 
 def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Read text files line by line, and find the lines that a pattern matches.
 
 Imports the standard library only: it is also run as a script, because `re` knows no time limit and holds the
-interpreter while it works. A pattern that backtracks for ever is stopped by ending that process.
+interpreter while it works. To stop a pattern that backtracks for ever, the process has to be killed: `limited.py`.
 """
 
 import codecs
@@ -19,6 +19,8 @@ HEAD = 8192
 """How much of a file decides whether it is text [bytes]."""
 LONGEST = 65_536
 """How much of one line is ever held [characters]."""
+BROKE_OFF = 3
+"""Exit code of a search that an error ended, e.g. for want of memory; 0 to 2 mean what they mean for ripgrep."""
 
 
 def encoding_of(head: bytes | bytearray) -> str | None:
@@ -82,4 +84,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which means that nothing was found
+        sys.exit(BROKE_OFF)

@@ -6,11 +6,15 @@ import threading
 import pytest
 from pydantic import BaseModel
 
+from run_specialist.budget import Budget
 from run_specialist.errors import ToolError
 from run_specialist.tools.base import Output, Toolset
+from run_specialist.tools.context import Context
 from run_specialist.tools.own import tool
 
 pytestmark = pytest.mark.anyio
+
+CONTEXT = Context("run-1", "call-1", Budget(()), 60, None)
 
 
 class Point(BaseModel):
@@ -92,6 +96,36 @@ async def test_a_thread_that_ends_after_it_was_given_up_harms_nobody():
         await task
     may_end.set()
     assert await asyncio.to_thread(ended.wait, 10)
+
+
+async def test_a_function_in_a_thread_learns_that_it_was_given_up():
+    """It ends what it has started, which nothing else would end."""
+    begun, ended = threading.Event(), threading.Event()
+
+    @tool
+    def slow(ctx: Context) -> str:
+        """Wait for something that it has started."""
+        ctx.given_up.add_done_callback(lambda _: ended.set())
+        begun.set()
+        return str(ended.wait(30))
+
+    task = asyncio.create_task(slow.call_within(60, {}, CONTEXT))
+    await asyncio.to_thread(begun.wait, 30)
+    assert not ended.is_set()
+    task.cancel()
+    assert await asyncio.to_thread(ended.wait, 30)
+
+
+async def test_that_one_call_was_given_up_says_nothing_of_the_next():
+    """Each call has its own sign, also where somebody uses one context for two of them."""
+
+    @tool
+    def count(ctx: Context):
+        """Count."""
+        yield ctx.given_up.done()
+
+    assert [(await count.call({}, CONTEXT)).text for _ in range(2)] == ["[false]", "[false]"]
+    assert not CONTEXT.given_up.done()
 
 
 def test_a_toolset_is_sorted_and_the_last_of_a_name_wins():

@@ -148,14 +148,67 @@ def test_patterns_that_ripgrep_does_not_know_are_python_s(call, write):
 def test_a_pattern_that_backtracks_for_ever_is_ended(call, write, monkeypatch):
     """The search is given up when its time is over, and says so; the program goes on."""
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(by_pattern, "SECONDS", 0.3)
+    monkeypatch.setattr(by_pattern, "SECONDS", 3.0)
     write({"a.md": "aaa\n", "b.md": "a" * 60 + "!\n"})
     result = call("grep", pattern="^(a+)+$")
-    assert result == "a.md:1: aaa\n[stopped after 0.3 s; use a simpler pattern, or narrow it with path or glob]"
+    assert result == "a.md:1: aaa\n[stopped after 3 s; use a simpler pattern, or narrow it with path or glob]"
 
 
-def test_many_files_need_several_command_lines(call, write):
+def fake_ripgrep(folder, monkeypatch, script):
+    """Put a program called rg on PATH, before the real one."""
+    folder.mkdir()
+    (folder / "rg").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "rg").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("script", ["exit 2", "exit 127"])
+def test_where_ripgrep_fails_python_searches(call, write, monkeypatch, tmp_path, script):
+    """It does not know the pattern, or cannot be started."""
+    fake_ripgrep(tmp_path / "bin", monkeypatch, script)
+    write({"a.md": "needle\n"})
+    assert call("grep", pattern="needle") == "a.md:1: needle"
+
+
+def test_what_ripgrep_found_before_an_error_counts(call, write, monkeypatch, tmp_path):
+    """It exits with 2 as well where one of the files could not be read."""
+    fake_ripgrep(tmp_path / "bin", monkeypatch, r"printf 'a.md\0001:1:\n'; exit 2")
+    write({"a.md": "needle\n", "b.md": "needle\n"})
+    assert call("grep", pattern="needle") == "a.md:1: needle"
+
+
+@pytest.mark.parametrize("name", ["ABRT", "KILL", "XCPU"])
+def test_a_search_that_the_system_ends_says_so(call, write, monkeypatch, tmp_path, name):
+    """A limit of time or memory ended it, so that nothing found does not mean that nothing is there."""
+    fake_ripgrep(tmp_path / "bin", monkeypatch, f"printf 'a.md\\0001:1:\\n'; kill -{name} $$")
+    write({"a.md": "needle\n"})
+    assert call("grep", pattern="needle") == (
+        "a.md:1: needle\n[stopped by a limit of time or memory; use a simpler pattern, or narrow it with path or glob]"
+    )
+
+
+def test_a_search_in_python_that_breaks_off_says_so(call, write, monkeypatch, tmp_path):
+    """As where the memory is at its end: the exit code tells it apart from a search that found nothing."""
+    script = tmp_path / "breaks.py"
+    script.write_text(f"import sys; sys.exit({by_pattern.linescan.BROKE_OFF})")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(by_pattern.linescan, "__file__", str(script))
+    write({"a.md": "needle\n"})
+    assert call("grep", pattern="needle").startswith("[stopped by a limit of time or memory; use")
+
+
+def test_a_search_that_cannot_be_started_is_an_error(call, write, monkeypatch, tmp_path):
+    """It does not look like one that found nothing."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(by_pattern.linescan, "__file__", str(tmp_path / "nowhere.py"))
+    write({"a.md": "needle\n"})
+    with pytest.raises(ToolError, match=r"the search could not be run: .* exited with code 2"):
+        call("grep", pattern="needle")
+
+
+def test_many_files_need_several_command_lines(call, write, monkeypatch):
     """More files than fit on one command line are all searched, in order."""
+    monkeypatch.setattr(by_pattern, "_BATCH", 20_000)
     write({f"{number:04}-{'long' * 10}.md": "needle" for number in range(1000)})
     found = call("grep", pattern="needle", limit=1000, result_limit=100_000).splitlines()
     assert len(found) == 1000

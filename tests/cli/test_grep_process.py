@@ -1,0 +1,155 @@
+"""However a run ends, the process that searches for it by pattern ends with it."""
+
+import asyncio
+import json
+import signal
+import sys
+
+import pytest
+
+from run_specialist import Runner
+from run_specialist.tools import grep as by_pattern
+from tests.burning import PATIENCE, PATTERN, burning
+from tests.wire.simulator.replies import answers, calls
+
+LASTING = """
+import sys
+from run_specialist.tools import grep
+grep.SECONDS = 3600.0
+"""
+"""A search that its own time limit does not end while a test waits."""
+RUN = f"{LASTING}sys.argv[0] = 'run-specialist'; from run_specialist.cli.run import main; main()"
+SERVE = f"{LASTING}sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
+SEARCH = calls("grep", {"pattern": PATTERN, "path": "notes"})
+CALL = [
+    {
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+    },
+    {"method": "notifications/initialized"},
+    {"id": 2, "method": "tools/call", "params": {"name": "finder", "arguments": {"query": "What?"}}},
+]
+"""What a client sends to have the specialist asked."""
+only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the end of a parent")
+
+
+@pytest.fixture
+def fire(notes, tmp_path, monkeypatch):
+    """A note that no search gets through; no process searches it after the test."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with burning(notes / "notes") as one:
+        yield one
+
+
+def interrupt_twice(process):
+    """Press Ctrl-C, and once more while the program ends."""
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("line", "flags", "reason"),
+    [
+        ("tool_timeout: 2", [], "no result within 2 seconds"),
+        ("time_limit: 600", ["--time-limit", "5"], "when the time of the run was up"),
+    ],
+    ids=["tool_timeout", "--time-limit"],
+)
+def test_a_time_limit_ends_the_search(api, write, program, fire, line, flags, reason):
+    """The call is given up long before the search would end, the run goes on to its answer, and nothing is left."""
+    write("finder", "model: haiku", line)
+    simulator = api([SEARCH, answers("yes")])
+    process = program("finder", "What?", *flags, code=RUN)
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "yes\n")
+    assert reason in json.dumps(simulator.requests[-1].body)
+    fire.wait_for_end()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda process: process.send_signal(signal.SIGINT),
+        interrupt_twice,
+        lambda process: process.send_signal(signal.SIGTERM),
+    ],
+    ids=["SIGINT", "SIGINT twice", "SIGTERM"],
+)
+def test_a_signal_ends_the_search(api, write, program, fire, end):
+    """The search is killed with the call that waits for it."""
+    write("finder", "model: haiku")
+    api([SEARCH])
+    process = program("finder", "What?", code=RUN)
+    fire.wait_for_search()
+    end(process)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    fire.wait_for_end()
+
+
+@only_linux
+@pytest.mark.parametrize("arguments", [("finder", "What?"), ("mcp",)], ids=["run-specialist", "specialists mcp"])
+def test_a_program_that_is_killed_takes_its_search_along(api, write, program, fire, arguments):
+    """SIGKILL gives the program no time; the kernel kills the search."""
+    write("finder", "model: haiku")
+    api([SEARCH])
+    process = program(*arguments, code=SERVE if arguments == ("mcp",) else RUN, stdin=-1)
+    if arguments == ("mcp",):
+        send(process)
+    fire.wait_for_search()
+    process.kill()
+    process.wait(PATIENCE)
+    fire.wait_for_end()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda process: process.send_signal(signal.SIGTERM),
+        lambda process: process.send_signal(signal.SIGINT),
+        lambda process: process.stdin.close(),
+    ],
+    ids=["SIGTERM", "SIGINT", "end of input"],
+)
+def test_the_end_of_an_mcp_server_ends_the_search(api, write, program, fire, end):
+    """The runs of a server are stopped, and with them what they have started."""
+    write("finder", "model: haiku")
+    api([SEARCH])
+    process = program("mcp", code=SERVE, stdin=-1)
+    send(process)
+    fire.wait_for_search()
+    end(process)
+    process.stdout.read()
+    process.wait(PATIENCE)
+    fire.wait_for_end()
+
+
+@pytest.mark.parametrize("how", ["cancel", "abort"])
+def test_a_run_that_a_program_ends_takes_its_search_along(api, write, fire, monkeypatch, how):
+    """The program goes on, so that nothing but the end of the call can kill the search."""
+    monkeypatch.setattr(by_pattern, "SECONDS", 3600.0)
+    write("finder", "model: haiku")
+    api([SEARCH])
+
+    async def ask():
+        async with Runner() as runner:
+            run = await runner.prepare("finder", "What?")
+            task = asyncio.create_task(run.outcome())
+            await asyncio.to_thread(fire.wait_for_search)
+            if how == "cancel":
+                task.cancel()
+            else:
+                run.abort()
+            await asyncio.wait([task])
+            await asyncio.to_thread(fire.wait_for_end)
+            return run.ended.status
+
+    assert asyncio.run(ask()) == "aborted"
+
+
+def send(process):
+    """Have a server ask the specialist."""
+    for message in CALL:
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    process.stdin.flush()

@@ -1,0 +1,150 @@
+"""A search runs under limits of its own, which the kernel keeps, and ends with the call that waits for it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import Future
+
+import pytest
+
+from run_specialist.budget import Budget
+from run_specialist.tools import grep as by_pattern
+from run_specialist.tools import limited, linescan, search_process
+from run_specialist.tools.context import Context
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.search_process import run
+from tests.burning import PATIENCE, PATTERN, burning
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no such limits")
+
+FOR_EVER = "while True: pass"
+REPORT = """
+import json, resource, signal
+names = ("RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_CORE")
+print(json.dumps({name: resource.getrlimit(getattr(resource, name)) for name in names}
+    | {"timer": signal.getitimer(signal.ITIMER_REAL)[0]}))
+"""
+LOWER = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (7, 7))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Limits its processor time and becomes another program."""
+DEAF = """
+import os, signal, sys
+for number in (signal.SIGALRM, signal.SIGXCPU):
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGXCPU, signal.SIGTERM})
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Ignores and blocks what limits a process, as a caller may, and becomes another program."""
+
+
+@pytest.fixture
+def fire(root):
+    """A file that no search gets through; no process searches it after the test."""
+    with burning(root) as one:
+        yield one
+
+
+def start(*command, seconds=60.0, parent=None, before=()):
+    """Start a command under limits, in place of Python itself for a script."""
+    limits = (sys.executable, limited.__file__, str(seconds), str(os.getpid() if parent is None else parent))
+    return subprocess.run([*before, *limits, *command], capture_output=True, check=False, timeout=PATIENCE)
+
+
+def python(code):
+    """Return a command that runs code."""
+    return (sys.executable, "-c", code)
+
+
+def test_a_command_runs_under_limits():
+    """They hold after the command has taken the place of the script: time, processor time, memory, no core dump."""
+    limits = json.loads(start(*python(REPORT), seconds=50.5).stdout)
+    assert 0 < limits.pop("timer") <= 50.5
+    assert limits == {"RLIMIT_CPU": [51, 51], "RLIMIT_DATA": [limited.MEMORY] * 2, "RLIMIT_CORE": [0, 0]}
+
+
+def test_limits_that_are_lower_already_stay():
+    """Where processor time is limited to less, that is no error, and no more is asked for."""
+    limits = json.loads(start(*python(REPORT), before=python(LOWER)).stdout)
+    assert limits["RLIMIT_CPU"] == [7, 7]
+
+
+def test_the_time_of_a_search_ends_it_whatever_its_caller_ignores():
+    """The kernel kills it, although its caller had the signal ignored and blocked."""
+    assert start(*python(FOR_EVER), seconds=0.2, before=python(DEAF)).returncode == -signal.SIGALRM
+
+
+def test_a_search_without_its_caller_does_not_begin():
+    """The caller may be killed before the kernel can be asked to report that."""
+    ended = subprocess.Popen(python(""))
+    ended.wait(PATIENCE)
+    result = start(*python("print('began')"), parent=ended.pid)
+    assert (result.returncode, result.stdout) == (-signal.SIGKILL, b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit what is mapped")
+def test_memory_is_limited():
+    """What takes too much gets an error, and the machine stays usable."""
+    result = start(*python(f"bytearray({limited.MEMORY})"))
+    assert (result.returncode, b"MemoryError" in result.stderr) == (1, True)
+
+
+def test_a_command_that_is_not_there_has_an_exit_code_of_its_own():
+    """1 would mean that ripgrep found nothing."""
+    assert start("/nowhere/rg").returncode == limited.CANNOT_START
+
+
+def test_the_output_and_the_exit_code_are_returned(root):
+    """A command that ends by itself is not disturbed; it reads nothing, and runs in the folder."""
+    code = "import os, sys; print(os.getcwd(), repr(sys.stdin.read())); sys.exit(5)"
+    assert run(python(code), root, 60, Future()) == (f"{root.resolve()} ''\n".encode(), 5)
+
+
+def test_what_was_written_in_time_is_returned(root):
+    """When the time is up, the process is killed and has no exit code."""
+    code = f"print('first', flush=True)\n{FOR_EVER}"
+    assert run(python(code), root, 3, Future()) == (b"first\n", None)
+
+
+def test_a_call_that_was_given_up_starts_no_search_that_stays(root):
+    """Where that happened before the process began, it is killed at once."""
+    given_up = Future()
+    given_up.cancel()
+    assert run(python(FOR_EVER), root, 3600, given_up) == (b"", -signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
+    """Nothing else can: this program goes on, and the search has an hour."""
+    monkeypatch.setattr(by_pattern, "SECONDS", 3600.0)
+    grep = {tool.name: tool for tool in file_tools(root)}["grep"]
+
+    async def call():
+        seconds = 0.5 if how == "timeout" else 3600
+        context = Context("run-1", "call-1", Budget(()), seconds, None)
+        task = asyncio.create_task(grep.call_within(seconds, {"pattern": PATTERN}, context))
+        if how == "cancel":
+            await asyncio.to_thread(fire.wait_for_search)
+            task.cancel()
+        await asyncio.wait([task])
+        await asyncio.to_thread(fire.wait_for_end)
+        return task.cancelled() or task.result()
+
+    assert asyncio.run(call()) is (True if how == "cancel" else None)
+
+
+def test_a_search_that_cannot_be_limited_still_ends_with_its_call(root, fire, monkeypatch):
+    """As on Windows, where the caller alone ends it."""
+    monkeypatch.setattr(search_process, "_CAN_LIMIT", False)
+    test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, "cancel")
+
+
+def test_a_search_that_breaks_off_does_not_look_like_one_that_found_nothing():
+    """Python exits with 1 after an error, which is ripgrep's code for no match."""
+    command = [sys.executable, "-I", "-S", linescan.__file__, "(", "0", "1"]
+    assert subprocess.run(command, check=False, timeout=PATIENCE).returncode == linescan.BROKE_OFF
