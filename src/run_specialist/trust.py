@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from run_specialist.errors import NotTrusted
-from run_specialist.specialist.registry import places, project_places
+from run_specialist.specialist.project import places
 
 _FOLDER = "trusted"
 
@@ -46,9 +46,9 @@ class Claim:
 
 def is_own(file: Path, project: Path) -> bool:
     """Say whether a file is the user's own or came with this program, so that no project has a hand in it."""
-    own = places(project)[len(project_places(project)) :]
+    own = [place.path for place in places(project) if place.project is None]
     real = Path(os.path.realpath(file))
-    return any(real.is_relative_to(os.path.realpath(place)) for place in own)
+    return any(real.is_relative_to(os.path.realpath(path)) for path in own)
 
 
 class Trust:
