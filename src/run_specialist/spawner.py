@@ -122,9 +122,8 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
 
 def digest(path: Path) -> str:
     """Return what tells two versions of a file apart; empty for one that cannot be read, or is none."""
-    with suppress(OSError, ValueError):
-        with open_file(path, None) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+    with suppress(OSError, ValueError), open_file(path, None) as file:
+        return hashlib.sha256(file.read()).hexdigest()
     return ""
 
 

@@ -130,9 +130,7 @@ def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
     return ToolAnnotations(title=title, read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
 
-def _only_reads(
-    file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()
-) -> bool:
+def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
     if settings.python_tools or settings.mcp_servers:
         return False
     for name in set(settings.agents) - {*above, settings.name}:
