@@ -15,8 +15,8 @@ import pytest
 
 from tests.secrets.canaries import came_out, stored
 
-FILE_SECRET = "marzipan-quokka-lamplight"
-ENVIRONMENT_SECRET = "zebra-cardigan-umbrella"
+FILE_SECRET = "marzipan-quokka-lamplight"  # noqa: S105 - a word to look for
+ENVIRONMENT_SECRET = "zebra-cardigan-umbrella"  # noqa: S105 - likewise
 
 COMMANDS = """
 import asyncio, json, sys

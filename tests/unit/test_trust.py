@@ -188,7 +188,7 @@ SERVERS = {
 
 @pytest.mark.parametrize("entry", SERVERS)
 def test_a_command_and_a_url_have_to_be_allowed(app, entry):
-    """A URL on this machine too: any user of it can listen there, for what the specialist asks and what is filled in."""
+    """A URL on this machine too: any of its users can listen there, also for what is filled in from the environment."""
     app.specialist(f"mcp_servers: {{web: {entry}}}")
     assert [demand.words for demand in claim_of(app).demands] == [SERVERS[entry]]
 

@@ -153,7 +153,10 @@ def _unique(places: Sequence[Place]) -> tuple[Place, ...]:
 
 def identity(path: Path, project: Path | None) -> str:
     """Return what is the same for all paths of one file; a path that leaves its project stands for itself alone."""
-    real = os.path.realpath(path)
-    if project is not None and not Path(real).is_relative_to(os.path.realpath(project)):
+    try:
+        real = os.path.realpath(path)
+    except OSError:  # a link that was swapped for something else meanwhile
+        real = ""
+    if not real or (project is not None and not Path(real).is_relative_to(os.path.realpath(project))):
         return os.path.abspath(path)  # noqa: PTH100, as above
     return real

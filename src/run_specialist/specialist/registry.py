@@ -165,7 +165,7 @@ def _markdown_below(place: Place) -> Iterator[tuple[Path, str]]:
         return
     try:
         top, start = safe_open.locate(place.path, place.project)
-    except safe_open.OutsideRoot as error:
+    except OSError as error:
         yield place.path, f"cannot be listed: {error.strerror}"
         return
     if place.project is None:
