@@ -133,6 +133,7 @@ def test_what_is_installed_is_not_followed(modules, monkeypatch):
     modules.write("PKG/tools.py", "import PKGinstalled, json", "def lookup() -> str:", "    return ''")
     found = python.find(f"{modules.package}.tools:lookup", modules.root)
     assert found.imported == imports.Imported()
+    assert python.find(f"{modules.package}installed:it", modules.root).imported == imports.Imported()
 
 
 @pytest.mark.parametrize("bound", ["MOST", "LARGEST", "depth"])

@@ -145,9 +145,10 @@ def _home(path: str) -> Path:
 
 def _unique(places: Sequence[Place]) -> tuple[Place, ...]:
     """Return each folder once, in the nearest place that leads there."""
-    unique: dict[str, Place] = {}
+    unique: dict[tuple[str, bool], Place] = {}
     for place in places:
-        unique.setdefault(identity(place.path, place.project), place)
+        # A refused one must not stand in for the user's own, or for the one that comes along, where that is the same.
+        unique.setdefault((identity(place.path, place.project), bool(place.refused)), place)
     return tuple(unique.values())
 
 

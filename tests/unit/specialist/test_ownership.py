@@ -140,19 +140,41 @@ def test_a_root_or_a_folder_that_is_named_is_meant(shared: Path, give: Give) -> 
 
 def test_what_root_owns_is_taken_and_with_sudo_what_the_caller_owns(shared: Path, give: Give, monkeypatch) -> None:
     """As ssh and git have it: root may change everything anyway, and sudo works in the folders of its caller."""
-    monkeypatch.setattr(os, "geteuid", lambda: shared.stat().st_uid)
-    assert stranger(Path("/")) is None
     assert stranger(shared) is None
+    if Path("/").stat().st_uid == 0:
+        monkeypatch.setattr(os, "geteuid", lambda: OTHER)
+        assert stranger(Path("/")) is None
     give(shared)
     monkeypatch.setenv("SUDO_UID", str(OTHER))
     monkeypatch.setattr(os, "geteuid", lambda: OTHER - 1)
     assert stranger(shared) == f"{shared} belongs to another user (uid {OTHER})"
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr("run_specialist.specialist.ownership._ROOT", 0)
     (shared / ".git").rmdir()
     assert stranger(shared) is None
     monkeypatch.setenv("SUDO_UID", "nonsense")
     assert stranger(shared) is not None
+
+
+def test_a_link_of_another_user_is_looked_at_itself(shared: Path, give: Give) -> None:
+    """Where anybody may make links, one of somebody else's may lead to a folder of one's own."""
+    (shared / "specialists").rename(shared / "mine" / "notes")
+    (shared / "specialists").symlink_to("mine/notes")
+    assert found(shared).parent == shared / "specialists"
+    give(shared / "specialists")
+    assert found(shared).parent == packaged()
+
+
+def test_what_comes_along_is_loaded_also_from_a_checkout_of_another_user(shared: Path, give: Give, monkeypatch) -> None:
+    """Whoever runs the program from there trusts it; it is the project too, and as that it is refused."""
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: shared / "specialists")
+    give(shared)
+    assert [file.status for file in Registry(places(shared)).files()] == ["error", "error", "ok"]
+    assert found(shared) == shared / "specialists" / "a.md"
+
+
+def test_a_folder_inside_of_ones_own_project_may_be_a_project_of_its_own(shared: Path) -> None:
+    """As with `--root`: nothing above it is searched."""
+    assert shared not in [place.path.parent for place in places(shared / "mine")]
 
 
 def test_servers_of_another_user_are_passed_over(shared: Path, give: Give) -> None:

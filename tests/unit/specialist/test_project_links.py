@@ -136,6 +136,8 @@ def test_links_of_the_users_own_lead_anywhere(root: Path, home: Path, tmp_path: 
     link(home / ".claude" / "agents" / "a.md", elsewhere)
     link(tmp_path / "given" / "b.md", write(tmp_path / "elsewhere" / "b.md"))
     assert listed(root, tmp_path / "given") == {"a": "ok", "b": "ok"}
+    (home / ".git").mkdir()
+    assert listed(root)["a"] == "ok"
     assert Registry(places(root)).find(str(tmp_path / "given" / "b.md")).status == "ok"
 
 
@@ -231,6 +233,11 @@ def test_new_writes_nothing_outside_of_the_project(root: Path, tmp_path: Path, *
     for folder in (root / "linked", root / "specialists"):
         with pytest.raises(UsageError, match=r"leads out of the project|is there already"):
             write_new(folder, "a", given, overwrite=force, project=root)
+    link(root / "specialists" / "dangling.md", "../prompts/none.md")
+    if not force:
+        with pytest.raises(UsageError, match="is there already"):
+            write_new(root / "specialists", "dangling", given, project=root)
+        assert not (root / "prompts" / "none.md").exists()
     assert [path.name for path in outside.iterdir()] == ["victim"]
     assert (outside / "victim").read_text() == "precious"
     link(root / ".claude" / "agents", "../prompts")
