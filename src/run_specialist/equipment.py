@@ -14,6 +14,7 @@ from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools import python
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.started import started_files
 from run_specialist.tools.threads import in_thread
 from run_specialist.trust import Claim, Demand, Trust, is_own
 
@@ -133,15 +134,32 @@ def _demands(
     for one in found:
         if not own or any(module.is_below(project) for module in one.chain):
             where = f" ({one.module.path})" if one.module.path else ""
-            mark = " ".join([one.reference, *(module.digest for module in one.chain)])
             demands.append(
-                Demand(f"{file.place('python_tools')}: python_tools", f"import {one.module.name}{where}", mark)
+                Demand(f"{file.place('python_tools')}: python_tools", f"import {one.module.name}{where}", _mark(one))
             )
     for server in servers.values():
-        if server.needs_trust and (not own or server.source is not None or server.starts_file_of(project)):
-            verb = "start" if server.command is not None else "talk to"
-            demands.append(Demand(f"{file.place('mcp_servers')}: mcp_servers", f"{verb} {server}", server.fingerprint))
+        if server.unusable:
+            continue
+        if not own or server.source is not None or server.starts_file_of(project):
+            words = f"{'start' if server.command is not None else 'talk to'} {server}"
+            words += f", filling in {', '.join(server.variables)} from the environment" if server.variables else ""
+            place = f"{file.place('mcp_servers')}: mcp_servers"
+            demands.append(Demand(place, words, _server_mark(server, project)))
     return tuple(dict.fromkeys(demands))
+
+
+def _mark(found: python.Found) -> str | None:
+    """Return what changes with a module, and with anything of the project that it imports."""
+    if not found.imported.is_whole:
+        return None
+    imported = (f"{module.name}:{module.digest}" for module in found.imported.modules)
+    return " ".join([found.reference, *(module.digest for module in found.chain), *imported])
+
+
+def _server_mark(server: Server, project: Path) -> str | None:
+    """Return what changes with a server's definition, and with any file of the project that its command names."""
+    files = started_files(server, project)
+    return None if files is None else " ".join([server.fingerprint, *files])
 
 
 def _names_the_same(file: SpecialistFile, settings: Specialist) -> bool:

@@ -19,6 +19,7 @@ from run_specialist.executed import Augmenter
 from run_specialist.job import Job
 from run_specialist.messages import Usage
 from run_specialist.providers.base import Opening, Provider
+from run_specialist.safe_open import open_file
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -121,8 +122,8 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
 
 def digest(path: Path) -> str:
     """Return what tells two versions of a file apart; empty for one that cannot be read, or is none."""
-    with suppress(OSError, ValueError):
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+    with suppress(OSError, ValueError), open_file(path, None) as file:
+        return hashlib.sha256(file.read()).hexdigest()
     return ""
 
 
@@ -157,7 +158,9 @@ def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | 
     if settings.output_schema is None:
         return None
     try:
-        return AnswerSchema.load(settings.output_schema, file.path.parent)
+        # A path that the program gives may lead anywhere; one in a project's file may not.
+        by_file = file.specialist is not None and settings.output_schema == file.specialist.output_schema
+        return AnswerSchema.load(settings.output_schema, file.path.parent, file.project if by_file else None)
     except ValueError as error:
         raise UsageError(f"{_given(file, 'output_schema')}: {error}") from None
 

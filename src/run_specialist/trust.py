@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from run_specialist.errors import NotTrusted
-from run_specialist.specialist.registry import places, project_places
+from run_specialist.specialist.project import places
 
 _FOLDER = "trusted"
 
@@ -23,8 +23,8 @@ class Demand:
     """Of its key, as `file:line:column: key`."""
     words: str
     """E.g. `start npx -y server` or `import app.tools`."""
-    mark: str
-    """What changes with anything that trust was given for."""
+    mark: str | None
+    """What changes with anything that trust was given for; None where that is too much to be looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,11 @@ class Claim:
     demands: tuple[Demand, ...]
 
     @property
+    def can_be_remembered(self) -> bool:
+        """Whether a change of anything that trust was given for would be noticed."""
+        return all(demand.mark is not None for demand in self.demands)
+
+    @property
     def mark(self) -> str:
         """The name under which trust is remembered: the same content in another project is another claim."""
         about = [os.path.realpath(self.project), self.digest, *(demand.mark for demand in self.demands)]
@@ -46,9 +51,9 @@ class Claim:
 
 def is_own(file: Path, project: Path) -> bool:
     """Say whether a file is the user's own or came with this program, so that no project has a hand in it."""
-    own = places(project)[len(project_places(project)) :]
+    own = [place.path for place in places(project) if place.project is None]
     real = Path(os.path.realpath(file))
-    return any(real.is_relative_to(os.path.realpath(place)) for place in own)
+    return any(real.is_relative_to(os.path.realpath(path)) for path in own)
 
 
 class Trust:
@@ -78,7 +83,7 @@ class Trust:
                 f"{wants}; nobody has allowed this yet, or something of it has changed: look at it, then allow it once "
                 f"with --trust, in Python with trust=True{odd and f' ({odd})'}"
             )
-        warnings = () if known else self._remember(claim)
+        warnings = () if known or not claim.can_be_remembered else self._remember(claim)
         self._allowed.add(claim.mark)
         return warnings
 
@@ -88,6 +93,8 @@ class Trust:
 
     def _remembered(self, claim: Claim) -> tuple[bool, str]:
         """Return whether it was allowed, and what is odd about the place where that would stand."""
+        if not claim.can_be_remembered:
+            return False, "it reaches more files than can be looked at, so this is asked each time"
         path = self._path(claim)
         try:
             kept = json.loads(path.read_bytes())

@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr("run_specialist.specialist.registry.packaged", lambda: tmp_path / "none")
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
     return tmp_path
 
 

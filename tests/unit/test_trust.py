@@ -176,19 +176,21 @@ def test_a_changed_file_of_any_on_the_way_is_another_claim_and_changed_back_the_
 SERVERS = {
     "{command: [npx, -y, files]}": "start npx -y files",
     "{url: 'https://example.org/mcp'}": "talk to https://example.org/mcp",
-    "{url: 'http://127.0.0.1:8000/mcp'}": None,
-    "{url: 'http://localhost:8000/mcp'}": None,
-    "{url: 'http://[::1]:8000/mcp'}": None,
+    "{url: 'http://127.0.0.1:8000/mcp'}": "talk to http://127.0.0.1:8000/mcp",
+    "{url: 'http://localhost:8000/mcp'}": "talk to http://localhost:8000/mcp",
+    "{url: 'http://[::1]:8000/mcp'}": "talk to http://[::1]:8000/mcp",
+    "{url: 'http://localhost/${KEY}', headers: {A: '${TOKEN}'}}": (
+        "talk to http://localhost/${KEY}, filling in KEY, TOKEN from the environment"
+    ),
     "{url: 'http://localhost.example.org/mcp'}": "talk to http://localhost.example.org/mcp",
 }
 
 
 @pytest.mark.parametrize("entry", SERVERS)
-def test_a_command_and_a_url_that_is_not_loopback_have_to_be_allowed(app, entry):
-    """What stays on this machine and starts nothing need not."""
+def test_a_command_and_a_url_have_to_be_allowed(app, entry):
+    """A URL on this machine too: any of its users can listen there, also for what is filled in from the environment."""
     app.specialist(f"mcp_servers: {{web: {entry}}}")
-    wanted = SERVERS[entry]
-    assert [demand.words for demand in claim_of(app).demands] == ([wanted] if wanted else [])
+    assert [demand.words for demand in claim_of(app).demands] == [SERVERS[entry]]
 
 
 def test_all_that_a_file_would_do_is_one_question(app):

@@ -13,7 +13,6 @@ from sqlalchemy import create_engine, text
 from run_specialist.doors.mcp import runs as mcp_runs
 from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import calls, says
-from run_specialist.specialist import registry
 from run_specialist.store.reading import Store
 from run_specialist.tools.base import Tool
 from tests.jobs import LOOK
@@ -35,7 +34,7 @@ def project(tmp_path, monkeypatch) -> Path:
         (root / folder).mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr(registry, "packaged", lambda: tmp_path / "none")
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
     monkeypatch.chdir(root)
     return root
 

@@ -44,13 +44,13 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
 
-        registry = Registry(places(_root(root), dir_))
+        registry = Registry(places(_root(root), dir_, meant=root is not None))
         files = registry.files()
         if json_:
             print_json({"specialists": [file.as_json() for file in files]})
             return
         if not files:
-            fail(f"no specialists in {', '.join(str(_near(place)) for place in registry.places)}", 0)
+            fail(f"no specialists in {', '.join(str(_near(place.path)) for place in registry.places)}", 0)
         _print_listing(files)
 
 
@@ -67,12 +67,15 @@ def check(
 ) -> None:
     """Check files: a line for each problem, exit code 2 on errors."""
     with guarded():
-        from run_specialist.specialist.registry import Registry, places, project_places  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import Place, places, project_places  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - likewise
 
         if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
             fail(f"no such file: {', '.join(missing)}")
-        found = _root(root)
-        files = Registry(paths or project_places(found, dir_), places(found, dir_)).files()
+        found, meant = _root(root), root is not None
+        named = [Place.at(path, found) for path in paths or ()]
+        near = named or project_places(found, dir_, meant=meant)
+        files = Registry(near, places(found, dir_, meant=meant)).files()
         if strict:
             files = [file.strict() for file in files]
         if json_:
@@ -114,7 +117,8 @@ def new(
             "How many tool calls in one run?", "30", value_proc=takes("tool_calls_limit"), prompt_suffix=" ", err=True
         )
     with guarded():
-        from run_specialist.specialist.template import write_new  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import Place  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.template import write_new  # noqa: PLC0415 - likewise
 
         given = {
             "description": description,
@@ -123,8 +127,10 @@ def new(
             "model": model,
             "tool_calls_limit": setting(tool_calls_limit or "30"),
         }
-        folder = dir_ or _root(root) / "specialists"
-        path = write_new(folder, name, {k: v for k, v in given.items() if v is not None}, overwrite=force)
+        found = _root(root)
+        place = Place.at(dir_, found) if dir_ else Place(found / "specialists", found)
+        values = {key: value for key, value in given.items() if value is not None}
+        path = write_new(place.path, name, values, overwrite=force, project=place.project)
     print_line(str(_near(path)))
     say(f"now make its prompt your own, then: run-specialist {name} QUERY")
 
@@ -145,7 +151,7 @@ def show(
         from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - likewise
         from run_specialist.specialist.settings import settings_of  # noqa: PLC0415 - likewise
 
-        file = Registry(places(_root(root), dir_)).find(name)
+        file = Registry(places(_root(root), dir_, meant=root is not None)).find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         trusted, told = trust_told(file, file.specialist, _root(root)) if file.specialist else (None, "")
         if json_:

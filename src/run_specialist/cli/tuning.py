@@ -70,7 +70,7 @@ def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | 
     from run_specialist.specialist.registry import Registry, places, project_root  # noqa: PLC0415 - likewise
 
     try:
-        return Registry(places(root or project_root(Path.cwd()), dir_)).find(name)
+        return Registry(places(root or project_root(Path.cwd()), dir_, meant=root is not None)).find(name)
     except SpecialistNotFound:
         return None
 

@@ -23,7 +23,7 @@ from run_specialist.spawner import Parent, Surroundings, spawn
 from run_specialist.specialist.family import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.registry import Registry, places, project_root
+from run_specialist.specialist.registry import Registry, is_same, places, project_of, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
@@ -61,9 +61,10 @@ class Runner:
         trust: let the files that are run start the commands and import the functions that they name, and remember it.
         max_depth: how many levels of specialists may ask one another below a run; 0 = none.
         """
-        project = project_root(Path.cwd())
-        self.root = (project if root is None else Path(root)).absolute()
-        self.registry = Registry(places(project, None if dir is None else Path(dir)))
+        named = None if root is None else Path(root).absolute()
+        project = project_root(Path.cwd(), named)
+        self.root = named or project
+        self.registry = Registry(places(project, None if dir is None else Path(dir), meant=is_same(project, named)))
         self._model = model
         self._strict = strict
         self._provider = provider
@@ -131,7 +132,8 @@ class Runner:
         provider = self._provider or self._connections.provider(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
-        around = await self._around(root, load(file.path), settled, provider, parent, resumed=True)
+        now = load(file.path, project_of(file.path, [project_root(root)]))
+        around = await self._around(root, now, settled, provider, parent, resumed=True)
         job = resume(run, Wish(question, limits, force), around)
         return Run(job, listener, watch, journal=await self._storing.claim(run))
 
@@ -188,7 +190,8 @@ class Runner:
         equipment = await equip(
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )
-        equipment = replace(equipment, warnings=(*equipment.warnings, *missing))
+        refused = () if parent or by_program else self.registry.refused
+        equipment = replace(equipment, warnings=(*equipment.warnings, *missing, *refused))
         return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent)
 
     def _provider_below(self, settings: Specialist, provider: Provider) -> Provider:

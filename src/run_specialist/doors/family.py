@@ -65,7 +65,7 @@ class Family:
         warnings: list[str] = []
         for name in settings.agents:
             try:
-                child = self._askable(name, root, above)
+                child = self._askable(name, root, above, file)
                 found[child.name] = Described(child.name, child.description)
             except UsageError as error:
                 warnings.append(f"{place}: agents: {error}")
@@ -76,14 +76,14 @@ class Family:
             return None, tuple(warnings)
         return delegate_tool(tuple(found.values()), self._asking(root, above, provider)), tuple(warnings)
 
-    def _find(self, name: str, root: Path) -> SpecialistFile:
+    def _find(self, name: str, root: Path, asker: SpecialistFile | None = None) -> SpecialistFile:
         """Return a file as the project of a run knows it: what is taken up from elsewhere asks those that it did."""
         if root not in self._registries:
             self._registries[root] = Registry([*places(project_root(root)), *self._registry.places])
-        return self._registries[root].find(name)
+        return self._registries[root].find(name, asker)
 
-    def _askable(self, name: str, root: Path, above: tuple[str, ...]) -> SpecialistFile:
-        file = self._find(name, root)
+    def _askable(self, name: str, root: Path, above: tuple[str, ...], asker: SpecialistFile) -> SpecialistFile:
+        file = self._find(name, root, asker)
         resolve(file, {}, strict=self._strict)
         if file.name in above:
             raise UsageError(f"{file.name} is at work on the question already")

@@ -24,17 +24,18 @@ class AnswerSchema:
     """As it was given; `{}` for `true`."""
 
     @classmethod
-    def load(cls, value: Mapping[str, Any] | str, folder: Path) -> Self:
+    def load(cls, value: Mapping[str, Any] | str, folder: Path, project: Path | None = None) -> Self:
         """Check a schema, or the one in a JSON or YAML file.
 
         value: the schema itself, or the path of its file.
         folder: where a relative path starts.
+        project: what the path must not leave, by `..` or by a link; None to allow any path.
         Raises ValueError with one clause: what is wrong, and where in the schema.
         """
         if not isinstance(value, str):
             return cls._checked(plain(value))
         path = folder / value
-        schema = read(path)
+        schema = read(path, project)
         try:
             return cls._checked(schema)
         except ValueError as error:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -50,14 +51,19 @@ def _is_mcp(name: str) -> bool:
     return name.startswith("mcp__") or "/" in name
 
 
-def check_output_schema(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> None:
-    """Report a schema that no answer can be held against: a file never runs without what it promises."""
+def check_output_schema(
+    given: Mapping[str, Any], front: FrontMatter, problems: Problems, project: Path | None = None
+) -> None:
+    """Report a schema that no answer can be held against: a file never runs without what it promises.
+
+    project: what the path of a schema must not leave.
+    """
     value = given.get("output_schema")
     known = any(problem.key == "output_schema" and problem.level == "error" for problem in problems.found)
     if known or not isinstance(value, dict | str):
         return
     try:
-        AnswerSchema.load(value, problems.path.parent)
+        AnswerSchema.load(value, problems.path.parent, project)
     except ValueError as error:
         problems.error(front.fields["output_schema"].place, shown(str(error), None), "output_schema")
 

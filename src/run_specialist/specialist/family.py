@@ -11,6 +11,7 @@ from pathlib import Path
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.names import Names
 from run_specialist.specialist.problems import Level, Problem, shown
+from run_specialist.specialist.project import project_of
 
 MAX_DEPTH = 2
 """How many levels there may be below the first specialist."""
@@ -70,8 +71,8 @@ class _Family:
             yield f"ask one another in a circle: {self._path(circle)}; take one of these names out", "error"
         # Whoever stands in the circle too has been named by it.
         told = set(circle or ())
-        names = [name for name in _listed(file) if not ((found := self._find(name)) and found.path in told)]
-        bad = [text for name in names if (text := self._of_name(name))]
+        names = [name for name in _listed(file) if not ((found := self._find(name, file)) and found.path in told)]
+        bad = [text for name in names if (text := self._of_name(name, file))]
         for text in bad[:MOST_TOLD]:
             yield text, "warning"
         if len(bad) > MOST_TOLD:
@@ -80,9 +81,9 @@ class _Family:
             last = shown(self._by_path[chain[-1]].name)
             yield f"{self._path(chain)}: {last} will not be asked, more than {MAX_DEPTH} levels below", "warning"
 
-    def _of_name(self, name: str) -> str | None:
+    def _of_name(self, name: str, asker: SpecialistFile) -> str | None:
         """Return what is wrong with a name; None where nothing is."""
-        file = self._find(name)
+        file = self._find(name, asker)
         if file is None:
             self._guesses -= 1
             near = self._names.near(name, ALIKE) if self._guesses >= 0 else []
@@ -94,14 +95,14 @@ class _Family:
         return f"{shown(name)} cannot be run: {first or 'it stands in a circle'}"
 
     def _asked_by(self, file: SpecialistFile) -> list[Path]:
-        found = (self._find(name) for name in _listed(file))
+        found = (self._find(name, file) for name in _listed(file))
         return [one.path for one in found if one is not None]
 
-    def _find(self, name: str) -> SpecialistFile | None:
+    def _find(self, name: str, asker: SpecialistFile) -> SpecialistFile | None:
         if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
             path = Path(name)
             if path not in self._by_path:
-                self._by_path[path] = load(path)
+                self._by_path[path] = load(path, asker.project or project_of(path))
             return self._by_path[path]
         return self._names.find(name)
 

@@ -1,14 +1,13 @@
 """Load a specialist's file: whatever it holds, the result can be listed, and often run."""
 
 import hashlib
-import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from run_specialist import safe_open
 from run_specialist.specialist.checks import check_output_schema, check_tools, validate
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.frontmatter import FrontMatter, read
@@ -17,6 +16,7 @@ from run_specialist.specialist.problems import START, Problem, Problems, shown
 from run_specialist.specialist.server_checks import check_servers
 
 LARGEST = 32 * 1024 * 1024
+_ENDING = ".md"
 _SUFFIXES = (".agent", ".chatmode", ".subagent")
 _STAND_IN_LENGTH = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -44,6 +44,8 @@ class SpecialistFile:
     """Line of each key, by its canonical spelling; unknown keys included."""
     digest: str = ""
     """SHA-256 of the very bytes that were read; empty where there were none."""
+    project: Path | None = None
+    """The project that it lies in, which nothing that it names may leave; None for a file of the user's own."""
 
     @property
     def status(self) -> Literal["ok", "warning", "error"]:
@@ -79,20 +81,23 @@ class SpecialistFile:
         }
 
 
-def load(path: Path) -> SpecialistFile:
-    """Read a file; one that cannot be read is returned with an error, never raised."""
+def load(path: Path, project: Path | None = None) -> SpecialistFile:
+    """Read a file; one that cannot be read is returned with an error, never raised.
+
+    project: the project that it lies in, which no link on the way may leave; None where the user answers for links.
+    """
     try:
-        info = os.stat(path)  # noqa: PTH116, Path.stat raises ValueError on a NUL in some versions only
-        if not stat.S_ISREG(info.st_mode):
-            return load_unreadable(path, "is no regular file")
-        if info.st_size > LARGEST:
-            return load_unreadable(path, f"is larger than {LARGEST // 1024**2} MiB")
-        data = path.read_bytes()
+        with safe_open.open_file(path, project) as file:
+            data = file.read(LARGEST + 1)
+    except safe_open.NotRegular:
+        return load_unreadable(path, "is no regular file")
     except OSError as error:
         return load_unreadable(path, f"cannot be read: {error.strerror or error}")
     except ValueError as error:
         return load_unreadable(path, f"cannot be read: {error}")
-    return replace(_load(data, Problems(path)), digest=hashlib.sha256(data).hexdigest())
+    if len(data) > LARGEST:
+        return load_unreadable(path, f"is larger than {LARGEST // 1024**2} MiB")
+    return replace(_load(data, Problems(path), project), digest=hashlib.sha256(data).hexdigest(), project=project)
 
 
 def load_text(text: bytes | str, path: Path) -> SpecialistFile:
@@ -115,14 +120,14 @@ def load_unreadable(path: Path, text: str) -> SpecialistFile:
     return SpecialistFile(path, stem(path), stem(path), problems=problems.sorted())
 
 
-def _load(data: bytes | str, problems: Problems) -> SpecialistFile:
+def _load(data: bytes | str, problems: Problems, project: Path | None = None) -> SpecialistFile:
     front = read(data, problems)
     given = take_values(front, problems)
     name, description = _name(given, front, problems), _description(given, front, problems)
     check_tools(given, front, problems)
     check_servers(given, front, problems)
     specialist = validate(given | {"name": name, "description": description}, front, problems)
-    check_output_schema(given, front, problems)
+    check_output_schema(given, front, problems, project)
     file = SpecialistFile(
         path=problems.path,
         name=name,
@@ -146,6 +151,10 @@ def _name(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:
     clean = " ".join(_CONTROL.sub(" ", name).split())
     if clean != name:
         problems.warn(entry.place, "holds control characters or more blanks than one; read without", "name")
+    if clean.lower().endswith(_ENDING):
+        # With it the name would be the path of a file, and that file would be run in place of this one.
+        clean = re.sub(r"(?:\.md\s*)+$", "", clean, flags=re.IGNORECASE)
+        problems.warn(entry.place, f"ends in {_ENDING}, as paths do; read without", "name")
     if clean and clean != fallback:
         problems.notice(entry.place, f"is not the name of the file, {shown(fallback)}", "name")
     return clean or fallback

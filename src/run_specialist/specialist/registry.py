@@ -5,66 +5,48 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from run_specialist.errors import SpecialistNotFound, UsageError
+from run_specialist import safe_open
+from run_specialist.errors import SpecialistNotFound
 from run_specialist.specialist import family
 from run_specialist.specialist.loader import SpecialistFile, load, load_unreadable, stem
 from run_specialist.specialist.names import Names
 from run_specialist.specialist.problems import Problem, shown
+from run_specialist.specialist.project import (
+    Place,
+    identity,
+    is_same,
+    packaged,
+    places,
+    project_of,
+    project_places,
+    project_root,
+)
 
-__all__ = ["Registry", "SpecialistFile", "packaged", "places", "project_places", "project_root"]
+__all__ = [
+    "Place",
+    "Registry",
+    "SpecialistFile",
+    "is_same",
+    "packaged",
+    "places",
+    "project_of",
+    "project_places",
+    "project_root",
+]
 
-_PACKAGE = Path(__file__).resolve().parents[1]
 _NAME = re.compile(r"""^[ \t]*["']?name["']?[ \t]*:[ \t]*["']?([^\n"'#]+)""", re.MULTILINE)
 _HEAD = 4096
-
-
-def project_root(start: Path) -> Path:
-    """Return the nearest folder at or above `start` that holds a `.git`, else `start` itself."""
-    folder = Path(os.path.abspath(start))  # noqa: PTH100, resolve() would leave the tree through a symlink
-    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
-
-
-def project_places(project_root: Path, dir: Path | None = None) -> tuple[Path, ...]:  # noqa: A002, the flag's name
-    """Return the folders of a project, near ones first; they need not exist.
-
-    Raises UsageError when `dir` is given and is no folder.
-    """
-    if dir is not None and not dir.is_dir():
-        raise UsageError(f"{shown(str(dir), None)} is no folder")
-    near = [dir] if dir is not None else []
-    return _unique([*near, project_root / "specialists", project_root / ".claude" / "agents"])
-
-
-def places(project_root: Path, dir: Path | None = None) -> tuple[Path, ...]:  # noqa: A002, the flag's name
-    """Return the folders that are searched: those of the project, the user's, those that come along.
-
-    Raises UsageError when `dir` is given and is no folder.
-    """
-    config = _home(os.environ.get("XDG_CONFIG_HOME", ""))
-    # A relative one would lie in whatever project we are in, and the files there would need no trust.
-    far = [
-        (config if config.is_absolute() else _home("~/.config")) / "run-specialist" / "specialists",
-        _home("~/.claude/agents"),
-        packaged(),
-    ]
-    return _unique([*project_places(project_root, dir), *(place for place in far if place.is_absolute())])
-
-
-def packaged() -> Path:
-    """Return the folder of the specialists that come with this package, or with a checkout of it."""
-    inside = _PACKAGE / "specialists"
-    return inside if inside.is_dir() else _PACKAGE.parents[1] / "specialists"
 
 
 class Registry:
     """The specialists in some places, each read once until `reread`."""
 
-    def __init__(self, places: Sequence[Path], further: Sequence[Path] = ()) -> None:
+    def __init__(self, places: Sequence[Path | Place], further: Sequence[Path | Place] = ()) -> None:
         """Take the places, near ones first; nothing is read yet.
 
         further: where those are that may be asked by the specialists in `places`; nothing in there is listed.
         """
-        self.places = tuple(places)
+        self.places = tuple(one if isinstance(one, Place) else Place(one, project_of(one)) for one in places)
         self._further = tuple(further)
         self._read_files: list[SpecialistFile] | None = None
         self._files: list[SpecialistFile] | None = None
@@ -86,15 +68,23 @@ class Registry:
         """Forget what was read: files may have changed since."""
         self._read_files = self._files = None
 
-    def find(self, name: str) -> SpecialistFile:
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why nothing is loaded from some of the places, a line for each."""
+        return tuple(str(load_unreadable(one.path, one.refused).problems[0]) for one in self.places if one.refused)
+
+    def find(self, name: str, asker: SpecialistFile | None = None) -> SpecialistFile:
         """Return the nearest file of that name, or the `.md` file at that path.
 
         The file's own stem is taken too where no specialist has that name.
+        asker: the file that gives the name; one of a project leads to no path outside of it.
         Raises SpecialistNotFound, which tells near names and the places searched.
         """
         path = Path(name)
         if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
-            return family.check([load(path)], self._each_alone)[0]
+            projects = [place.project for place in self.places if place.project]
+            project = (asker and asker.project) or project_of(path, projects)
+            return family.check([load(path, project)], self._each_alone)[0]
         files = self.files()
         names = Names(files)
         if found := names.find(name):
@@ -106,11 +96,11 @@ class Registry:
     def names(self) -> list[str]:
         """Return the names, read from the head of each file alone: near enough for completion."""
         names: dict[str, None] = {}
-        for path in self._paths():
-            if isinstance(path, OSError) or not path.is_file():
+        for path, project, why in self._paths():
+            if why:
                 continue
             try:
-                with path.open("rb") as file:
+                with safe_open.open_file(path, project) as file:
                     head = file.read(_HEAD).decode("utf-8", "replace")
             except OSError:
                 continue
@@ -127,30 +117,36 @@ class Registry:
     def _read(self) -> list[SpecialistFile]:
         files: list[SpecialistFile] = []
         winners: dict[str, SpecialistFile] = {}
-        for path in self._paths():
-            if isinstance(path, OSError):
-                files.append(load_unreadable(Path(path.filename or "."), f"cannot be listed: {path.strerror}"))
+        for path, project, why in self._paths():
+            if why:
+                files.append(load_unreadable(path, why))
                 continue
-            file = load(path)
+            file = load(path, project)
             winner = winners.setdefault(file.name, file)
             files.append(file if winner is file else _shadowed(file, winner))
         return files
 
-    def _paths(self) -> Iterator[Path | OSError]:
-        """Yield each `.md` file once, however many places lead to it, and each folder that cannot be read."""
+    def _paths(self) -> Iterator[tuple[Path, Path | None, str]]:
+        """Yield each `.md` file once, however many places lead to it, and each folder that cannot be read.
+
+        Each with the project that it must not leave, and why it cannot be read.
+        """
         seen: set[str] = set()
         for place in self.places:
-            for path in _markdown_below(place):
-                real = path if isinstance(path, OSError) else os.path.realpath(path)
-                if str(real) not in seen:
-                    seen.add(str(real))
-                    yield path
+            for path, why in _markdown_below(place):
+                project = place.project or (project_of(path) if path.is_symlink() else None)
+                same = identity(path, project)
+                if same not in seen:
+                    seen.add(same)
+                    yield path, project, why
 
     def _not_found(self, name: str, close: list[str], names: list[str]) -> str:
         meant = f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
         known = f"; there are: {shown(', '.join(names), 300)}" if names and not close else ""
-        searched = ", ".join(shown(str(place), None) for place in self.places if place.is_dir())
-        return f"no specialist is called {shown(name)}{meant}{known} (searched: {searched or 'no folder that exists'})"
+        searched = [place.path for place in self.places if not place.refused and place.path.is_dir()]
+        where = ", ".join(shown(str(path), None) for path in searched) or "no folder that exists"
+        refused = "".join(f"; {line}" for line in self.refused)
+        return f"no specialist is called {shown(name)}{meant}{known} (searched: {where}{refused})"
 
 
 def _shadowed(file: SpecialistFile, winner: SpecialistFile) -> SpecialistFile:
@@ -159,25 +155,36 @@ def _shadowed(file: SpecialistFile, winner: SpecialistFile) -> SpecialistFile:
     return file.with_problems((*file.problems, problem))
 
 
-def _markdown_below(place: Path) -> Iterator[Path | OSError]:
-    if os.path.lexists(place) and not place.is_dir():
-        yield place  # named on purpose, whatever its name
+def _markdown_below(place: Place) -> Iterator[tuple[Path, str]]:
+    """Yield each `.md` file of a place, links among them, and each folder that cannot be listed with the reason."""
+    if place.refused:
+        yield place.path, place.refused
         return
-    errors: list[OSError] = []
-    for folder, folders, names in os.walk(place, onerror=errors.append):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(folder, name) for name in sorted(names) if name.lower().endswith(".md"))
-    # A place need not exist.
-    yield from (error for error in errors if not isinstance(error, FileNotFoundError))
-
-
-def _home(path: str) -> Path:
-    # Path.expanduser raises where there is no home; a place that cannot exist is enough.
-    return Path(os.path.expanduser(path))  # noqa: PTH111
-
-
-def _unique(places: Sequence[Path]) -> tuple[Path, ...]:
-    unique: dict[str, Path] = {}
-    for place in places:
-        unique.setdefault(os.path.realpath(place), place)
-    return tuple(unique.values())
+    if os.path.lexists(place.path) and not place.path.is_dir():
+        yield place.path, ""  # named on purpose, whatever its name
+        return
+    try:
+        top, start = safe_open.locate(place.path, place.project)
+    except OSError as error:
+        yield place.path, f"cannot be listed: {error.strerror}"
+        return
+    if place.project is None:
+        top, start = top / start, ""
+    waiting = [""]
+    while waiting:
+        inner = waiting.pop()
+        try:
+            with safe_open.folder(top, "/".join(filter(None, (start, inner)))) as here, here.listing() as found:
+                entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
+        except FileNotFoundError:
+            continue  # a place need not exist
+        except OSError as error:
+            yield place.path / inner, f"cannot be listed: {error.strerror}"
+            continue
+        yield from (
+            (place.path / inner / name, "")
+            for name, is_folder in entries
+            if not is_folder and name.lower().endswith(".md")
+        )
+        folders = [name for name, is_folder in entries if is_folder and not name.startswith(".")]
+        waiting += [f"{inner}/{name}" if inner else name for name in reversed(folders)]

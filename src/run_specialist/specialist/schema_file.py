@@ -1,21 +1,22 @@
 """Read a JSON Schema as plain JSON: from a JSON or YAML file, or from values of Python."""
 
 import json
-import stat
 from pathlib import Path
 
+from run_specialist import safe_open
 from run_specialist.specialist.decoding import decode
 from run_specialist.specialist.nodes import LONGEST, Chunk, UnreadableError, parse, value_of
 from run_specialist.specialist.problems import Problems, shown
 
 
-def read(path: Path) -> object:
+def read(path: Path, project: Path | None = None) -> object:
     """Return what a file holds, as JSON or else as YAML.
 
+    project: what the path must not leave; None to allow any path.
     Raises ValueError with one clause that names the file.
     """
     name = shown(str(path), None)
-    text = decode(_data(path, name), Problems(path))
+    text = decode(_data(path, name, project), Problems(path))
     if len(text) > LONGEST:
         raise ValueError(f"{name}: is longer than {LONGEST:,} characters")
     try:
@@ -30,18 +31,18 @@ def read(path: Path) -> object:
     return _yaml(text, name)
 
 
-def _data(path: Path, name: str) -> bytes:
+def _data(path: Path, name: str, project: Path | None) -> bytes:
     try:
-        if stat.S_ISREG(path.stat().st_mode):
-            with path.open("rb") as file:
-                return file.read(4 * LONGEST + 1)
+        with safe_open.open_file(path, project) as file:
+            return file.read(4 * LONGEST + 1)
+    except safe_open.NotRegular:
+        raise ValueError(f"{name}: is no regular file") from None
     except FileNotFoundError:
         raise ValueError(f"no such file: {name}") from None
     except OSError as error:
         raise ValueError(f"{name}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
         raise ValueError(f"{name}: cannot be read: {error}") from None
-    raise ValueError(f"{name}: is no regular file")
 
 
 def _yaml(text: str, name: str) -> object:

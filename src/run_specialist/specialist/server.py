@@ -47,9 +47,16 @@ class Server:
     """Why it cannot be had; such a server has neither command nor URL."""
 
     @property
-    def needs_trust(self) -> bool:
-        """Whether having it starts a program, or tells another machine what the specialist looks for."""
-        return self.command is not None or (self.url is not None and not _is_loopback(self.url))
+    def is_loopback(self) -> bool:
+        """Whether its URL can only mean this machine; any of its users may listen there."""
+        return self.url is not None and _is_loopback(self.url)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that are filled in, each once, in the order in which they appear."""
+        pairs = [*self.env, *self.headers]
+        texts = [*(self.command or ()), self.url or "", self.cwd or "", *(value for _, value in pairs)]
+        return tuple(dict.fromkeys(match[1] for text in texts for match in _VARIABLE.finditer(text)))
 
     def starts_file_of(self, project: Path) -> bool:
         """Tell whether a relative path in its command leads to a file that is found in a project."""

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.redaction import MASK, redact
+from run_specialist.safe_open import open_file
 from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.ownership import stranger
 from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import git_folder
 from run_specialist.specialist.server import START_TIMEOUT, Server
 
 __all__ = ["Server", "listed_in_project", "named_entry", "server_of", "servers_of", "without_secrets"]
@@ -106,8 +109,13 @@ def _masked(values: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def project_file(start: Path) -> Path | None:
-    """Return the `.mcp.json` of the project that a folder lies in; None where there is none."""
+    """Return the `.mcp.json` of the project that a folder lies in; None where there is none.
+
+    One above that belongs to another user is passed over.
+    """
     for folder in (start, *start.parents):
+        if folder != start and stranger(folder, folder / PROJECT_FILE) is not None:
+            return None
         if (folder / PROJECT_FILE).is_file():
             return folder / PROJECT_FILE
         if (folder / ".git").exists():
@@ -132,9 +140,11 @@ def _listed(path: Path | None) -> Mapping[str, Any] | str:
     if path is None:
         return f"nothing tells how to reach it: it is only named, and the project has no {PROJECT_FILE}"
     try:
-        if path.stat().st_size > _LARGEST_FILE:
+        with open_file(path, git_folder(path.parent) or path.parent) as file:
+            data = file.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
             return f"{path} is larger than {_LARGEST_FILE // 1024**2} MiB"
-        read = json.loads(path.read_bytes())
+        read = json.loads(data)
     except OSError as error:
         return f"{path} cannot be read: {error.strerror or error}"
     except (ValueError, RecursionError):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import frontmatter
 
+from run_specialist import safe_open
 from run_specialist.errors import UsageError
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.problems import shown
@@ -35,10 +36,13 @@ You are `{name}`, and another agent has put a question to you. What you are for:
 3. What is still open."""
 
 
-def write_new(folder: Path, name: str, given: Mapping[str, object], *, overwrite: bool = False) -> Path:
+def write_new(
+    folder: Path, name: str, given: Mapping[str, object], *, overwrite: bool = False, project: Path | None = None
+) -> Path:
     """Write `folder`/`name`.md with a prompt to start from; return its path.
 
     given: front matter beside the name, by canonical key.
+    project: the project that the folder lies in, which no link on the way may leave; None to follow all links.
     Raises UsageError for a name or a value that would not pass a strict check, and for a file that is there.
     """
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
@@ -50,9 +54,10 @@ def write_new(folder: Path, name: str, given: Mapping[str, object], *, overwrite
     if problems := load_text(text, path).strict().problems:
         raise UsageError("; ".join(f"{problem.key}: {problem.text}" for problem in problems))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with path.open("w" if overwrite else "x", encoding="utf-8") as file:
-            file.write(text)
+        top, relative = safe_open.locate(folder, project)
+        (top / relative).mkdir(parents=True, exist_ok=True)
+        with safe_open.create_file(path, project, overwrite=overwrite) as file:
+            file.write(text.encode())
     except FileExistsError:
         raise UsageError(f"{shown(str(path), None)} is there already; --force writes over it") from None
     except OSError as error:

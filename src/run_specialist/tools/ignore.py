@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from run_specialist.tools.beneath import Folder
+from run_specialist.safe_open import Folder
 from run_specialist.tools.globs import tamed
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import Any
 from run_specialist.errors import UsageError
 from run_specialist.redaction import redact
 from run_specialist.specialist.tool_names import BUILT_IN
-from run_specialist.tools import modules
+from run_specialist.tools import importing, modules
 from run_specialist.tools.base import Tool
+from run_specialist.tools.imports import Imported, imported
 from run_specialist.tools.modules import CannotImport, Module
 from run_specialist.tools.own import tool
 from run_specialist.turns import SUMMARIZE
@@ -28,6 +29,8 @@ class Found:
     """`module:name`, the name with points where it stands inside of something."""
     chain: tuple[Module, ...]
     """The module, behind the packages that hold it."""
+    imported: Imported
+    """What these import of the project."""
 
     @property
     def module(self) -> Module:
@@ -41,7 +44,8 @@ def find(reference: str, root: Path) -> Found:
     Raises UsageError where it is not there.
     """
     try:
-        return Found(reference, modules.find(reference.partition(":")[0], root))
+        chain = modules.find(reference.partition(":")[0], root)
+        return Found(reference, chain, imported(chain, root))
     except CannotImport as error:
         raise UsageError(f"{reference}: {error}") from None
 
@@ -52,7 +56,7 @@ def load(found: Found, root: Path) -> Tool:
     Raises UsageError, also for whatever is raised by the module.
     """
     try:
-        it: Any = modules.load(found.chain, root)
+        it: Any = importing.load(found.chain, root, found.imported.modules)
     except CannotImport as error:
         raise UsageError(f"{found.reference}: {error}") from None
     except (KeyboardInterrupt, GeneratorExit):

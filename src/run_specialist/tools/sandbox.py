@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from run_specialist.errors import ToolError, UsageError
-from run_specialist.tools.beneath import Folder, folder, way
+from run_specialist.safe_open import Folder, folder, way
 from run_specialist.tools.ignore import IgnoreRules, spec_of
 
 if TYPE_CHECKING:

@@ -17,6 +17,11 @@ def write(path: Path, name: str | None = None, description: str = "d") -> Path:
     return path
 
 
+def paths(*arguments: Path) -> tuple[Path, ...]:
+    """Return the paths of the places that are searched."""
+    return tuple(place.path for place in places(*arguments))
+
+
 def test_project_root_is_found_upwards(tmp_path: Path) -> None:
     """The nearest folder with a `.git` is the root, a file as in worktrees too; else where one stands."""
     deep = tmp_path / "project" / "a" / "b"
@@ -31,7 +36,7 @@ def test_places_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "given").mkdir()
-    assert places(tmp_path / "project", tmp_path / "given") == (
+    assert paths(tmp_path / "project", tmp_path / "given") == (
         tmp_path / "given",
         tmp_path / "project" / "specialists",
         tmp_path / "project" / ".claude" / "agents",
@@ -41,7 +46,7 @@ def test_places_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     assert packaged().name == "specialists"
     monkeypatch.delenv("XDG_CONFIG_HOME")
-    assert tmp_path / "home" / ".config" / "run-specialist" / "specialists" in places(tmp_path)
+    assert tmp_path / "home" / ".config" / "run-specialist" / "specialists" in paths(tmp_path)
 
 
 def test_no_place_of_the_users_own_lies_in_whatever_folder_we_are_in(
@@ -52,17 +57,17 @@ def test_no_place_of_the_users_own_lies_in_whatever_folder_we_are_in(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for config in ("config", ".", "~nobody-of-this-name/config"):
         monkeypatch.setenv("XDG_CONFIG_HOME", config)
-        assert places(tmp_path)[2] == tmp_path / "home" / ".config" / "run-specialist" / "specialists"
+        assert paths(tmp_path)[2] == tmp_path / "home" / ".config" / "run-specialist" / "specialists"
     monkeypatch.setenv("HOME", "home")
-    assert places(tmp_path)[2:] == (packaged(),)
+    assert paths(tmp_path)[2:] == (packaged(),)
 
 
 def test_a_place_is_searched_once(tmp_path: Path) -> None:
     """A folder that is named twice keeps its nearest turn."""
     folder = tmp_path / "specialists"
     folder.mkdir()
-    assert places(tmp_path, folder).count(folder) == 1
-    assert places(tmp_path, folder)[0] == folder
+    assert paths(tmp_path, folder).count(folder) == 1
+    assert paths(tmp_path, folder)[0] == folder
 
 
 def test_a_given_folder_must_exist(tmp_path: Path) -> None:

@@ -103,10 +103,10 @@ MISFITS = [
 
 @pytest.mark.parametrize(("entry", "why"), MISFITS)
 def test_an_entry_that_makes_no_sense_says_why(entry: dict[str, Any], why: str) -> None:
-    """It stands among the servers as one that cannot be had, and needs no trust since nothing of it is started."""
+    """It is among the servers as one that cannot be had, with nothing that could be started or talked to."""
     server = one(**entry)
     assert server.unusable.startswith(why)
-    assert (server.command, server.url, server.needs_trust) == (None, None, False)
+    assert (server.command, server.url, server.is_loopback) == (None, None, False)
     assert str(server) == server.unusable
 
 
@@ -189,30 +189,38 @@ def test_what_is_shown_holds_no_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "needed"),
+    ("entry", "loopback"),
     [
-        ({"command": "x"}, True),
-        ({"url": "http://localhost:8/mcp"}, False),
-        ({"url": "http://127.1.2.3/mcp"}, False),
-        ({"url": "http://[::1]:8/mcp"}, False),
-        ({"url": "https://example.org/mcp"}, True),
-        ({"url": "http://localhost.example.org/"}, True),
-        ({"url": "http://localhost@example.org/"}, True),
-        ({"url": "http://127.0.0.1.example.org/"}, True),
-        ({"url": "http://[::1/"}, True),
-        ({"url": "${URL}"}, True),
-        ({"url": "http://localhost${REST}/"}, True),
-        ({"url": "http://${WHO}@localhost/"}, True),
-        ({"url": "http://localhost:${PORT}/"}, True),
-        ({"url": "http://localhost:8/${PATH}"}, False),
-        ({"url": "http://me:word@localhost:8/"}, False),
-        ({"url": "http://[::1].example.org/"}, True),
-        ({"url": "http://example.org[::1]/"}, True),
+        ({"command": "x"}, False),
+        ({"url": "http://localhost:8/mcp"}, True),
+        ({"url": "http://127.1.2.3/mcp"}, True),
+        ({"url": "http://[::1]:8/mcp"}, True),
+        ({"url": "https://example.org/mcp"}, False),
+        ({"url": "http://localhost.example.org/"}, False),
+        ({"url": "http://localhost@example.org/"}, False),
+        ({"url": "http://127.0.0.1.example.org/"}, False),
+        ({"url": "http://[::1/"}, False),
+        ({"url": "${URL}"}, False),
+        ({"url": "http://localhost${REST}/"}, False),
+        ({"url": "http://${WHO}@localhost/"}, False),
+        ({"url": "http://localhost:${PORT}/"}, False),
+        ({"url": "http://localhost:8/${PATH}"}, True),
+        ({"url": "http://me:word@localhost:8/"}, True),
+        ({"url": "http://[::1].example.org/"}, False),
+        ({"url": "http://example.org[::1]/"}, False),
     ],
 )
-def test_what_needs_trust(entry: dict[str, Any], needed: bool) -> None:
-    """Commands, and every URL that is not surely on this machine."""
-    assert one(**entry).needs_trust is needed
+def test_which_url_is_surely_on_this_machine(entry: dict[str, Any], loopback: bool) -> None:
+    """No proxy is asked then; a variable in host or port may lead anywhere."""
+    assert one(**entry).is_loopback is loopback
+
+
+def test_the_variables_that_are_filled_in_are_named_wherever_they_are_written() -> None:
+    """In command, URL, folder, variables and headers, each once; a default makes no difference."""
+    command = one(command=["${A}", "x${B:-y}"], cwd="${C}", env={"D": "${E}", "F": "${A}"})
+    assert command.variables == ("A", "B", "C", "E")
+    assert one(url="https://h/${A}", headers={"B": "Bearer ${C}"}).variables == ("A", "C")
+    assert one(url="https://h/$A").variables == ()
 
 
 def test_the_fingerprint_changes_with_anything_that_was_trusted(tmp_path: Path) -> None:

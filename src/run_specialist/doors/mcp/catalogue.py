@@ -89,7 +89,7 @@ def read_catalogue(registry: Registry) -> Catalogue:
             problems += str(error).splitlines()
             continue
         name = _unique(_tool_name(file.name), offered)
-        offered[name] = Offered(name, file, settings, _only_reads(settings, registry), schema)
+        offered[name] = Offered(name, file, settings, _only_reads(file, settings, registry), schema)
     return Catalogue(offered, tuple(problems))
 
 
@@ -130,15 +130,16 @@ def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
     return ToolAnnotations(title=title, read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
 
-def _only_reads(settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
+def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
     if settings.python_tools or settings.mcp_servers:
         return False
     for name in set(settings.agents) - {*above, settings.name}:
         try:
-            child = resolve(registry.find(name), {}).settings
+            asked = registry.find(name, file)
+            child = resolve(asked, {}).settings
         except UsageError:
             continue
-        if not _only_reads(child, registry, (*above, settings.name)):
+        if not _only_reads(asked, child, registry, (*above, settings.name)):
             return False
     return True
 

@@ -207,7 +207,7 @@ class Line:
         from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above
 
         if server.url is not None:
-            return Web(server.url, dict(server.headers), loopback=not server.needs_trust)
+            return Web(server.url, dict(server.headers), loopback=server.is_loopback)
         environment = get_default_environment() | dict(server.env)
         folder = self._root / (server.cwd or "")
         if not folder.is_dir():

@@ -1,0 +1,69 @@
+"""What a project's file would connect to, fill in, import or run is refused, and refused again after a change."""
+
+import pytest
+
+from tests.projects import project
+from tests.secrets.canaries import came_out
+from tests.secrets.echo import EchoOfTools, serving
+
+KEY = "zebra-cardigan-lamplight-quokka"
+
+
+@pytest.fixture
+def app(notes):
+    """The project, with a package of a name of its own."""
+    with project(notes) as made:
+        yield made
+
+
+@pytest.fixture
+def ask(call):
+    """Return a function that puts a question offline, and returns exit code, stdout and stderr."""
+
+    def put(*flags):
+        result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", *flags)
+        return result.exit_code, result.stdout, result.stderr
+
+    return put
+
+
+@pytest.mark.parametrize("entry", ["{url: 'URL/${SOME_KEY}'}", "{url: 'URL', headers: {A: '${SOME_KEY}'}}", "'URL'"])
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_url_on_this_machine_is_told_nothing_before_somebody_allows_it(
+    app, ask, write, monkeypatch, *, entry, listed
+):
+    """Any user may listen there. The refusal names the variables, and not what stands for them."""
+    monkeypatch.setenv("SOME_KEY", KEY)
+    with serving(EchoOfTools) as server:
+        entry = entry.replace("URL", f"{server.url}/lists")
+        if listed:
+            written = entry if entry.startswith("{") else f"{{url: {entry}}}"
+            shape = written.replace("'", '"').replace("{url", '{"url"').replace("headers: {A", '"headers": {"A"')
+            (app.root / ".mcp.json").write_text(f'{{"mcpServers": {{"web": {shape}}}}}')
+            write("finder", "mcp_servers: [web]")
+        else:
+            write("finder", f"mcp_servers: {{web: {entry}}}")
+        code, out, err = ask()
+        assert server.seen == []
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "finder.md:4:1: mcp_servers: would talk to http://127.0.0.1:" in err
+        assert ("filling in SOME_KEY from the environment" in err) == ("SOME_KEY" in entry)
+        assert ask("--trust")[0] == 0
+        assert server.seen
+        assert came_out(KEY, out, err) == []
+
+
+@pytest.mark.parametrize("changed", ["PKG/helper.py", "PKG/server.py"])
+def test_a_changed_neighbour_or_script_is_asked_about_with_one_line(app, ask, write, changed):
+    """A module that a trusted one imports, and the program behind a trusted command."""
+    app.write("PKG/helper.py", "WORD = 'x'")
+    app.write("PKG/server.py", "raise SystemExit('no server')")
+    app.write("PKG/tools.py", "from . import helper", "def lookup() -> str:", "    return helper.WORD")
+    servers = f"mcp_servers: {{it: {{command: python3 {app.package}/server.py}}}}"
+    write("finder", f"python_tools: ['{app.package}.tools:lookup']", servers)
+    assert ask("--trust")[0] == 0
+    assert ask()[0] == 0
+    app.write(changed, "raise SystemExit('changed')")
+    code, out, err = ask()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "something of it has changed" in err

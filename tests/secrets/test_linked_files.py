@@ -1,0 +1,227 @@
+"""A project handed over by somebody else discloses neither the environment nor a file outside of it, unasked.
+
+Each attack is one project; every command runs in it, in a process of its own with a secret in its environment.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.secrets.canaries import came_out, stored
+
+FILE_SECRET = "marzipan-quokka-lamplight"  # noqa: S105 - a word to look for
+ENVIRONMENT_SECRET = "zebra-cardigan-umbrella"  # noqa: S105 - likewise
+
+COMMANDS = """
+import asyncio, json, sys
+from typer.testing import CliRunner
+from run_specialist import Runner, delegate_tool
+from run_specialist.cli import manage, run
+from run_specialist.cli.console import complete_names
+from run_specialist.doors.mcp.service import Caller, Service
+
+NAMES = ["odd", "ODD_NAME", "specialists/odd.md"]
+MANAGE = [
+    ["list"], ["list", "--json"], ["list", "--root", ".", "--dir", "specialists"], ["list", "--dir", "."],
+    ["check", "--strict"], ["check", "--json"], ["check", "specialists", ".claude/agents", ".", "specialists/odd.md"],
+    ["tune", "odd"], ["transcript", "last"], ["report", "last", "--output", "report.html"],
+    *(["show", name, "--json"] for name in NAMES),
+]
+said = []
+
+def note(result):
+    said.append(result.output)
+    said.append(result.stderr)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+
+async def served():
+    async with Runner() as runner:
+        service = Service(runner, said.append)
+        caller = Caller(tell=lambda *_: None, when_gone=lambda _: None)
+        for tool in service.tools():
+            said.append(tool.model_dump_json())
+            if tool.name not in ("start_run", "get_run", "cancel_run"):
+                said.append(repr(await service.call(tool.name, {"query": "What do owls eat?"}, caller)))
+        await service.close(5)
+        try:
+            said.append(json.dumps(delegate_tool(runner=runner).definition))
+        except Exception as error:
+            said.append(str(error))
+
+for name in ["honest", *NAMES]:
+    note(CliRunner().invoke(run.app, [name, "What do owls eat?", "--model", "offline", "--events"]))
+for command in MANAGE:
+    note(CliRunner().invoke(manage.app, command))
+said += complete_names("")
+asyncio.run(served())
+sys.stdout.write("\\n".join(said))
+"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A project of an attacker, and a folder outside of it with secrets."""
+
+    project: Path
+    outside: Path
+
+    def link(self, path: str, target: str | Path) -> None:
+        """Put a link into the project, in place of what is there."""
+        link = self.project / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if link.is_dir() and not link.is_symlink():
+            (link / "honest.md").unlink(missing_ok=True)
+            link.rmdir()
+        link.symlink_to(target)
+
+    def specialist(self, *lines: str, name: str = "odd") -> None:
+        """Write the file of a specialist with some keys."""
+        text = "\n".join(["---", f"name: {name}", "description: Finds.", *lines, "---", "You find notes.", ""])
+        (self.project / "specialists" / "odd.md").write_text(text)
+
+
+Attack = Callable[[Scene], None]
+
+
+def hop(scene: Scene) -> None:
+    """Go through two links of the project, a file and a folder."""
+    scene.link("hop/folder", scene.outside)
+    scene.link("hop/file.md", "folder/secret.md")
+    scene.link("specialists/odd.md", "../hop/file.md")
+
+
+def up(scene: Scene) -> None:
+    """Link to the folder above the project, which holds what is outside too."""
+    scene.link("specialists", "../..")
+
+
+def up_and_in(scene: Scene) -> None:
+    """Leave the project and come back on the way to a file outside."""
+    scene.link("specialists/odd.md", "../../project/../outside/secret.md")
+
+
+def middle(scene: Scene) -> None:
+    """Link a folder on the way to a place."""
+    (scene.outside / "agents").mkdir()
+    (scene.outside / "agents" / "odd.md").write_bytes((scene.outside / "secret.md").read_bytes())
+    scene.link(".claude", scene.outside)
+
+
+def git(scene: Scene) -> None:
+    """Stay in the project, where git keeps tokens."""
+    (scene.project / ".git" / "config").write_text((scene.outside / "secret.md").read_text())
+    scene.link("specialists/odd.md", "../.git/config")
+
+
+def schema_link(scene: Scene) -> None:
+    """Name a schema inside the project that is a link."""
+    scene.link("schemas/shape.json", scene.outside / "secret.json")
+    scene.specialist("output_schema: ../schemas/shape.json")
+
+
+def schema_folder(scene: Scene) -> None:
+    """Name a schema behind a linked folder."""
+    scene.link("schemas", scene.outside)
+    scene.specialist("output_schema: ../schemas/secret.json")
+
+
+def servers(scene: Scene) -> None:
+    """Let a name be looked up in the servers of another program."""
+    scene.link(".mcp.json", scene.outside / "servers.json")
+    scene.specialist("mcp_servers: [other]")
+
+
+ATTACKS: dict[str, Attack] = {
+    "file": lambda scene: scene.link("specialists/odd.md", scene.outside / "secret.md"),
+    "relative": lambda scene: scene.link("specialists/odd.md", "../../outside/secret.md"),
+    "agents": lambda scene: scene.link(".claude/agents/odd.md", scene.outside / "secret.md"),
+    "chain": hop,
+    "environment": lambda scene: scene.link("specialists/odd.md", "/proc/self/environ"),
+    "root of a process": lambda scene: scene.link("specialists/odd.md", f"/proc/self/root{scene.outside}/secret.md"),
+    "folder": lambda scene: scene.link("specialists", scene.outside),
+    "other folder": lambda scene: scene.link(".claude/agents", scene.outside),
+    "folder on the way": middle,
+    "folder above": up,
+    "out and in": up_and_in,
+    "git": git,
+    "schema": lambda scene: scene.specialist("output_schema: ../../outside/secret.json"),
+    "absolute schema": lambda scene: scene.specialist(f"output_schema: {scene.outside}/secret.json"),
+    "linked schema": schema_link,
+    "schema in a linked folder": schema_folder,
+    "schema of the environment": lambda scene: scene.specialist("output_schema: /proc/self/environ"),
+    "agent": lambda scene: scene.specialist(f"agents: [{scene.outside}/secret.md]"),
+    "agent by a link": lambda scene: (
+        scene.link("notes/linked.md", scene.outside / "secret.md"),
+        scene.specialist("agents: [notes/linked.md]"),
+    )[0],
+    "name that is a path": lambda scene: scene.specialist(name=f"{scene.outside}/secret.md"),
+    "servers": servers,
+}
+LISTED = [name for name in ATTACKS if name not in {"servers", "name that is a path"}]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """Make a project with a note and an honest specialist, and secrets beside it."""
+    made = Scene(tmp_path / "project", tmp_path / "outside")
+    for folder in (made.project / ".git", made.project / "specialists", made.project / "notes", made.outside):
+        folder.mkdir(parents=True)
+    (made.project / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
+    honest = "---\nname: honest\ndescription: Finds notes.\npaths: [notes]\n---\nYou find notes.\n"
+    (made.project / "specialists" / "honest.md").write_text(honest)
+    text = f"---\nname: {FILE_SECRET}\ndescription: {FILE_SECRET}\n---\n{FILE_SECRET}\n"
+    for name in ("secret.md", f"{FILE_SECRET}.md"):
+        (made.outside / name).write_text(text)
+    shape = {"type": "object", "properties": {FILE_SECRET: {"const": FILE_SECRET}}}
+    (made.outside / "secret.json").write_text(json.dumps(shape))
+    (made.outside / "servers.json").write_text(json.dumps({"mcpServers": {FILE_SECRET: {"command": FILE_SECRET}}}))
+    return made
+
+
+def all_commands(scene: Scene, tmp_path: Path) -> str:
+    """Run every command in the project and return all that was printed; fail where one of them broke."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")} | {
+        "HOME": str(tmp_path / "home"),
+        "SPECIALIST_STORE": f"sqlite:///{tmp_path}/store/runs.db",
+        "API_KEY": ENVIRONMENT_SECRET,
+    }
+    command = [sys.executable, "-W", "error", "-c", COMMANDS.replace("ODD_NAME", f"{scene.outside}/secret")]
+    done = subprocess.run(command, cwd=scene.project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_command_shows_what_lies_outside_of_the_project(scene: Scene, tmp_path: Path, attack: str) -> None:
+    """Neither outputs, nor tools of the MCP server, nor the store, nor the report have a piece of it."""
+    if "/proc" in attack and not Path("/proc/self/environ").exists():
+        pytest.skip("there are no files of processes")
+    ATTACKS[attack](scene)
+    told = all_commands(scene, tmp_path)
+    report = scene.project / "report.html"
+    kept = [*stored(tmp_path / "store"), report.read_text() if report.exists() else ""]
+    for secret in (FILE_SECRET, ENVIRONMENT_SECRET):
+        assert came_out(secret, told, *kept) == []
+
+
+@pytest.mark.parametrize("attack", LISTED)
+def test_what_is_refused_is_listed_with_the_reason(scene: Scene, monkeypatch, attack: str) -> None:
+    """One line with the place of the file; nothing is passed over in silence."""
+    from typer.testing import CliRunner
+
+    from run_specialist.cli import manage
+
+    ATTACKS[attack](scene)
+    monkeypatch.chdir(scene.project)
+    monkeypatch.setenv("HOME", str(scene.outside.parent / "home"))
+    printed = CliRunner().invoke(manage.app, ["list"]).output
+    reasons = ("leads out of the project", "leads into .git")
+    (line,) = [line for line in printed.splitlines() if any(reason in line for reason in reasons)]
+    assert line.split(":")[1:3] in (["1", "1"], ["4", "1"], ["4", "16"])

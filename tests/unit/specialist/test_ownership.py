@@ -1,0 +1,189 @@
+"""Folders of other users: their specialists are not loaded unasked, and the user is told how to load them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist import Runner
+from run_specialist.cli import manage, run
+from run_specialist.errors import SpecialistNotFound
+from run_specialist.specialist.ownership import VARIABLE, stranger
+from run_specialist.specialist.project import project_root
+from run_specialist.specialist.registry import Registry, packaged, places
+
+if not hasattr(os, "geteuid"):
+    pytest.skip("nobody owns a file here", allow_module_level=True)
+
+OTHER = 4_242
+TEXT = "---\nname: thoughts-analyzer\ndescription: Of a stranger.\n---\nYou find notes.\n"
+
+Give = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home with nothing in it, and no user of sudo."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CONFIG_HOME", "SUDO_UID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def give(monkeypatch: pytest.MonkeyPatch) -> Give:
+    """Return a function that has some paths belong to another user, whether the tests run as root or not."""
+    strangers: set[str] = set()
+    real = os.stat
+
+    def stat(path, *arguments, follow_symlinks=True, **options):
+        info = real(path, *arguments, follow_symlinks=follow_symlinks, **options)
+        at = os.path.realpath(path) if follow_symlinks else os.path.abspath(path)  # noqa: PTH100 - a link stays one
+        if at not in strangers:
+            return info
+        return os.stat_result((*info[:4], OTHER, *info[5:]))
+
+    def give_away(*paths: Path) -> None:
+        strangers.update(map(str, paths))
+        monkeypatch.setattr("run_specialist.specialist.ownership.os.stat", stat)
+
+    return give_away
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose specialist has the name of one that comes along, entered at a folder in it."""
+    root = tmp_path / "shared"
+    for folder in (".git", "specialists", ".claude/agents", "mine"):
+        (root / folder).mkdir(parents=True)
+    (root / "specialists" / "a.md").write_text(TEXT)
+    monkeypatch.chdir(root / "mine")
+    return root
+
+
+def found(root: Path, **how: bool) -> Path:
+    """Return the file that the name leads to."""
+    return Registry(places(root, **how)).find("thoughts-analyzer").path
+
+
+@pytest.mark.parametrize("what", ["", ".git"])
+def test_a_folder_of_another_user_is_not_taken_as_the_project(shared: Path, give: Give, what: str) -> None:
+    """The folder or its `.git`; the folder that one stands in is the root then, and nothing above it is loaded."""
+    assert project_root(shared / "mine") == shared
+    assert found(shared) == shared / "specialists" / "a.md"
+    give(shared / what)
+    root = project_root(shared / "mine")
+    assert root == shared / "mine"
+    assert found(root) == packaged() / "thoughts-analyzer.md"
+    assert found(shared) == packaged() / "thoughts-analyzer.md"
+
+
+@pytest.mark.parametrize("what", ["specialists", ".claude", ".claude/agents"])
+def test_a_place_of_another_user_in_a_folder_of_ones_own_is_not_loaded(shared: Path, give: Give, what: str) -> None:
+    """As anybody can make one in `/tmp`; the other places of the project are loaded."""
+    (shared / ".claude" / "agents" / "b.md").write_text(TEXT.replace("thoughts-analyzer", "b"))
+    give(shared / what)
+    registry = Registry(places(shared))
+    status = {file.name: file.status for file in registry.files()}
+    if what == "specialists":
+        assert (status["specialists"], status["b"]) == ("error", "ok")
+    else:
+        assert (status["agents"], "b" in status) == ("error", False)
+        assert found(shared) == shared / "specialists" / "a.md"
+    assert "b" not in registry.names() or what == "specialists"
+
+
+def test_the_listing_says_whose_it_is_and_what_to_do(shared: Path, give: Give) -> None:
+    """One line each for `list`, a name that is not found, and a run, whose answer still comes."""
+    give(shared)
+    line = (
+        f"{shared}/specialists:1:1: {shared} belongs to another user (uid {OTHER}); no file in it is loaded; if you "
+        f"trust it, use --root {shared}, or set {VARIABLE}={shared}"
+    )
+    listed = CliRunner().invoke(manage.app, ["list"]).output.splitlines()
+    assert line in listed
+    assert len([text for text in listed if "another user" in text]) == 2
+    with pytest.raises(SpecialistNotFound) as caught:
+        Registry(places(shared / "mine")).find("a")
+    assert line in str(caught.value)
+    (shared / "mine" / "thoughts").mkdir()
+    (shared / "mine" / "thoughts" / "owls.md").write_text("# Owls\n\nOwls eat mice.\n")
+    done = CliRunner().invoke(run.app, ["thoughts-analyzer", "What do owls eat?", "--model", "offline"])
+    assert (done.exit_code, "mice" in done.stdout) == (0, True)
+    assert f"warning: {line}" in done.stderr
+    assert CliRunner().invoke(manage.app, ["check"]).exit_code == 2
+
+
+@pytest.mark.parametrize("value", ["{}", "/nowhere:{}", "*"])
+def test_the_environment_names_folders_that_may_belong_to_anybody(shared: Path, give: Give, monkeypatch, value) -> None:
+    """For a container that works on a mounted folder; another folder is not meant by it."""
+    give(shared)
+    monkeypatch.setenv(VARIABLE, value.format(shared).replace(":", os.pathsep))
+    assert project_root(shared / "mine") == shared
+    assert found(shared) == shared / "specialists" / "a.md"
+    monkeypatch.setenv(VARIABLE, str(shared.parent))
+    assert project_root(shared / "mine") == shared / "mine"
+
+
+def test_a_root_or_a_folder_that_is_named_is_meant(shared: Path, give: Give) -> None:
+    """`--root`, `root=` and `--dir` of commands and of a program; `--root` of another folder is not this one."""
+    give(shared)
+    assert found(shared, meant=True) == shared / "specialists" / "a.md"
+    assert Runner(root=shared).registry.find("thoughts-analyzer").path == shared / "specialists" / "a.md"
+    assert Runner(root=shared / "mine").registry.find("thoughts-analyzer").path.parent == packaged()
+    assert Runner(dir=shared / "specialists").registry.find("thoughts-analyzer").path.parent == shared / "specialists"
+    for flag in (["--root", str(shared)], ["--dir", str(shared / "specialists")]):
+        printed = CliRunner().invoke(manage.app, ["show", "thoughts-analyzer", *flag]).output
+        assert "Of a stranger." in printed
+
+
+def test_what_root_owns_is_taken_and_with_sudo_what_the_caller_owns(shared: Path, give: Give, monkeypatch) -> None:
+    """As ssh and git have it: root may change everything anyway, and sudo works in the folders of its caller."""
+    assert stranger(shared) is None
+    if Path("/").stat().st_uid == 0:
+        monkeypatch.setattr(os, "geteuid", lambda: OTHER)
+        assert stranger(Path("/")) is None
+    give(shared)
+    monkeypatch.setenv("SUDO_UID", str(OTHER))
+    monkeypatch.setattr(os, "geteuid", lambda: OTHER - 1)
+    assert stranger(shared) == f"{shared} belongs to another user (uid {OTHER})"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (shared / ".git").rmdir()
+    assert stranger(shared) is None
+    monkeypatch.setenv("SUDO_UID", "nonsense")
+    assert stranger(shared) is not None
+
+
+def test_a_link_of_another_user_is_looked_at_itself(shared: Path, give: Give) -> None:
+    """Where anybody may make links, one of somebody else's may lead to a folder of one's own."""
+    (shared / "specialists").rename(shared / "mine" / "notes")
+    (shared / "specialists").symlink_to("mine/notes")
+    assert found(shared).parent == shared / "specialists"
+    give(shared / "specialists")
+    assert found(shared).parent == packaged()
+
+
+def test_what_comes_along_is_loaded_also_from_a_checkout_of_another_user(shared: Path, give: Give, monkeypatch) -> None:
+    """Whoever runs the program from there trusts it; it is the project too, and as that it is refused."""
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: shared / "specialists")
+    give(shared)
+    assert [file.status for file in Registry(places(shared)).files()] == ["error", "error", "ok"]
+    assert found(shared) == shared / "specialists" / "a.md"
+
+
+def test_a_folder_inside_of_ones_own_project_may_be_a_project_of_its_own(shared: Path) -> None:
+    """As with `--root`: nothing above it is searched."""
+    assert shared not in [place.path.parent for place in places(shared / "mine")]
+
+
+def test_servers_of_another_user_are_passed_over(shared: Path, give: Give) -> None:
+    """A `.mcp.json` above the folder that one stands in; the one in that folder is taken."""
+    from run_specialist.specialist.servers import project_file
+
+    (shared / ".git").rmdir()
+    (shared / ".mcp.json").write_text("{}")
+    assert project_file(shared / "mine") == shared / ".mcp.json"
+    give(shared / ".mcp.json")
+    assert project_file(shared / "mine") is None
+    assert project_file(shared) == shared / ".mcp.json"

@@ -1,0 +1,274 @@
+"""Links in a project: inside of it they are followed, out of it they are not; the user's own lead anywhere."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from run_specialist.errors import UsageError
+from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.project import Place, places, project_of, project_root
+from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.template import write_new
+from tests.swapping import can_swap, swapped
+
+TEXT = "---\nname: NAME\ndescription: Finds.\n---\nYou find notes.\n"
+TRIES = 300
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with nothing in it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project with a folder beside its specialists."""
+    for folder in (".git", "specialists", "prompts"):
+        (tmp_path / "project" / folder).mkdir(parents=True)
+    return tmp_path / "project"
+
+
+def write(path: Path, name: str = "") -> Path:
+    """Write a specialist's file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(TEXT.replace("NAME", name or path.stem))
+    return path
+
+
+def link(path: Path, target: str | Path) -> Path:
+    """Make a link."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+    return path
+
+
+def listed(root: Path, folder: Path | None = None) -> dict[str, str]:
+    """Return the status of each specialist that is found, by name."""
+    return {file.name: file.status for file in Registry(places(root, folder)).files()}
+
+
+def test_a_link_that_stays_in_the_project_is_followed(root: Path) -> None:
+    """Relative, absolute, through other links and linked folders, and out of the project and back."""
+    write(root / "prompts" / "a.md")
+    link(root / "specialists" / "relative.md", "../prompts/a.md")
+    assert listed(root) == {"a": "ok"}
+    for number, target in enumerate([root / "prompts/b.md", "../hop/b.md", "../../project/prompts/b.md"]):
+        write(root / "prompts" / "b.md", f"b{number}")
+        link(root / "hop", "prompts") if not (root / "hop").exists() else None
+        (root / "specialists" / "b.md").unlink(missing_ok=True)
+        link(root / "specialists" / "b.md", target)
+        assert listed(root) == {"a": "ok", f"b{number}": "ok"} or listed(root) == {f"b{number}": "ok", "a": "ok"}
+
+
+def test_a_linked_folder_in_the_project_is_searched(root: Path) -> None:
+    """`.claude/agents` may be a link to `specialists`, which is listed once, or to any other folder."""
+    write(root / "specialists" / "a.md")
+    link(root / ".claude" / "agents", "../specialists")
+    assert listed(root) == {"a": "ok"}
+    (root / ".claude" / "agents").unlink()
+    write(root / "prompts" / "deep" / "b.md")
+    link(root / ".claude" / "agents", root / "prompts")
+    assert listed(root) == {"a": "ok", "b": "ok"}
+
+
+def test_the_project_itself_may_be_reached_by_a_link(root: Path, tmp_path: Path, monkeypatch) -> None:
+    """As `/tmp` is one on macOS: by its own path, by the other one, and from inside."""
+    write(root / "prompts" / "a.md")
+    alias = link(tmp_path / "alias", root)
+    link(root / "specialists" / "a.md", alias / "prompts" / "a.md")
+    for one in (root, alias):
+        assert listed(one) == {"a": "ok"}
+        assert project_root(one / "prompts") == one
+        assert Registry(places(one)).find(str(alias / "specialists" / "a.md")).status == "ok"
+    monkeypatch.chdir(alias)
+    assert Registry(places(Path())).find("specialists/a.md").status == "ok"
+
+
+def test_what_git_ignores_is_found_all_the_same(root: Path) -> None:
+    """Specialists that one user keeps for themselves are often ignored."""
+    write(root / ".claude" / "agents" / "a.md")
+    (root / ".gitignore").write_text(".claude/\n*.md\n")
+    assert listed(root) == {"a": "ok"}
+
+
+@pytest.mark.parametrize("has_git", [True, False])
+def test_a_link_out_of_the_project_is_an_error_that_does_not_say_what_is_there(
+    root: Path, tmp_path: Path, *, has_git: bool
+) -> None:
+    """The same line whether the target exists or not; a project need not be one of git."""
+    if not has_git:
+        (root / ".git").rmdir()
+    write(tmp_path / "outside.md", "secret")
+    link(root / "specialists" / "a.md", tmp_path / "outside.md")
+    link(root / "specialists" / "b.md", tmp_path / "nowhere.md")
+    link(root / ".claude" / "agents", tmp_path)
+    assert listed(root) == {"a": "error", "b": "error", "agents": "error"}
+    one, other, folder = Registry(places(root)).files()
+    text = f"it leads out of the project {root}; copy what it leads to into the project"
+    assert [str(problem) for problem in one.problems] == [f"{one.path}:1:1: cannot be read: {text}"]
+    assert one.problems[0].text == other.problems[0].text
+    assert str(folder.problems[0]) == f"{root}/.claude/agents:1:1: cannot be listed: {text}"
+    assert Registry(places(root)).names() == []
+
+
+def test_a_link_to_a_file_of_the_users_own_does_not_take_its_place(root: Path, home: Path) -> None:
+    """The link is refused, and the file itself is still found; a folder likewise."""
+    mine = write(home / ".claude" / "agents" / "mine.md")
+    link(root / "specialists" / "mine.md", mine)
+    link(root / ".claude" / "agents", mine.parent)
+    files = Registry(places(root)).files()
+    assert [(file.path, file.status) for file in files] == [
+        (root / "specialists" / "mine.md", "error"),
+        (root / ".claude" / "agents", "error"),
+        (mine, "warning"),
+    ]
+
+
+def test_links_of_the_users_own_lead_anywhere(root: Path, home: Path, tmp_path: Path) -> None:
+    """In the user's places, in a folder that is given and lies in no project, and by a path on the command line."""
+    elsewhere = write(tmp_path / "elsewhere" / "a.md")
+    link(home / ".claude" / "agents" / "a.md", elsewhere)
+    link(tmp_path / "given" / "b.md", write(tmp_path / "elsewhere" / "b.md"))
+    assert listed(root, tmp_path / "given") == {"a": "ok", "b": "ok"}
+    (home / ".git").mkdir()
+    assert listed(root)["a"] == "ok"
+    assert Registry(places(root)).find(str(tmp_path / "given" / "b.md")).status == "ok"
+
+
+def test_a_link_of_the_users_own_counts_as_what_it_leads_to(root: Path, home: Path, tmp_path: Path) -> None:
+    """A file of a project that the user has linked, and that becomes a link out of its project, is refused."""
+    other = tmp_path / "team"
+    (other / ".git").mkdir(parents=True)
+    link(home / ".claude" / "agents" / "a.md", write(other / "agents" / "a.md"))
+    assert listed(root) == {"a": "ok"}
+    (other / "agents" / "a.md").unlink()
+    link(other / "agents" / "a.md", write(tmp_path / "outside.md"))
+    assert listed(root) == {"a": "error"}
+
+
+def test_a_given_folder_is_held_to_the_project_that_it_lies_in(root: Path, tmp_path: Path) -> None:
+    """Also where that is another project than the one we are in, and where `--dir` says the project's own folder."""
+    outside = write(tmp_path / "outside.md")
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    for folder in (root / "specialists", other / "agents"):
+        path = link(folder / "a.md", outside)
+        assert listed(root, folder) == {"a": "error"}
+        assert Registry(places(root)).find(str(path)).status == "error"
+        assert Registry([folder]).files()[0].status == "error"
+        assert project_of(path) == folder.parent
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_is_no_stored_file_is_never_opened(root: Path, home: Path, *, own: bool) -> None:
+    """FIFOs, devices, sockets and files of processes: nothing hangs, in the user's own places neither."""
+    folder = home / ".claude" / "agents" if own else root / "specialists"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(folder / "pipe.md")
+    os.mkfifo(root / "pipe")
+    link(folder / "device.md", "/dev/zero")
+    link(folder / "linked.md", root / "pipe")
+    link(folder / "loop.md", "loop.md")
+    link(folder / "process.md", "/proc/self/environ")
+    with socket.socket(socket.AF_UNIX) as listening:
+        here = Path.cwd()
+        os.chdir(folder)  # the path of a socket is short
+        try:
+            listening.bind("socket.md")
+        finally:
+            os.chdir(here)
+        assert set(listed(root).values()) == {"error"}
+        assert len(listed(root)) == 6
+        assert Registry(places(root)).names() == []
+
+
+def test_a_kernel_file_is_refused_where_the_whole_disk_is_the_project() -> None:
+    """Started in `/`, everything is inside; what processes hold is still no file of a project."""
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("there are no files of processes")
+    for project in (Path("/"), None):
+        file = load(Path("/proc/self/environ"), project)
+        assert [problem.text for problem in file.problems] == ["is no regular file"]
+
+
+def schema(root: Path, value: str, project: Path | None) -> SpecialistFile:
+    """Load a specialist with a schema."""
+    path = root / "specialists" / "a.md"
+    path.write_text(TEXT.replace("NAME", f"a\noutput_schema: {value}"))
+    return load(path, project)
+
+
+def test_a_schema_lies_inside_of_the_project(root: Path, tmp_path: Path) -> None:
+    """By a relative or absolute path, or a link that stays inside; else one error with its line and column."""
+    (tmp_path / "shape.json").write_text('{"type": "object"}')
+    (root / "shape.json").write_text('{"type": "object"}')
+    link(root / "inside.json", "specialists/../shape.json")
+    link(root / "outside.json", "../shape.json")
+    for good in ("../shape.json", str(root / "shape.json"), "../inside.json"):
+        assert schema(root, good, root).problems == ()
+    for bad in ("../../shape.json", str(tmp_path / "shape.json"), "../outside.json", "/proc/self/environ"):
+        (problem,) = schema(root, bad, root).problems
+        assert (problem.line, problem.column, problem.key, problem.level) == (3, 16, "output_schema", "error")
+        assert "it leads out of the project" in problem.text
+        assert "object" not in problem.text
+    # A file of the user's own may name any.
+    assert schema(root, str(tmp_path / "shape.json"), None).problems == ()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_new_writes_nothing_outside_of_the_project(root: Path, tmp_path: Path, *, force: bool) -> None:
+    """Neither into a linked folder nor through a link in place of the file; inside the project it may."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "victim").write_text("precious")
+    given = {"description": "Answers when something changed, from the changelog of the project."}
+    link(root / "linked", outside)
+    link(root / "specialists" / "a.md", outside / "victim")
+    for folder in (root / "linked", root / "specialists"):
+        with pytest.raises(UsageError, match=r"leads out of the project|is there already"):
+            write_new(folder, "a", given, overwrite=force, project=root)
+    link(root / "specialists" / "dangling.md", "../prompts/none.md")
+    if not force:
+        with pytest.raises(UsageError, match="is there already"):
+            write_new(root / "specialists", "dangling", given, project=root)
+        assert not (root / "prompts" / "none.md").exists()
+    assert [path.name for path in outside.iterdir()] == ["victim"]
+    assert (outside / "victim").read_text() == "precious"
+    link(root / ".claude" / "agents", "../prompts")
+    assert write_new(root / ".claude" / "agents", "b", given, overwrite=force, project=root).is_file()
+    assert write_new(root / "linked", "c", given, overwrite=force).is_file()
+
+
+def test_new_writes_over_a_file_whole(root: Path) -> None:
+    """Nothing of a longer one is left behind; a FIFO in its place is refused."""
+    given = {"description": "Answers when something changed, from the changelog of the project."}
+    path = root / "specialists" / "a.md"
+    path.write_text("x" * 100_000)
+    write_new(path.parent, "a", given, overwrite=True, project=root)
+    assert load(path, root).status == "ok"
+    assert "xxx" not in path.read_text()
+    os.mkfifo(path.parent / "b.md")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_new(path.parent, "b", given, overwrite=True, project=root)
+
+
+def test_links_that_come_and_go_disclose_nothing(root: Path, tmp_path: Path) -> None:
+    """Whoever swaps a file or a folder for a link while files are read gains nothing by it."""
+    if not can_swap():
+        pytest.skip("only Linux exchanges two names in one step")
+    write(root / "specialists" / "a.md", "harmless")
+    write(root / ".claude" / "agents" / "deep" / "b.md", "harmless")
+    outside = tmp_path / "outside"
+    write(outside / "deep" / "secret.md", "secret")
+    one, two = link(tmp_path / "one", outside / "deep" / "secret.md"), link(tmp_path / "two", outside)
+    with swapped((root / "specialists" / "a.md", one), (root / ".claude" / "agents", two)):
+        for _ in range(TRIES):
+            registry = Registry([*places(root), Place(root / "specialists" / "a.md", root)])
+            told = [(file.name, file.description, file.path, file.problems) for file in registry.files()]
+            assert "secret" not in f"{told} {registry.names()}"
