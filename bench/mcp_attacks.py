@@ -1,6 +1,6 @@
 """Attack `specialists mcp --http` while an honest client keeps asking, and print one line for each attack.
 
-    uv run --group test python -m bench.mcp_attacks [--seconds 15] [--descriptors 256] [--unread] [--flag=--no-token] [NAME ...]
+    uv run --group test python -m bench.mcp_attacks [--seconds 15] [--descriptors 256] [--unread] [NAME ...]
 
 Each attack has a server of its own, which gets SIGTERM while the attack goes on. A line shows the answers that the
 honest client got, how many of its requests failed, its longest wait, the most memory and descriptors that the server

@@ -16,6 +16,7 @@ LONGEST_LINE = 16_384
 """A longer text, such as a traceback, is cut [characters]."""
 PATIENCE = 0.5
 """How long the end waits for lines that are not written yet [s]."""
+_WARNINGS = "py.warnings"
 
 
 class BackgroundStderr(logging.Handler):
@@ -50,10 +51,12 @@ class BackgroundStderr(logging.Handler):
         self._thread.start()
         self._last_resort, logging.lastResort = logging.lastResort, self
         logging.captureWarnings(capture=True)
+        logging.getLogger(_WARNINGS).addHandler(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         """Wait a moment until everything is written."""
+        logging.getLogger(_WARNINGS).removeHandler(self)
         logging.captureWarnings(capture=False)
         logging.lastResort = self._last_resort
         with suppress(Full):

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import Callable, Sized
-from contextlib import suppress
 
 from run_specialist.doors.mcp.connection import Awaited, Connection
 
@@ -45,9 +44,6 @@ class Acceptor:
         """
         loop = asyncio.get_running_loop()
         while True:
-            if len(connections) >= self._most:
-                await asyncio.sleep(0 if self._make_room() else RETRY_DELAY)
-                continue
             try:
                 accepted, _ = await loop.sock_accept(self._listening)
             except OSError:
@@ -55,9 +51,16 @@ class Acceptor:
                 self._make_room()
                 await asyncio.sleep(RETRY_DELAY)
                 continue
-            # It may be closed again already.
-            with suppress(OSError):
+            try:
+                while len(connections) >= self._most:
+                    await asyncio.sleep(0 if self._make_room() else RETRY_DELAY)
                 await loop.connect_accepted_socket(make, accepted)
+            except OSError:
+                # Its client is gone again already.
+                accepted.close()
+            except asyncio.CancelledError:
+                accepted.close()
+                raise
 
     def _make_room(self) -> bool:
         """Close the connection that has waited longest for its client, one without a whole head first."""

@@ -11,7 +11,8 @@ _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9]+)'
 _MEMBER = rb'"(jsonrpc|id|method)"\s*:\s*(' + _SCALAR + rb")"
 _FIRST = re.compile(rb"\s*\{\s*" + _MEMBER + rb"\s*,")
 _NEXT = re.compile(rb"\s*" + _MEMBER + rb"\s*,")
-_LAST = re.compile(rb",\s*" + _MEMBER + rb"\s*\}?\s*\Z")
+_LAST = re.compile(rb",\s*" + _MEMBER + rb"\s*\}\s*\Z")
+_BEFORE = re.compile(rb",\s*" + _MEMBER + rb"\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,10 @@ def _request_id(head: bytes, tail: bytes) -> str | int | None:
     while found := (_NEXT if place else _FIRST).match(head, place):
         members.setdefault(found[1], found[2])
         place = found.end()
-    while found := _LAST.search(tail):
+    last = _LAST
+    while found := last.search(tail):
         members.setdefault(found[1], found[2])
-        tail = tail[: found.start()]
+        tail, last = tail[: found.start()], _BEFORE
     if b"method" not in members or b"id" not in members:
         return None
     try:
