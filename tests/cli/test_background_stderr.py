@@ -48,7 +48,7 @@ def test_lines_are_written_in_their_order(pipe, monkeypatch):
 def test_logs_and_warnings_go_the_same_way(pipe):
     """Those that nobody else takes; afterwards they go where they went before."""
     before = logging.lastResort
-    log = logging.Logger("of-a-test")
+    log = logging.Logger("of-a-test")  # noqa: LOG001 - one without the handlers of the test runner
     with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS), warnings.catch_warnings():
         warnings.simplefilter("always")
         log.warning("a %s", "record")

@@ -177,7 +177,8 @@ def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
 
 def test_starts_at_the_same_time_agree_on_one_token(tmp_path):
     """Whoever is first."""
-    code = f"from run_specialist.doors.mcp.access_token import *; print(access_token(Path({str(tmp_path / 'new')!r})).value)"
+    given = f"access_token(Path({str(tmp_path / 'new')!r}))"
+    code = f"from run_specialist.doors.mcp.access_token import *; print({given}.value)"
     starts = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     tokens = {start.communicate(timeout=PATIENCE)[0] for start in starts}
     assert len(tokens) == 1

@@ -46,7 +46,7 @@ ARGUMENTS = {"name": "ask", "arguments": {"query": LONG, "id": 99, "method": "no
     [
         ({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": ARGUMENTS}, 7),
         ({"method": "tools/call", "params": ARGUMENTS, "jsonrpc": "2.0", "id": 7}, 7),
-        ({"method": "tools/call", "params": ARGUMENTS, "id": "a\\\"}{,b"}, "a\\\"}{,b"),
+        ({"method": "tools/call", "params": ARGUMENTS, "id": 'a\\"}{,b'}, 'a\\"}{,b'),
         ({"id": -1, "params": ARGUMENTS, "method": "tools/call"}, -1),
         ({"jsonrpc": "2.0", "method": "notifications/x", "params": ARGUMENTS}, None),
         ({"jsonrpc": "2.0", "id": 7, "result": ARGUMENTS}, None),
@@ -75,7 +75,7 @@ def test_an_id_beyond_all_numbers_is_none():
 
 def test_any_bytes_are_read():
     """No line takes long or breaks the reader."""
-    source = random.Random(1)
+    source = random.Random(1)  # noqa: S311 - no secret is made of it
     alphabet = b'{}[]",:\\ \n\tid0-methodjsonrpc'
     data = bytes(source.choice(alphabet) for _ in range(200_000)).replace(b"\n", b"") + b"\n"
     assert read(data, 1000) == [TooLong(None)]

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import httpx2
@@ -121,6 +122,8 @@ def test_a_line_of_100_megabytes_is_reported_once_and_answered(program):
     """It takes no memory to speak of; its request has an error, and the next one an answer."""
     server = program("--store", "none", "--model", "offline")
     write, read = server.process.stdin.buffer, server.process.stdout
+    patience = threading.Timer(PATIENCE, server.process.kill)
+    patience.start()
     write.write(json.dumps(HELLO).encode() + b"\n")
     write.flush()
     assert json.loads(read.readline())["id"] == 1
@@ -132,6 +135,7 @@ def test_a_line_of_100_megabytes_is_reported_once_and_answered(program):
     write.write(b'{"jsonrpc": "2.0", "id": 8, "method": "ping"}\n')
     write.flush()
     refused, ping = (json.loads(read.readline()) for _ in range(2))
+    patience.cancel()
     assert peak(server) - before < 40_000
     code, out = -32_600, "a message may have 4194304 bytes; this one was longer and was not read"
     assert refused == {"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": out}}

@@ -1,4 +1,4 @@
-"""The HTTP server under clients that send half of a request, send slowly, do not read, or come in too large a number."""
+"""The HTTP server under clients that send half of a request, send slowly, do not read, or are too many."""
 
 import asyncio
 import json
@@ -231,7 +231,9 @@ async def test_a_body_of_a_client_that_was_let_in_gives_way_last():
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
     modern = "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nConnection: close\r\n"
     async with serving(connections=4) as served:
-        reader, writer = await opened(served, f"{KNOWN}{modern}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n")
+        reader, writer = await opened(
+            served, f"{KNOWN}{modern}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         # From then on its body is awaited.
         assert "100" in (await reader.readline()).decode()
         crowd = [await opened(served) for _ in range(20)]
@@ -266,7 +268,9 @@ async def test_more_requests_than_can_be_answered_are_refused_in_words():
         assert await listed(served) == 200
 
 
-@pytest.mark.parametrize("sent", [f"{HEAD}Content-Length: 9999999\r\n\r\n", f"{HEAD}Transfer-Encoding: chunked\r\n\r\n"])
+@pytest.mark.parametrize(
+    "sent", [f"{HEAD}Content-Length: 9999999\r\n\r\n", f"{HEAD}Transfer-Encoding: chunked\r\n\r\n"]
+)
 async def test_a_client_without_the_token_sees_why_and_is_closed(sent):
     """Although it is still sending: no reset, no body read, no further request over the same connection."""
     async with serving() as served:

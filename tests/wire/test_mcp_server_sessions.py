@@ -19,6 +19,7 @@ class Library:
         self.entered = asyncio.Event()
 
     async def __call__(self, scope, receive, send) -> None:
+        """Answer one request."""
         given = dict(scope["headers"]).get(b"mcp-session-id", b"").decode()
         status, headers = 200, []
         if scope["type"] != "http":

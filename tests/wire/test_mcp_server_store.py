@@ -100,7 +100,7 @@ async def test_a_run_that_is_not_stored_warns_without_the_location(file, monkeyp
 
 
 def test_the_location_is_taken_out_of_a_text():
-    """Path, URL and folder of a file; a URL of a server with and without its password; nothing where nothing is kept."""
+    """Path, URL and folder of a file; a URL of a server with and without its password."""
     location = StoreLocation("/x/y/runs.db")
     assert location.hide("/x/y/runs.db: no; sqlite:////x/y/runs.db; /x/y forbids it") == (
         "the store: no; the store; the store forbids it"

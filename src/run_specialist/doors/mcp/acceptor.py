@@ -52,7 +52,7 @@ class Acceptor:
                 await asyncio.sleep(RETRY_DELAY)
                 continue
             try:
-                while len(connections) >= self._most:
+                while len(connections) >= self._most:  # noqa: ASYNC110 - connections end without telling
                     await asyncio.sleep(0 if self._make_room() else RETRY_DELAY)
                 await loop.connect_accepted_socket(make, accepted)
             except OSError:
