@@ -55,12 +55,16 @@ def test_without_the_extra_one_line_says_how_to_install_it(refused):
     ("arguments", "told"),
     [
         (["--http", "localhost"], "--http: wanted HOST:PORT, [IPV6]:PORT or a port alone, found 'localhost'"),
-        (["--http", "0.0.0.0:0"], "--http 0.0.0.0:0 can be reached from other machines: set a token with --token or"),
+        (
+            ["--http", "0.0.0.0:0", "--no-token"],
+            "--http 0.0.0.0:0 can be reached from other machines: set a token with --token or",
+        ),
         (["--http", "no-such-host.invalid:0", "--token", "x"], "--http: no-such-host.invalid: "),
         (["--http", "0", "--token", " "], "the token is empty; leave --token and SPECIALIST_MCP_TOKEN away"),
         (["--http", "0", "--token", "geheim\u00fc"], "the token holds blanks or signs beyond ASCII"),
         (["--http", "0", "--token", "two words"], "the token holds blanks or signs beyond ASCII"),
-        (["--http", "[::]:0"], "--http [::]:0 can be reached from other machines"),
+        (["--http", "0", "--token", "x", "--no-token"], "--no-token and a token, from --token or SPECIALIST_MCP_TOKEN"),
+        (["--http", "[::]:0", "--no-token"], "--http [::]:0 can be reached from other machines"),
         (["--root", "nowhere"], "No such file or directory: "),
         (["--dir", "nowhere"], "/nowhere is no folder"),
         (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),

@@ -6,8 +6,10 @@ import shlex
 from typer.testing import CliRunner
 
 from run_specialist.cli import manage
-from run_specialist.doors.mcp import catalogue, following, http, runs
+from run_specialist.doors.mcp import access_token, bounds, catalogue, following, http, runs, stdio
+from run_specialist.doors.mcp.bounds import Bounds
 from run_specialist.doors.mcp.catalogue import Catalogue
+from run_specialist.doors.mcp.connection import TimeLimits
 from tests.docs.reading import ROOT, blocks, named, table
 
 TEXT = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
@@ -45,4 +47,13 @@ def test_numbers_are_those_of_the_code():
     assert f"waits up to {following.LONGEST_WAIT} seconds" in words
     assert f"At most {runs.MOST_AT_WORK} runs" in words
     assert f"may have {http.LONGEST_BODY // 1024**2} MiB" in words
+    times = TimeLimits()
+    assert f"{times.head:.0f} seconds for the head of a request and {times.body:.0f} seconds for its body" in words
+    assert f"does not read what was sent to it for {times.unread:.0f} seconds" in words
+    assert f"At most {bounds.MOST_CONNECTIONS} connections" in words
+    assert Bounds(connections=512).requests == 512 * 7 / 8, "seven eighths"
+    assert f"forgotten after {bounds.IDLE // 60} minutes" in words
+    assert f"Beyond {bounds.MOST_SESSIONS:,} sessions" in words
+    assert f"the file `{access_token.FILE}`" in words
+    assert stdio.LONGEST_LINE == http.LONGEST_BODY
     assert f"cut after {catalogue.LONGEST_NAME} characters" in words

@@ -78,8 +78,13 @@ def say(text: str, *, dim: bool = False) -> None:
     dim: less bright on a terminal.
     """
     with suppress(OSError):
-        line = f"{Path(sys.argv[0]).name}: {printable(text)}"
+        line = labelled(text)
         typer.echo(typer.style(line, dim=True) if dim else line, err=True)
+
+
+def labelled(text: str) -> str:
+    """Return a line of our own as it is printed: behind the name of the command, without control characters."""
+    return f"{Path(sys.argv[0]).name}: {printable(text)}"
 
 
 def fail(text: str, code: int = 2) -> NoReturn:

@@ -3,15 +3,20 @@
 import asyncio
 import os
 import re
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from run_specialist.cli.console import fail, guarded, say
 from run_specialist.cli.flags import Dir, Model, StoreUrl
 from run_specialist.store.place import place
+
+if TYPE_CHECKING:
+    from run_specialist.doors.mcp.http import Http
 
 INSTALL = "specialists mcp needs the extra mcp: pip install 'run-specialist[mcp]'"
 
@@ -43,9 +48,14 @@ def mcp(
         typer.Option(
             metavar="TOKEN",
             envvar="SPECIALIST_MCP_TOKEN",
-            help="What HTTP clients have to send as `Authorization: Bearer TOKEN`.",
+            help="What HTTP clients have to send as `Authorization: Bearer TOKEN`.  "
+            "[default: one that is made and kept]",
         ),
     ] = None,
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="Let every process of this machine in, of other users too."),
+    ] = False,
 ) -> None:
     """Serve the specialists as tools for MCP clients, over standard input and output.
 
@@ -54,14 +64,12 @@ def mcp(
     """
     if find_spec("mcp_types") is None or find_spec("mcp") is None:
         fail(INSTALL)
-    if token is not None and not token.strip():
-        fail("the token is empty; leave --token and SPECIALIST_MCP_TOKEN away to serve without one")
-    if token is not None and not re.fullmatch("[!-~]+", token.strip()):
-        fail("the token holds blanks or signs beyond ASCII, which no header carries safely; choose another one")
-    if token is not None and http is None:
-        say("warning: the token is of no use without --http")
+    token = _checked(token, no_token=no_token)
+    if http is None and (token is not None or no_token):
+        say(f"warning: {'--no-token' if no_token else 'the token'} is of no use without --http")
     with guarded():
-        from run_specialist.doors.api import Runner  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.background_stderr import BackgroundStderr  # noqa: PLC0415 - fast `--help`
+        from run_specialist.doors.api import Runner  # noqa: PLC0415 - likewise
         from run_specialist.doors.mcp.server import serve  # noqa: PLC0415 - likewise
 
         named = place(store)
@@ -71,13 +79,49 @@ def mcp(
             root = root.absolute()
             os.chdir(root)
         runner = Runner(root=root, dir=dir_, model=model, store=named.url if named.named else None, trust=trust)
-        if http is None:
-            from run_specialist.doors.mcp.stdio import Stdio  # noqa: PLC0415 - likewise
+        with BackgroundStderr() as stderr:
+            if http is None:
+                from run_specialist.doors.mcp.stdio import Stdio  # noqa: PLC0415 - likewise
 
-            code = asyncio.run(serve(runner, Stdio, say))
-        else:
-            from run_specialist.doors.mcp.http import Address, Http  # noqa: PLC0415 - likewise
-
-            address = Address.parse(http)
-            code = asyncio.run(serve(runner, lambda: Http(address, token and token.strip()), say))
+                code = asyncio.run(serve(runner, lambda: Stdio(stderr.say), stderr.say))
+            else:
+                opened = partial(_http, http, token, stderr.say, no_token=no_token)
+                code = asyncio.run(serve(runner, opened, stderr.say))
     raise typer.Exit(code)
+
+
+def _checked(token: str | None, *, no_token: bool) -> str | None:
+    """Return the token that was given, without blanks around it; leave where it cannot be used."""
+    if token is None:
+        return None
+    if no_token:
+        fail("--no-token and a token, from --token or SPECIALIST_MCP_TOKEN, exclude each other; leave one away")
+    token = token.strip()
+    if not token:
+        fail("the token is empty; leave --token and SPECIALIST_MCP_TOKEN away, and one is made")
+    if not re.fullmatch("[!-~]+", token):
+        fail("the token holds blanks or signs beyond ASCII, which no header carries safely; choose another one")
+    return token
+
+
+def _http(http: str, token: str | None, say: Callable[[str], None], *, no_token: bool) -> "Http":
+    """Listen, and say what a client has to send."""
+    from run_specialist.doors.mcp.access_token import access_token  # noqa: PLC0415 - fast `--help`
+    from run_specialist.doors.mcp.http import Address, Http  # noqa: PLC0415 - likewise
+
+    address = Address.parse(http)
+    made = None if token or no_token else access_token()
+    opened = Http(address, made.value if made else token, say)
+    if made:
+        header = f"Authorization: Bearer {made.value}"
+        say(f"clients have to send the header {header}")
+        say(f'e.g. claude mcp add --transport http specialists {opened.url} --header "{header}"')
+        say(made.kept)
+        if not opened.is_private:
+            say("warning: other machines can reach this server, and the token travels unencrypted over plain HTTP")
+    elif no_token:
+        say(
+            "warning: without a token every process of this machine, of other users too, may ask the specialists, "
+            "spend on your key and read what they can read"
+        )
+    return opened

@@ -1,6 +1,7 @@
 """Reading the arguments of a call; each complaint says what is wanted, so that a model can call again."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from run_specialist.specialist.problems import shown
 
 LARGEST = 1_000_000_000
 """No limit is larger."""
+_RUN_ID = re.compile("[A-Za-z0-9_-]{1,64}")
 
 
 class Arguments:
@@ -27,6 +29,13 @@ class Arguments:
         if not isinstance(value, str) or not value.strip():
             raise UsageError(f"{key}: wanted a text that is not empty, found {_found(value)}")
         return value
+
+    def run_id(self) -> str:
+        """Return the id of a run; only an id of the right form is looked for in the store."""
+        given = self.text("run_id").strip()
+        if not _RUN_ID.fullmatch(given):
+            raise UsageError(f"run_id: wanted the whole run_id as start_run returned it, found {_found(given)}")
+        return given
 
     def seconds(self, key: str, *, most: float = LARGEST) -> float | None:
         """Return a number of seconds from 0 up; None where none was given."""

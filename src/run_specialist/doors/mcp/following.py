@@ -6,8 +6,9 @@ from mcp_types import CallToolResult, Tool, ToolAnnotations
 
 from run_specialist.doors.mcp.catalogue import Catalogue, asking, hints, schema_of
 from run_specialist.doors.mcp.past import PastRun
-from run_specialist.doors.mcp.results import error_result, result, whole
+from run_specialist.doors.mcp.results import result, whole
 from run_specialist.doors.mcp.runs import ServedRun
+from run_specialist.errors import UsageError
 from run_specialist.specialist.fields import Specialist
 
 LONGEST_WAIT = 600
@@ -94,9 +95,9 @@ def started(served: ServedRun) -> CallToolResult:
 
 
 def standing(served: ServedRun) -> CallToolResult:
-    """Return how a run stands that this server began."""
+    """Return how a run stands that this server began; raises UsageError where it has no outcome and never will."""
     if served.run is None or (served.failure is not None and served.outcome is None):
-        return error_result(f"the run broke off: {served.failure}")
+        raise UsageError(f"the run broke off: {served.failure}")
     outcome, progress = served.outcome, served.progress
     status = outcome.status if outcome else "running"
     used = outcome.tool_calls.used if outcome else progress.tool_calls

@@ -94,11 +94,19 @@ def _is_token(sent: str, token: str) -> bool:
 
 
 class Guarded:
-    """Lets in what its guard lets in, and tells when a client hangs up."""
+    """Lets in the requests that its guard lets in, up to a bound, and tells when a client hangs up."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, most: int, refused: Callable[[], None]) -> None:
+        """Take the application and its guard.
+
+        most: requests answered at the same time.
+        refused: called for each request that exceeds this.
+        """
         self._app = app
         self._guard = guard
+        self._most = most
+        self._refused = refused
+        self._answering = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it before its body is read."""
@@ -107,8 +115,13 @@ class Guarded:
             return
         headers = HTTPConnection(scope).headers
         refusal = self._guard.refusal(*(headers.getlist(name) for name in ("host", "origin", "authorization")))
+        if refusal is None and self._answering >= self._most:
+            self._refused()
+            refusal = Refusal(503, f"{self._most} requests are being answered already; try again", {"Retry-After": "1"})
         if refusal is not None:
-            await PlainTextResponse(refusal.text + "\n", refusal.status, refusal.headers)(scope, receive, send)
+            # Closed, so that a client which is not let in cannot keep the connection busy.
+            closing = refusal.headers | {"Connection": "close"}
+            await PlainTextResponse(refusal.text + "\n", refusal.status, closing)(scope, receive, send)
             return
         told: list[Callable[[], None]] = []
 
@@ -119,7 +132,11 @@ class Guarded:
                     tell()
             return message
 
-        await self._app({**scope, _GONE: told}, hear, send)
+        self._answering += 1
+        try:
+            await self._app({**scope, _GONE: told}, hear, send)
+        finally:
+            self._answering -= 1
 
 
 def when_gone(request: object, tell: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from run_specialist.doors.api import Runner
 from run_specialist.doors.mcp.progress import News, Progress
+from run_specialist.doors.mcp.store_location import StoreLocation
 from run_specialist.errors import UsageError
 from run_specialist.events import Event
 from run_specialist.outcome import Outcome
@@ -110,8 +111,9 @@ class ServedRun:
 class Runs:
     """All runs that a server began and still knows."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, location: StoreLocation) -> None:
         self._runner = runner
+        self._location = location
         self._known: dict[str, ServedRun] = {}
         self._at_work: set[ServedRun] = set()
         self._is_closing = False
@@ -149,10 +151,11 @@ class Runs:
             run = await self._runner.prepare(specialist, question, listener=served.hear, **settings)
             served.run = self._remember(served, run)
             served.is_prepared.set()
-            served.outcome = await run.outcome()
+            served.outcome = self._location.hide_in(await run.outcome())
         except asyncio.CancelledError:
             # It may have struck when the run had just begun.
-            served.outcome = served.run.ended if served.run else None
+            ended = served.run.ended if served.run else None
+            served.outcome = ended and self._location.hide_in(ended)
             served.failure = None if served.outcome else UsageError("it was cancelled before it began")
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told to who asked
             served.failure = error

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_types import CallToolResult, Tool
@@ -12,9 +12,10 @@ from run_specialist.doors.api import Runner
 from run_specialist.doors.mcp.arguments import Arguments
 from run_specialist.doors.mcp.catalogue import Catalogue, Offered, read_catalogue
 from run_specialist.doors.mcp.following import LONGEST_WAIT, past_standing, run_tools, standing, started
-from run_specialist.doors.mcp.past import past_run
+from run_specialist.doors.mcp.past import PastRun, past_run
 from run_specialist.doors.mcp.results import error_result, outcome_result
 from run_specialist.doors.mcp.runs import Runs, ServedRun, Tell, prepared
+from run_specialist.doors.mcp.store_location import StoreLocation
 from run_specialist.errors import RunSpecialistError, UsageError
 from run_specialist.specialist.problems import shown
 
@@ -41,7 +42,8 @@ class Service:
         self._say = say
         self._told: set[str] = set()
         self._calls: set[asyncio.Task[Any]] = set()
-        self.runs = Runs(runner)
+        self._location = StoreLocation(runner.store)
+        self.runs = Runs(runner, self._location)
 
     def catalogue(self) -> Catalogue:
         """Read the files, and tell once of each that cannot be used."""
@@ -74,10 +76,10 @@ class Service:
                 case _:
                     return await self._ask(name, given, caller)
         except RunSpecialistError as error:
-            return error_result(str(error))
+            return error_result(self._location.hide(str(error)))
         except Exception as error:  # noqa: BLE001 - one call that goes wrong must not end the others
             _log.debug("a call broke off", exc_info=True)
-            return error_result(f"internal error: {error!r}; please report it")
+            return error_result(self._location.hide(f"internal error: {error!r}; please report it"))
 
     async def close(self, seconds: float) -> None:
         """Stop all runs, and let the calls under way be answered.
@@ -118,22 +120,26 @@ class Service:
 
     async def _get(self, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
         arguments = Arguments(given, ("run_id", "wait_seconds"))
-        run_id = arguments.text("run_id").strip()
+        run_id = arguments.run_id()
         seconds = arguments.seconds("wait_seconds", most=LONGEST_WAIT)
         served = self.runs.get(run_id)
         if served is None:
-            return past_standing(await asyncio.to_thread(past_run, self._runner.store, run_id))
+            return past_standing(await self._past(run_id))
         await served.follow(caller.tell, seconds or 0)
         return standing(served)
 
     async def _cancel(self, given: Mapping[str, Any] | None) -> CallToolResult:
-        run_id = Arguments(given, ("run_id",)).text("run_id").strip()
+        run_id = Arguments(given, ("run_id",)).run_id()
         served = self.runs.get(run_id)
         if served is None:
-            run = await asyncio.to_thread(past_run, self._runner.store, run_id)
+            run = await self._past(run_id)
             if run.status == "running":
                 raise UsageError(f"{run_id} is worked on by another process; it has to be stopped there")
             return past_standing(run)
         served.abort()
         await served.over()
         return standing(served)
+
+    async def _past(self, run_id: str) -> PastRun:
+        run = await asyncio.to_thread(past_run, self._runner.store, run_id)
+        return run if run.outcome is None else replace(run, outcome=self._location.hide_in(run.outcome))

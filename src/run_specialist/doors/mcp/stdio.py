@@ -1,7 +1,6 @@
 """Standard input and output as the wires of a server: nothing but the protocol passes over them."""
 
 import asyncio
-import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +11,9 @@ from typing import Any, cast
 import anyio
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
 
+from run_specialist.doors.mcp.lines import LineReader, TooLong
 from run_specialist.tools.mcp.signs import whole_signs
 from run_specialist.tools.threads import in_thread
 
@@ -22,14 +23,16 @@ LONGEST_LINE = 4 * 1024 * 1024
 PATIENCE = 2.0
 """So long what is on its way may take when the client has closed its end, and may have stopped reading [s]."""
 
-_log = logging.getLogger(__name__)
-
 
 class Stdio:
     """Serves the one client at the other end of standard input and output."""
 
-    def __init__(self) -> None:
-        """Take both streams away: whatever else reads finds an end, and whatever else prints goes to standard error."""
+    def __init__(self, say: Callable[[str], None] = print) -> None:
+        """Take both streams away: whatever else reads finds an end, and whatever else prints goes to standard error.
+
+        say: tells a line to who started the server.
+        """
+        self._say = say
         if sys.stdout is not None:
             sys.stdout.flush()
         self._input = _taken(0, lambda: os.open(os.devnull, os.O_RDONLY))
@@ -60,17 +63,22 @@ class Stdio:
         """Do nothing: what was written is on its way."""
 
     async def _lines(self) -> AsyncIterator[str]:
-        rest, is_too_long = b"", False
+        reader = LineReader(LONGEST_LINE)
         while chunk := await in_thread(partial(_read, self._input)):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if not is_too_long:
+            for line in reader.feed(chunk):
+                if isinstance(line, TooLong):
+                    await self._refuse(line)
+                else:
                     yield whole_signs(line).decode("utf-8", "replace")
-                is_too_long = False
-            if len(rest) > LONGEST_LINE:
-                _log.warning("a message of more than %s bytes was passed over", LONGEST_LINE)
-                rest, is_too_long = b"", True
         asyncio.get_running_loop().call_later(PATIENCE, self.stop)
+
+    async def _refuse(self, line: TooLong) -> None:
+        """Say that a message was passed over: to the user, and where its id is known to the client, which waits."""
+        self._say(f"warning: a message of more than {LONGEST_LINE} bytes was passed over")
+        if line.request_id is not None:
+            why = f"a message may have {LONGEST_LINE} bytes; this one was longer and was not read"
+            error = JSONRPCError(jsonrpc="2.0", id=line.request_id, error=ErrorData(code=INVALID_REQUEST, message=why))
+            await self.write(error.model_dump_json(by_alias=True, exclude_unset=True) + "\n")
 
 
 def _taken(number: int, instead: Callable[[], int]) -> int:

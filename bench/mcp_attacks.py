@@ -1,0 +1,287 @@
+"""Attack `specialists mcp --http` while an honest client keeps asking, and print one line for each attack.
+
+    uv run --group test python -m bench.mcp_attacks [--seconds 15] [--descriptors 256] [--unread] [NAME ...]
+
+Each attack has a server of its own, which gets SIGTERM while the attack goes on. A line shows the answers that the
+honest client got, how many of its requests failed, its longest wait, the most memory and descriptors that the server
+used, the bytes on standard error, and how long the server took to end.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
+HEAD = (
+    "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    "Accept: application/json, text/event-stream\r\n"
+)
+ASK = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/list",
+    "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    },
+}
+BEGIN = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+}
+
+Attack = Callable[["Target"], Iterator[None]]
+"""Makes one step at each `next`: opens connections, or sends a little more over those that are open."""
+
+
+class Target:
+    """A server under attack."""
+
+    def __init__(self, port: int, token: str | None) -> None:
+        self.port = port
+        self.known = f"Authorization: Bearer {token}\r\n" if token else ""
+        self.open: list[socket.socket] = []
+        self.refused = 0
+
+    def connect(self, data: bytes = b"") -> socket.socket | None:
+        """Open a connection that never waits, and send what fits."""
+        connection = socket.socket()
+        connection.settimeout(2)
+        try:
+            connection.connect(("127.0.0.1", self.port))
+            connection.setblocking(False)
+            connection.send(data) if data else None
+        except OSError:
+            self.refused += 1
+            connection.close()
+            return None
+        self.open.append(connection)
+        return connection
+
+    def drip(self, data: bytes) -> None:
+        """Send over every open connection; forget those that were closed."""
+        for connection in [*self.open]:
+            try:
+                connection.send(data)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.open.remove(connection)
+                connection.close()
+
+    def crowd(self, count: int, data: bytes, then: bytes = b"") -> Iterator[None]:
+        """Keep so many connections open, and drip over them."""
+        while True:
+            for _ in range(min(count - len(self.open), 100)):
+                self.connect(data)
+            self.drip(then) if then else self._reap()
+            yield
+
+    def _reap(self) -> None:
+        for connection in [*self.open]:
+            try:
+                if not connection.recv(65_536):
+                    raise ConnectionResetError
+            except BlockingIOError:
+                continue
+            except OSError:
+                self.open.remove(connection)
+                connection.close()
+
+
+def _storm(target: Target) -> Iterator[None]:
+    while True:
+        for _ in range(200):
+            target.connect()
+        for connection in target.open:
+            connection.close()
+        target.open.clear()
+        yield
+
+
+def _pipelined(target: Target) -> Iterator[None]:
+    one = f"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n{target.known}\r\n".encode()
+    for _ in target.crowd(50, one * 200, one * 200):
+        yield
+
+
+def _sessions(target: Target) -> Iterator[None]:
+    body = json.dumps(BEGIN)
+    one = f"{HEAD}{target.known}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    for _ in target.crowd(100, one):
+        yield
+
+
+def _crowd(count: int, data: str, then: bytes = b"", *, known: bool = False) -> Attack:
+    return lambda target: target.crowd(
+        count, data.replace("KNOWN", target.known if known else "").encode("latin-1"), then
+    )
+
+
+CHUNKED = f"{HEAD}KNOWNTransfer-Encoding: chunked\r\n\r\n"
+ATTACKS: dict[str, Attack] = {
+    "half request line": _crowd(400, "POST /m"),
+    "half headers": _crowd(400, HEAD),
+    "headers, 1 byte at a time": _crowd(400, f"{HEAD}X: ", b"x"),
+    "endless headers": _crowd(100, HEAD, b"X-More: " + b"x" * 400 + b"\r\n"),
+    "half body, no token": _crowd(400, f"{HEAD}Content-Length: 99\r\n\r\n{{"),
+    "half body, token": _crowd(400, f"{HEAD}KNOWNContent-Length: 99\r\n\r\n{{", known=True),
+    "half of 4 MB, token": _crowd(100, f"{HEAD}KNOWNContent-Length: 4000000\r\n\r\n", b" " * 60_000, known=True),
+    "chunks, 1 byte at a time": _crowd(400, CHUNKED, b"1\r\nx\r\n", known=True),
+    "many chunks of 1 byte, no token": _crowd(50, CHUNKED, b"1\r\nx\r\n" * 10_000),
+    "endless chunk header": _crowd(100, CHUNKED, b"0" * 400, known=True),
+    "2,000 idle connections": _crowd(2_000, ""),
+    "connection storm": _storm,
+    "pipelined, answers not read": _pipelined,
+    "HTTP/1.0": _crowd(200, "GET /mcp HTTP/1.0\r\n\r\n"),
+    "Upgrade": _crowd(
+        200, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nKNOWNConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    ),
+    "HTTP/2 preface": _crowd(200, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    "CONNECT": _crowd(200, "CONNECT x:1 HTTP/1.1\r\nHost: 127.0.0.1\r\nKNOWN\r\n", b"x", known=True),
+    "wrong Content-Length": _crowd(200, f"{HEAD}KNOWNContent-Length: -1\r\n\r\n", known=True),
+    "short Content-Length": _crowd(200, f"{HEAD}KNOWNContent-Length: 1\r\n\r\n{json.dumps(ASK)}", known=True),
+    "TLS": _crowd(200, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + "\x00" * 200),
+    "noise": _crowd(200, "\x00\xff\r\n\r\n" * 50, b"\xfe\r\n"),
+    "sessions": _sessions,
+}
+
+
+class Honest(threading.Thread):
+    """Asks for the list of tools, again and again, each time over a new connection."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(daemon=True)
+        self._target = target
+        self.answers = self.failures = 0
+        self.longest = 0.0
+        self.is_over = False
+
+    def run(self) -> None:
+        """Ask until `is_over`."""
+        body = json.dumps(ASK)
+        head = f"{HEAD}{self._target.known}Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
+        data = f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        while not self.is_over:
+            begun = time.monotonic()
+            got = b""
+            try:
+                with socket.create_connection(("127.0.0.1", self._target.port), timeout=30) as connection:
+                    connection.sendall(data)
+                    while more := connection.recv(65_536):
+                        got += more
+            except OSError:
+                pass
+            if self.is_over:
+                return
+            self.longest = max(self.longest, time.monotonic() - begun)
+            if got.startswith(b"HTTP/1.1 200") and b"start_run" in got:
+                self.answers += 1
+            else:
+                self.failures += 1
+            time.sleep(0.05)
+
+
+def attack(name: str, options: argparse.Namespace, folder: Path) -> str:
+    """Run one attack and return its line."""
+    limit = options.descriptors
+
+    def lower() -> None:
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        if limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+    command = [sys.executable, "-c", MAIN, "mcp", "--http", "0", "--store", "none", "--model", "offline", *options.flag]
+    environment = {**os.environ, "XDG_DATA_HOME": str(folder / "data")}
+    server = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lower,  # noqa: PLW1509 - no thread is at work yet
+    )
+    said: list[bytes] = []
+    found = b""
+    while b" on http" not in found.rpartition(b"serving")[2] or not found.endswith(b"\n"):
+        found += os.read(server.stderr.fileno(), 4096)
+    port = int(re.search(rb"127\.0\.0\.1:(\d+)/mcp", found)[1])
+    token = re.search(rb"Bearer ([\w-]{20,})", found)
+    if not options.unread:
+        threading.Thread(target=_read, args=(server.stderr.fileno(), said), daemon=True).start()
+    target = Target(port, token[1].decode() if token else None)
+    honest = Honest(target)
+    honest.start()
+    steps = ATTACKS[name](target)
+    end = time.monotonic() + options.seconds
+    memory = descriptors = 0
+    while time.monotonic() < end:
+        next(steps)
+        memory, descriptors = max(memory, _memory(server.pid)), max(descriptors, _descriptors(server.pid))
+        time.sleep(options.pause)
+    honest.is_over = True
+    server.send_signal(signal.SIGTERM)
+    begun = time.monotonic()
+    try:
+        code: object = server.wait(20)
+    except subprocess.TimeoutExpired:
+        code = "killed"
+        server.kill()
+        server.wait()
+    took = time.monotonic() - begun
+    for connection in target.open:
+        connection.close()
+    return (
+        f"{name:32} | {honest.answers:4} answers, {honest.failures} failed, longest {honest.longest:5.2f} s | "
+        f"{memory // 1024:4} MB, {descriptors:4} descriptors | stderr {sum(map(len, said)):7} bytes | "
+        f"ended in {took:.1f} s, code {code}"
+    )
+
+
+def _read(descriptor: int, into: list[bytes]) -> None:
+    while data := os.read(descriptor, 65_536):
+        into.append(data)
+
+
+def _memory(pid: int) -> int:
+    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+
+
+def _descriptors(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def main() -> None:
+    """Read the flags and run the attacks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all unless given")
+    parser.add_argument("--seconds", type=float, default=15, help="how long each attack lasts")
+    parser.add_argument("--pause", type=float, default=0.1, help="between two steps of an attack [s]")
+    parser.add_argument("--descriptors", type=int, default=0, help="the server's limit of open descriptors")
+    parser.add_argument("--unread", action="store_true", help="nobody reads the server's standard error")
+    parser.add_argument("--flag", action="append", default=[], help="one more flag for the server")
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.names or ATTACKS:
+            print(attack(name, options, Path(folder)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

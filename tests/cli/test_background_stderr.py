@@ -1,0 +1,105 @@
+"""Standard error of a server: in order while somebody reads, and in nobody's way when nobody does."""
+
+import logging
+import os
+import warnings
+
+import pytest
+
+from run_specialist.cli.background_stderr import LONGEST_LINE, BackgroundStderr
+
+TIMELESS = 30
+"""Longer than any test takes [s]."""
+
+
+@pytest.fixture
+def pipe():
+    """A pipe: the end to read from, and the end to write to."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as read, os.fdopen(writing, "wb", buffering=0) as write:
+        yield read, write
+
+
+def fill(writing) -> None:
+    """Write into a pipe until it takes no more."""
+    os.set_blocking(writing.fileno(), False)
+    while writing.write(b"x" * 4096) is not None:
+        pass
+    while writing.write(b"x") is not None:
+        pass
+    os.set_blocking(writing.fileno(), True)
+
+
+def written(reading, writing) -> list[str]:
+    """Return all lines of a pipe."""
+    writing.close()
+    return reading.read().decode().splitlines()
+
+
+def test_lines_are_written_in_their_order(pipe, monkeypatch):
+    """Behind the name of the command, and all of them before the end."""
+    monkeypatch.setattr("sys.argv", ["/usr/bin/specialists"])
+    with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
+        for number in range(100):
+            stderr.say(f"line {number}\x1b[2J")
+    assert written(*pipe) == [f"specialists: line {number}\ufffd[2J" for number in range(100)]
+
+
+def test_logs_and_warnings_go_the_same_way(pipe):
+    """Those that nobody else takes; afterwards they go where they went before."""
+    before = logging.lastResort
+    log = logging.Logger("of-a-test")  # noqa: LOG001 - one without the handlers of the test runner
+    with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        log.warning("a %s", "record")
+        log.info("too small")
+        warnings.showwarning("be warned", UserWarning, "file.py", 7)
+    assert logging.lastResort is before
+    lines = written(*pipe)
+    assert lines[0] == "a record"
+    assert "file.py:7: UserWarning: be warned" in lines[1]
+
+
+def test_a_long_text_is_cut(pipe):
+    """A traceback of the size of a book tells no more than its first pages."""
+    with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
+        stderr.say("x" * 10 * LONGEST_LINE)
+    (line,) = written(*pipe)
+    assert len(line) == LONGEST_LINE
+
+
+def test_who_does_not_read_holds_up_nothing(pipe):
+    """Lines beyond the bound are dropped, and the end does not wait; who reads again is told how many."""
+    fill(pipe[1])
+    with BackgroundStderr(pipe[1].fileno(), most=10, patience=0.01) as stderr:
+        for number in range(1000):
+            stderr.say(str(number))
+        assert stderr._lines.full()
+    reading = pipe[0].fileno()
+    got = b""
+    while not got.endswith(b": 9\n"):
+        got += os.read(reading, 65_536)
+    stderr._lines.put(None, timeout=TIMELESS)
+    stderr._thread.join(TIMELESS)
+    lines = written(*pipe)
+    assert not stderr._thread.is_alive()
+    assert lines == []
+
+
+def test_the_number_of_dropped_lines_is_told(pipe, monkeypatch):
+    """Before the first line that is written again."""
+    monkeypatch.setattr("sys.argv", ["specialists"])
+    stderr = BackgroundStderr(pipe[1].fileno(), most=2, patience=TIMELESS)
+    for number in range(5):
+        stderr.say(str(number))
+    with stderr:
+        pass
+    assert written(*pipe)[:2] == ["specialists: 3 lines were dropped, as nobody read them", "specialists: 0"]
+
+
+def test_an_end_that_is_closed_is_no_error(pipe):
+    """What cannot be written is dropped."""
+    pipe[0].close()
+    with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
+        stderr.say("nobody hears this")
+    assert not stderr._thread.is_alive()

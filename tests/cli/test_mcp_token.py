@@ -1,0 +1,191 @@
+"""Who gets into `specialists mcp --http`: with the token that it makes, with one that was given, or without any."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from run_specialist.doors.mcp.access_token import FILE, access_token
+from run_specialist.errors import UsageError
+from tests.wire.serving import PATIENCE, Program, command
+
+FLAGS = ["--http", "127.0.0.1:0", "--model", "offline"]
+
+
+@pytest.fixture
+def data(notes, tmp_path, monkeypatch) -> Path:
+    """A data directory of the user with nothing in it, and a project that was entered."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("SPECIALIST_MCP_TOKEN", raising=False)
+    return tmp_path / "data" / "run-specialist"
+
+
+@pytest.fixture
+def started(data):
+    """Return a function that starts the server, and gives its lines up to the one with the URL, which comes last."""
+    running = []
+
+    def start(*arguments: str) -> list[str]:
+        program = Program.start(*FLAGS, *arguments)
+        running.append(program)
+        lines = []
+        for line in program.process.stderr:
+            lines.append(line.rstrip("\n"))
+            if " on http" in line:
+                return lines
+        raise AssertionError(lines)
+
+    start.running = running
+    yield start
+    for program in running:
+        program.end()
+
+
+def token_in(lines) -> str:
+    """Return the token that a client is to send, of the line to be copied."""
+    (found,) = [match[1] for line in lines if (match := re.search(r'--header "Authorization: Bearer (\S+)"', line))]
+    return found
+
+
+def status(lines, **headers) -> int:
+    """Ask without the protocol: 404 is the answer to who is let in."""
+    url = lines[-1].split(" on ")[1].replace("/mcp", "/other")
+    return httpx2.get(url, headers=headers, timeout=PATIENCE).status_code
+
+
+@pytest.mark.anyio
+async def test_the_official_client_gets_in_with_the_token_that_is_printed(started, data, write):
+    """As the line to be copied says it; it asks a specialist, and the token is nowhere but in its file."""
+    write("finder", "paths: [notes]")
+    lines = await asyncio.to_thread(started, "--store", str(data / "runs.db"))
+    token, url = token_in(lines), lines[-1].split(" on ")[1]
+    assert f"claude mcp add --transport http specialists {url} --header" in "\n".join(lines)
+    known = httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE)
+    async with asyncio.timeout(PATIENCE), known, Client(streamable_http_client(url, http_client=known)) as client:
+        result = await client.call_tool("finder", {"query": "What do owls eat?"})
+    assert "Owls eat mice at night." in result.content[0].text
+    process = started.running[0].process
+    process.send_signal(signal.SIGTERM)
+    out, err = await asyncio.to_thread(process.communicate, timeout=PATIENCE)
+    assert (process.returncode, out, err) == (0, "", "")
+    assert [path.name for path in data.rglob("*") if path.is_file() and token.encode() in path.read_bytes()] == [FILE]
+    assert (data / "runs.db").exists()
+
+
+def test_nobody_gets_in_without_it(started):
+    """Neither without a token nor with another one."""
+    lines = started()
+    assert status(lines) == 401
+    assert status(lines, authorization="Bearer another") == 401
+    assert status(lines, authorization=f"Bearer {token_in(lines)}") == 404
+
+
+def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
+    """What clients have in their configuration holds at the next start; nobody else can read the file."""
+    first = started()
+    assert token_in(started()) == token_in(first)
+    assert f"specialists: the token is kept in {data / FILE}; delete this file to get a new one" in first
+    assert (data / FILE).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in data.iterdir()] == [FILE]
+    (data / FILE).unlink()
+    assert token_in(started()) != token_in(first)
+
+
+@pytest.mark.parametrize("how", ["flag", "environment"])
+def test_a_token_that_was_given_is_not_printed_and_none_is_made(started, data, monkeypatch, how):
+    """Who chose it knows it."""
+    if how == "environment":
+        monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "of-my-own")
+    lines = started(*(["--token", "of-my-own"] if how == "flag" else []))
+    assert "of-my-own" not in "\n".join(lines)
+    assert (len(lines), status(lines), status(lines, authorization="Bearer of-my-own")) == (1, 401, 404)
+    assert not (data / FILE).exists()
+
+
+def test_without_a_token_one_line_says_what_that_opens(started, data):
+    """Everybody on this machine is let in."""
+    lines = started("--no-token")
+    assert lines[0] == (
+        "specialists: warning: without a token every process of this machine, of other users too, may ask the "
+        "specialists, spend on your key and read what they can read"
+    )
+    assert (len(lines), status(lines)) == (2, 404)
+    assert not (data / FILE).exists()
+
+
+def test_who_serves_others_is_warned(started):
+    """The token guards it, and travels in the clear."""
+    lines = started("--http", "0.0.0.0:0")
+    assert token_in(lines)
+    assert "specialists: warning: other machines can reach this server, and the token travels unencrypted" in "\n".join(
+        lines
+    )
+
+
+def test_a_token_file_that_others_could_read_is_refused(data):
+    """Exit code 2, one line that names the file and the way out."""
+    data.mkdir(parents=True)
+    (data / FILE).write_text("known-to-all\n")
+    (data / FILE).chmod(0o644)
+    done = subprocess.run(command(*FLAGS), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"specialists: {data / FILE} belongs to another user, or others can read or write it; delete it, and the next "
+        "start makes a new token\n"
+    )
+
+
+@pytest.mark.parametrize("kept", ["", "two words", "geheimü", "\x00"])
+def test_a_file_without_a_token_is_refused(data, kept):
+    """An empty token would let everybody in."""
+    data.mkdir(parents=True)
+    (data / FILE).touch(mode=0o600)
+    (data / FILE).write_text(kept, encoding="utf-8")
+    (data / FILE).chmod(0o600)
+    with pytest.raises(UsageError, match="holds no token; delete it"):
+        access_token()
+
+
+def test_what_is_no_ordinary_file_is_refused(data):
+    """A pipe is not waited for."""
+    data.mkdir(parents=True)
+    os.mkfifo(data / FILE, 0o600)
+    with pytest.raises(UsageError, match="is no ordinary file"):
+        access_token()
+
+
+def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
+    """No folder can be made below a file, none is read, and no link is followed; what is wrong is told."""
+    (tmp_path / "file").touch()
+    (tmp_path / "elsewhere").write_text("planted\n")
+    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "taken" / FILE).mkdir(parents=True)
+    for folder in (tmp_path / "file" / "below", tmp_path / "taken", tmp_path):
+        one, other = access_token(folder), access_token(folder)
+        assert one.value != other.value
+        assert "planted" not in {one.value, other.value}
+        assert one.kept.startswith(f"the token cannot be kept, it is new at each start: {folder / FILE}: ")
+
+
+def test_starts_at_the_same_time_agree_on_one_token(tmp_path):
+    """Whoever is first."""
+    given = f"access_token(Path({str(tmp_path / 'new')!r}))"
+    code = f"from run_specialist.doors.mcp.access_token import *; print({given}.value)"
+    starts = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    tokens = {start.communicate(timeout=PATIENCE)[0] for start in starts}
+    assert len(tokens) == 1
+    assert re.fullmatch(r"[\w-]{43}\n", *tokens)
+
+
+def test_the_token_does_not_show_where_its_holder_is_printed(tmp_path):
+    """As in a traceback."""
+    token = access_token(tmp_path)
+    assert token.value not in repr(token)

@@ -1,0 +1,150 @@
+"""The server as a program under floods: too few descriptors, standard error that nobody reads, a line of 100 MB."""
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.wire.serving import PATIENCE, Program, write_specialist
+
+HTTP = ["--http", "127.0.0.1:0", "--token", "t", "--store", "none", "--model", "offline"]
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and memory of another process, read from /proc")
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch) -> Path:
+    """A project with one specialist, entered."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists"):
+        (root / folder).mkdir(parents=True)
+    write_specialist(root, "finder", "tools: []")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def program():
+    """Return a function that starts the server; what still runs at the end is killed."""
+    running = []
+
+    def start(*arguments, **options) -> Program:
+        running.append(Program.start(*arguments, **options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.end()
+
+
+def listed(url: str) -> str:
+    """Return what an honest client gets that begins a session."""
+    headers = {"accept": "application/json, text/event-stream", "authorization": "Bearer t"}
+    return httpx2.post(url, json=HELLO, headers=headers, timeout=PATIENCE).text
+
+
+@on_linux
+def test_at_the_limit_of_descriptors_honest_clients_are_served_and_one_line_tells_it(program):
+    """The limit falls below the bound on connections while it serves: nothing is logged for each attempt to accept."""
+    import resource
+
+    server = program(*HTTP)
+    url = server.url()
+    place = (httpx2.URL(url).host, httpx2.URL(url).port)
+    listed(url)
+    number = server.process.pid
+    most = len([*Path(f"/proc/{number}/fd").iterdir()]) + 10
+    resource.prlimit(number, resource.RLIMIT_NOFILE, (most, most))
+    crowd = [socket.create_connection(place, PATIENCE) for _ in range(60)]
+    for _ in range(3):
+        assert "serverInfo" in listed(url)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(PATIENCE) == 0
+    said = server.process.stderr.read().splitlines()
+    assert len(said) == 2
+    assert all(" connections are served at the same time; to make room, " in line for line in said)
+    for connection in crowd:
+        connection.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_standard_error_that_nobody_reads_holds_up_neither_an_answer_nor_the_end(program, project, number):
+    """Its pipe is full, and there is something to say with every call."""
+    reading, writing = os.pipe()
+    server = program(*HTTP, stderr=writing)
+    said = b""
+    while b" on http" not in said or not said.endswith(b"\n"):
+        said += os.read(reading, 65_536)
+    url = re.search(r" on (http\S+)", said.decode())[1]
+    os.set_blocking(writing, False)
+    for size in (4096, 1):
+        try:
+            while True:
+                os.write(writing, b"x" * size)
+        except BlockingIOError:
+            pass
+    os.set_blocking(writing, True)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "authorization": "Bearer t",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/list",
+    }
+    for count in range(3):
+        write_specialist(project, f"broken-{count}", "turns_limit: -3")
+        assert '"finder"' in httpx2.post(url, json=body, headers=headers, timeout=PATIENCE).text
+    server.process.send_signal(number)
+    assert server.process.wait(PATIENCE) == (0 if number == signal.SIGTERM else 130)
+    os.close(reading)
+    os.close(writing)
+
+
+@on_linux
+def test_a_line_of_100_megabytes_is_reported_once_and_answered(program):
+    """It takes no memory to speak of; its request has an error, and the next one an answer."""
+    server = program("--store", "none", "--model", "offline")
+    write, read = server.process.stdin.buffer, server.process.stdout
+    patience = threading.Timer(PATIENCE, server.process.kill)
+    patience.start()
+    write.write(json.dumps(HELLO).encode() + b"\n")
+    write.flush()
+    assert json.loads(read.readline())["id"] == 1
+    before = peak(server)
+    write.write(b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "')
+    for _ in range(100):
+        write.write(b"x" * 1_000_000)
+    write.write(b'"}}\n{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    write.write(b'{"jsonrpc": "2.0", "id": 8, "method": "ping"}\n')
+    write.flush()
+    refused, ping = (json.loads(read.readline()) for _ in range(2))
+    patience.cancel()
+    assert peak(server) - before < 40_000
+    code, out = -32_600, "a message may have 4194304 bytes; this one was longer and was not read"
+    assert refused == {"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": out}}
+    assert (ping["id"], ping["result"]) == (8, {})
+    _, err = server.process.communicate(timeout=PATIENCE)
+    assert server.process.returncode == 0
+    assert err.splitlines()[1:] == ["specialists: warning: a message of more than 4194304 bytes was passed over"]
+
+
+def peak(server: Program) -> int:
+    """Return the most memory that a process ever had [kB]."""
+    return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())[1])

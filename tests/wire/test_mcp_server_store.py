@@ -1,0 +1,111 @@
+"""Ids of runs are looked at before the store is asked, and clients do not learn where the store is."""
+
+from pathlib import Path
+
+import pytest
+
+from run_specialist.doors.mcp.store_location import StoreLocation
+from run_specialist.providers.scripted import says
+from run_specialist.specialist import registry
+from tests.wire.serving import PATIENCE, serving, write_specialist
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch) -> Path:
+    """A project with one specialist, entered."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists"):
+        (root / folder).mkdir(parents=True)
+    write_specialist(root, "looker", "tools: []")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(registry, "packaged", lambda: tmp_path / "none")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    """A store that is not there yet, in a folder whose name must not be told."""
+    (tmp_path / "secret-place").mkdir()
+    return tmp_path / "secret-place" / "runs.db"
+
+
+@pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
+@pytest.mark.parametrize(
+    "run_id",
+    ["x" * 100_000, "x" * 65, "%" * 60_000, "a b", "../x", "a\0b", "*", "é", "a;--", "sqlite:///x", "[" * 500],
+    ids=lambda run_id: f"{run_id[:12]!a}-{len(run_id)}",
+)
+async def test_an_id_of_another_form_is_refused_in_one_short_line(file, tool, run_id):
+    """The store is not asked; the line says what is wanted and shows the beginning."""
+    async with serving([says("Mice.")], store=str(file)) as served:
+        await served.call("looker", query="?")
+        result = await served.call(tool, run_id=run_id)
+    text = result.content[0].text
+    assert result.is_error
+    assert text.startswith("run_id: wanted the whole run_id as start_run returned it, found ")
+    assert len(text) < 200
+    assert text.isprintable()
+
+
+async def test_an_id_of_the_right_form_is_looked_for(file):
+    """Of the greatest length, and with blanks around it."""
+    async with serving([says("Mice.")], store=str(file)) as served:
+        run_id = (await served.call("looker", query="?")).structured_content["run_id"]
+        served.service.runs._known.clear()
+        found = await served.call("get_run", run_id=f" {run_id}\n")
+        missing = await served.call("get_run", run_id="x" * 64)
+    assert found.structured_content["outcome"]["answer"] == "Mice."
+    assert missing.content[0].text.startswith("no run x")
+
+
+@pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
+async def test_a_store_that_cannot_be_read_has_no_location(file, tool):
+    """The reason is told, and not the path."""
+    async with serving(store=str(file)) as served:
+        file.write_bytes(b"no database" * 1000)
+        result = await served.call(tool, run_id="20261122-070353-47d14e8e88")
+    assert result.is_error
+    assert result.content[0].text == "the store is not an SQLite database; name another store with --store"
+
+
+async def test_an_unexpected_error_has_no_location(file, monkeypatch):
+    """Whatever a library puts into its words."""
+
+    def broken(*_) -> None:
+        raise OSError(5, "Input/output error", str(file))
+
+    monkeypatch.setattr("run_specialist.doors.mcp.service.past_run", broken)
+    async with serving(store=str(file)) as served:
+        result = await served.call("get_run", run_id="x")
+    assert result.content[0].text.startswith("internal error: OSError(")
+    assert "secret-place" not in result.content[0].text
+
+
+async def test_a_run_that_is_not_stored_warns_without_the_location(file, monkeypatch):
+    """In its outcome, in words and as JSON, at once and when it is looked up."""
+    monkeypatch.setenv("SPECIALIST_STORE", str(file))
+    async with serving([says("Mice.")] * 2, store=str(file)) as served:
+        file.mkdir()
+        asked = await served.call("looker", query="?")
+        begun = await served.call("start_run", specialist="looker", query="?")
+        told = [asked.model_dump_json()]
+        if not begun.is_error:
+            given = {"run_id": begun.structured_content["run_id"], "wait_seconds": PATIENCE}
+            told.append((await served.call("get_run", **given)).model_dump_json())
+    assert "the store is a folder" in told[0]
+    assert not [text for text in [*told, begun.model_dump_json()] if "secret-place" in text]
+
+
+def test_the_location_is_taken_out_of_a_text():
+    """Path, URL and folder of a file; a URL of a server with and without its password."""
+    location = StoreLocation("/x/y/runs.db")
+    assert location.hide("/x/y/runs.db: no; sqlite:////x/y/runs.db; /x/y forbids it") == (
+        "the store: no; the store; the store forbids it"
+    )
+    assert StoreLocation("/runs.db").hide("a/b of /runs.db") == "a/b of the store"
+    url = "postgresql://me:hidden@host/db"
+    assert StoreLocation(url).hide(f"{url} or postgresql://me:***@host/db") == "the store or the store"
+    assert StoreLocation("none").hide("none") == "none"
