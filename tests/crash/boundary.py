@@ -130,6 +130,11 @@ class Killing:
         if self._at in {"kept", "queued"} and not isinstance(record, Told):
             self._count()
 
+    @property
+    def outage(self) -> str | None:
+        """Say what the real one does."""
+        return self._journal.outage
+
     async def committed(self) -> str | None:
         """Wait as the real one does."""
         for record in self._held:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from run_specialist.cli.console import fail, guarded, say
-from run_specialist.cli.flags import Dir, Model, StoreUrl
+from run_specialist.cli.flags import Dir, Model, OnLostFlag, StoreUrl
 from run_specialist.store.place import place
 
 INSTALL = "specialists mcp needs the extra mcp: pip install 'run-specialist[mcp]'"
@@ -34,6 +34,7 @@ def mcp(
     ] = None,
     model: Model = None,
     store: StoreUrl = None,
+    on_lost: OnLostFlag = "go_on",
     trust: Annotated[
         bool,
         typer.Option("--trust", help="Let the files start the commands and import the functions that they name."),
@@ -70,7 +71,14 @@ def mcp(
             # Clients start it in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
-        runner = Runner(root=root, dir=dir_, model=model, store=named.url if named.named else None, trust=trust)
+        runner = Runner(
+            root=root,
+            dir=dir_,
+            model=model,
+            store=named.url if named.named else None,
+            on_lost=on_lost,
+            trust=trust,
+        )
         if http is None:
             from run_specialist.doors.mcp.stdio import Stdio  # noqa: PLC0415 - likewise
 

@@ -13,6 +13,7 @@ from run_specialist.cli.flags import (
     FilesRoot,
     LandingStyle,
     Model,
+    OnLostFlag,
     PresetName,
     StoreUrl,
     TimeLimit,
@@ -54,6 +55,7 @@ def run(
     landing: LandingStyle = None,
     preset: PresetName = None,
     store: StoreUrl = None,
+    on_lost: OnLostFlag = "go_on",
     json_: OutcomeJson = False,
     events: Events = False,
     quiet: Quiet = False,
@@ -83,7 +85,7 @@ def run(
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - `--help` must not pay for it
 
         question = _read_question() if query == "-" else query
-        runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store, trust=trust)
+        runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store, on_lost=on_lost, trust=trust)
 
         async def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
             return await runner.prepare(name, question, listener=listener, watch=watch, **given)

@@ -1,5 +1,6 @@
 """Deleting runs with all that was kept of them, and giving the room back to the disk."""
 
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 
@@ -11,7 +12,7 @@ from run_specialist.store.descendants import portions, with_descendants
 from run_specialist.store.failures import in_one_line
 from run_specialist.store.keeping import RUNNING
 from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import describe, is_alive
+from run_specialist.store.owners import GRACE, describe, is_alive, may_be_cut
 from run_specialist.store.place import file_of
 from run_specialist.store.schema import metadata, runs
 
@@ -37,10 +38,13 @@ def delete_runs(url: str, ids: Sequence[str]) -> None:
 def _require_over(connection: Connection, url: str, ids: Sequence[str]) -> None:
     unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
     chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in portions(ids)]
-    for run_id, owner in (row for rows in chosen for row in connection.execute(rows).all()):
-        if is_alive(url, owner):
-            at_work = f"{run_id} is still at work: {describe(url, owner)}"
-            raise UsageError(f"{at_work}; stop it first; nothing was deleted")
+    found = [row for rows in chosen for row in connection.execute(rows).all()]
+    for look in range(2 if found and may_be_cut(url) else 1):
+        time.sleep(look * GRACE)
+        for run_id, owner in found:
+            if is_alive(url, owner):
+                at_work = f"{run_id} is still at work: {describe(url, owner)}"
+                raise UsageError(f"{at_work}; stop it first; nothing was deleted")
 
 
 def _shrink(engine: Engine) -> None:
