@@ -14,7 +14,7 @@ from run_specialist.cli.console import (
     complete_names,
     fail,
     guarded,
-    interruptible,
+    as_program,
     print_json,
     print_line,
     say,
@@ -159,9 +159,10 @@ def show(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the front matter, for editors."""
-    from run_specialist.specialist.schema import json_schema  # noqa: PLC0415 - fast `--help`
+    with guarded():
+        from run_specialist.specialist.schema import json_schema  # noqa: PLC0415 - fast `--help`
 
-    print_json(json_schema())
+        print_json(json_schema())
 
 
 for command in (past.runs, past.transcript, resume.resume, past.report, tuning.tune, mcp.mcp):
@@ -233,5 +234,5 @@ def _summary(files: Sequence["SpecialistFile"]) -> str:
 
 def main() -> None:
     """Run the command."""
-    with interruptible():
+    with as_program():
         app()

@@ -16,7 +16,8 @@ from run_specialist.store.backoff import Backoff
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
 from run_specialist.store.keeping import rows_of
 from run_specialist.store.owners import GRACE
-from run_specialist.store.place import Place, shown
+from run_specialist.store.place import Place, file_of, shown
+from run_specialist.store.privacy import make_private
 from run_specialist.store.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Writer:
         backoff: how a store that is away is tried again.
         """
         self._url = place.url
+        self._is_default = not place.named
         self._backoff = backoff
         self._name = shown(place.url)
         self._inbox = Inbox()
@@ -144,6 +146,10 @@ class Writer:
             # Half a second of work, which no loop must wait for.
             from run_specialist.store.ledger import Ledger  # noqa: PLC0415 - likewise
 
+            path = file_of(self._url)
+            if self._is_default and path is not None:
+                # One that somebody named may be shared on purpose.
+                make_private(path)
             return Ledger(self._url, self._backoff, self._inbox.is_away)
         except BaseException as error:  # noqa: BLE001 - no store may cost an answer
             self._failure = str(error) if isinstance(error, StoreUnusable) else f"{self._name}: {error!r}"
