@@ -11,10 +11,10 @@ import typer
 
 from run_specialist.cli import mcp, past, resume, tuning
 from run_specialist.cli.console import (
+    as_program,
     complete_names,
     fail,
     guarded,
-    as_program,
     print_json,
     print_line,
     say,

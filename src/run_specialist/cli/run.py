@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli.asking import Events, OutcomeJson, Output, Quiet, answer
-from run_specialist.cli.console import complete_names, fail, guarded, as_program
+from run_specialist.cli.console import as_program, complete_names, fail, guarded
 from run_specialist.cli.flags import (
     CostLimit,
     Dir,

@@ -17,7 +17,7 @@ from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import GRACE, describe, is_alive, may_be_cut
 from run_specialist.store.place import file_of
 from run_specialist.store.schema import metadata, runs
-from run_specialist.store.sqlite_file import ALONE, connect, open_file
+from run_specialist.store.sqlite_file import ALONE, connect
 
 NEEDS_ROOM = "make room first, or delete every run with --all, which needs none while no other process uses the store"
 
@@ -31,7 +31,7 @@ def delete_runs(url: str, ids: Sequence[str]) -> None:
         # A full disk has no room for the log of a deletion.
         if path is None or "disk is full" not in str(error):
             raise
-        if not _make_anew(path, url, set(ids)):
+        if not _remove(path, url, set(ids)):
             raise StoreUnusable(f"{error}; {NEEDS_ROOM}") from None
 
 
@@ -52,8 +52,8 @@ def _delete(url: str, ids: Sequence[str]) -> None:
         engine.dispose()
 
 
-def _make_anew(path: Path, url: str, ids: Collection[str]) -> bool:
-    """Put an empty store in place of one whose runs are all to go, which needs no room on the disk.
+def _remove(path: Path, url: str, ids: Collection[str]) -> bool:
+    """Remove a store whose runs are all to go, which needs no room on the disk; the next run makes a new one.
 
     False where other runs are in it, or where another process uses it.
     """
@@ -62,15 +62,15 @@ def _make_anew(path: Path, url: str, ids: Collection[str]) -> bool:
         # Held until the files are gone, so that nobody writes into what has no name any more.
         with closing(connect(path, ALONE)) as alone:
             found = alone.execute("select run_id, status, owner from runs").fetchall()
-            if any(run_id not in ids or (status == RUNNING and is_alive(url, owner)) for run_id, status, owner in found):
+            if any(
+                run_id not in ids or (status == RUNNING and is_alive(url, owner)) for run_id, status, owner in found
+            ):
                 return False
             # In this order: a log without its database is of no effect.
             for end in ("", "-wal", "-shm"):
                 path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
     except sqlite3.Error:
         return False
-    with suppress(StoreUnusable):
-        open_file(path, write=True).close()
     return True
 
 

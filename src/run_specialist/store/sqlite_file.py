@@ -80,7 +80,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def reading(path: Path) -> str:
-    """Return the mode to open for reading: with what SQLite can do where no file can be made, or be filled, beside it."""
+    """Return the mode to open for reading: other ones where SQLite can make or fill no file beside it."""
     if not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
         return "ro&immutable=1"
     try:
