@@ -18,6 +18,7 @@ class Notebook:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.outage: str | None = None
 
     def write(self, record: Record) -> None:
         """Take a record."""

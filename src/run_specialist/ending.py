@@ -80,6 +80,11 @@ class Ending:
         """Somebody stopped the run."""
         return cls("aborted", None, "interrupted", Exit.INTERRUPTED)
 
+    @classmethod
+    def unkept(cls, error: str) -> Self:
+        """The run must not go on, for nothing more of it would be stored."""
+        return cls("aborted", None, error, Exit.NO_ANSWER)
+
 
 @dataclass(frozen=True, slots=True)
 class Gathered:

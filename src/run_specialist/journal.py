@@ -152,13 +152,25 @@ class Ended(Record):
     """How it stands then. Kept apart from the outcome, a run that breaks off between would seem to have more to do."""
 
 
+class TakenOver(Exception):
+    """Another process works on the run; its text says in one line from where on nothing was kept here."""
+
+
 class Journal(Protocol):
     """Where a run puts its records."""
+
+    @property
+    def outage(self) -> str | None:
+        """Why nothing can be kept at the moment, in one line, while that is tried again; None while it can."""
+        ...
 
     def write(self, record: Record) -> None:
         """Take a record; never waits and never raises."""
         ...
 
     async def committed(self) -> str | None:
-        """Wait until all that was written is kept; where that fails, return why in one line, once."""
+        """Wait until all that was written is kept; where that fails, return why in one line, once.
+
+        Raises TakenOver, once, where it fails because another process works on the run.
+        """
         ...

@@ -12,7 +12,7 @@ from run_specialist import collector, prompts, telemetry
 from run_specialist.account import Account, Clock
 from run_specialist.audience import Audience
 from run_specialist.budget import Kind
-from run_specialist.checkpoint import Checkpoint
+from run_specialist.checkpoint import Checkpoint, Unkept
 from run_specialist.descent import Descent
 from run_specialist.dispatch import Dispatcher
 from run_specialist.ending import Ending, Gathered, conclude
@@ -26,6 +26,7 @@ from run_specialist.outcome import Exit, Outcome
 from run_specialist.providers.base import Choice, Watch
 from run_specialist.replies import Replies
 from run_specialist.room import Room
+from run_specialist.store.place import OnLost
 
 _log = logging.getLogger(__name__)
 
@@ -33,13 +34,15 @@ _log = logging.getLogger(__name__)
 class Run:
     """One question on its way to its outcome."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a job, and who has to do with it
         self,
         job: Job,
         listener: Listener | None = None,
         watch: Watch | None = None,
         clock: Clock = time.monotonic,
         journal: Journal | None = None,
+        *,
+        on_lost: OnLost = "go_on",
     ) -> None:
         """Take a job; nothing is asked before `outcome`.
 
@@ -47,6 +50,7 @@ class Run:
         watch: called with the pieces of each reply; replies are streamed only then.
         clock: what a limit of time is measured with.
         journal: keeps what happens, so that the run can be resumed; None = it is not kept.
+        on_lost: `abort` ends the run before its next request when the journal keeps nothing any more.
         """
         self._job = job
         self._audience = Audience(listener, watch, journal, job.past.standing.warnings)
@@ -63,7 +67,7 @@ class Run:
             job.archive,
             job.past.earlier,
         )
-        self._checkpoint = Checkpoint(self._account, self._audience, self._exchange, self._dispatcher)
+        self._checkpoint = Checkpoint(self._account, self._audience, self._exchange, self._dispatcher, on_lost)
         self._descent = Descent(job, self._audience)
         self._room = Room(job, self._account, self._exchange, self._descent, self._checkpoint)
         self._replies = Replies(job, self._account, self._exchange, self._dispatcher, self._descent, self._room)
@@ -143,6 +147,8 @@ class Run:
             ending = Ending.without_room(str(error))
         except ProviderError as error:
             ending = Ending.failed(str(error), Exit.PROVIDER)
+        except Unkept as error:
+            ending = Ending.unkept(str(error))
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not cost what was gathered
@@ -168,14 +174,15 @@ class Run:
     async def _conclude(self, ending: Ending) -> Outcome:
         """Close what is open, and hand over nothing that is not kept."""
         # Until the outcome is on record, too, the reply that ended the work counts as not acted upon.
-        await self._checkpoint.surely_kept()
+        briefly = ending.status == "aborted"
+        await self._checkpoint.surely_kept(briefly=briefly)
         self._close()
         gathered = Gathered(
             self._account, self._descent.landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
         )
         outcome = self._ended = conclude(self._job, ending, gathered)
         self._audience.keep(Ended(outcome, self._checkpoint.stood()))
-        await self._checkpoint.surely_kept()
+        await self._checkpoint.surely_kept(briefly=briefly)
         self._audience.tell(Finished(outcome))
         return outcome
 

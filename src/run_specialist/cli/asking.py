@@ -51,7 +51,7 @@ Prepare = Callable[["Listener | None", "Watch | None"], Awaitable["Run"]]
 def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
     """Make a run, wait for its end while somebody watches, and print what came of it.
 
-    Raises BrokenPipeError when the events are no longer read.
+    Raises OSError when the events cannot be written any more, BrokenPipeError when nobody reads them.
     """
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
@@ -79,19 +79,19 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 
 
 class _EventPrinter:
-    """Prints each event as a line; when nobody reads any more, the run is stopped."""
+    """Prints each event as a line; when none can be written any more, the run is stopped."""
 
     def __init__(self, out: TextIO | None) -> None:
         self._out = out
         self.run: Run | None = None
-        self.unread: BrokenPipeError | None = None
+        self.unread: OSError | None = None
 
     def __call__(self, event: "Event") -> None:
         if self.unread or self._out is None:
             return
         try:
             print_json(event.as_json(), None, self._out)
-        except BrokenPipeError as error:
+        except OSError as error:
             self.unread = error
             if self.run:
                 self.run.abort()

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, cast
 
 import typer
 
@@ -77,9 +77,11 @@ def say(text: str, *, dim: bool = False) -> None:
 
     dim: less bright on a terminal.
     """
-    with suppress(OSError):
-        line = labelled(text)
+    line = labelled(text)
+    try:
         typer.echo(typer.style(line, dim=True) if dim else line, err=True)
+    except OSError:
+        _hush(sys.stderr)
 
 
 def labelled(text: str) -> str:
@@ -101,28 +103,44 @@ def guarded() -> Iterator[None]:
     except RunSpecialistError as error:
         fail(str(error), 3 if isinstance(error, ProviderError) else 2)
     except BrokenPipeError:
-        _hush()
+        _hush(sys.stdout)
         raise typer.Exit(0) from None
     except OSError as error:
-        _hush()
+        _hush(sys.stdout)
         fail(f"{error.strerror or error}: {error.filename or 'the current folder, or the output'}")
     except KeyboardInterrupt:
         fail("interrupted", 130)
 
 
-def _hush() -> None:
+def _hush(stream: TextIO | None) -> None:
     """Give what is still buffered somewhere to go: the interpreter flushes once more at its end."""
     with suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), cast("TextIO", stream).fileno())
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """End without a traceback when Ctrl-C strikes before or after the work."""
+def as_program() -> Iterator[None]:
+    """End without a traceback when Ctrl-C strikes before or after the work, or when the output takes nothing more.
+
+    What cannot be written to standard output is a failure; what is lost on standard error changes no exit code.
+    """
     try:
         yield
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        _hush(sys.stdout)
+        sys.exit(0)
+    except OSError as error:
+        _hush(sys.stdout)
+        say(f"{error.strerror or error}: the output")
+        sys.exit(2)
+    finally:
+        try:
+            if sys.stderr is not None:
+                sys.stderr.flush()
+        except OSError:
+            _hush(sys.stderr)
 
 
 def complete_names(incomplete: str) -> list[str]:

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
 from run_specialist.errors import UsageError
 from run_specialist.landing import Style
 from run_specialist.specialist.presets import Preset
+from run_specialist.store.place import OnLost
 
 LONGEST_NUMBER = 18
 """Digits of a limit on the command line."""
@@ -56,6 +57,14 @@ def _one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any
     return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
 
 
+def _on_lost(text: str) -> OnLost:
+    # The flag is spelled with hyphens, as all flags are, and Python's argument is not.
+    for choice in get_args(OnLost):
+        if text.replace("-", "_") == choice:
+            return cast("OnLost", choice)
+    raise typer.BadParameter(f"{text!r} is neither go-on nor abort")
+
+
 Dir = Annotated[Path | None, typer.Option("--dir", help="Look for specialist files here before the usual places.")]
 FilesRoot = Annotated[
     Path | None, typer.Option("--root", help="What the file tools may see.  [default: the project root]")
@@ -82,6 +91,17 @@ StoreUrl = Annotated[
         "--store",
         metavar="URL",
         help="Where runs are kept: a file, sqlite:///FILE or postgresql://...  [default: the user's data directory]",
+    ),
+]
+OnLostFlag = Annotated[
+    OnLost,
+    typer.Option(
+        "--on-lost",
+        metavar="HOW",
+        parser=_on_lost,
+        autocompletion=lambda: ("go-on", "abort"),
+        show_default=False,
+        help="If the store is lost: go-on, unstored, or abort before the next request.  [default: go-on]",
     ),
 ]
 PresetName = Annotated[

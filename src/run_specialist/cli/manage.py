@@ -11,10 +11,10 @@ import typer
 
 from run_specialist.cli import mcp, past, resume, tuning
 from run_specialist.cli.console import (
+    as_program,
     complete_names,
     fail,
     guarded,
-    interruptible,
     print_json,
     print_line,
     say,
@@ -165,9 +165,10 @@ def show(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the front matter, for editors."""
-    from run_specialist.specialist.schema import json_schema  # noqa: PLC0415 - fast `--help`
+    with guarded():
+        from run_specialist.specialist.schema import json_schema  # noqa: PLC0415 - fast `--help`
 
-    print_json(json_schema())
+        print_json(json_schema())
 
 
 for command in (past.runs, past.transcript, resume.resume, past.report, tuning.tune, mcp.mcp):
@@ -239,5 +240,5 @@ def _summary(files: Sequence["SpecialistFile"]) -> str:
 
 def main() -> None:
     """Run the command."""
-    with interruptible():
+    with as_program():
         app()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli.console import fail, guarded, say
-from run_specialist.cli.flags import Dir, Model, StoreUrl
+from run_specialist.cli.flags import Dir, Model, OnLostFlag, StoreUrl
 from run_specialist.store.place import place
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def mcp(
     ] = None,
     model: Model = None,
     store: StoreUrl = None,
+    on_lost: OnLostFlag = "go_on",
     trust: Annotated[
         bool,
         typer.Option("--trust", help="Let the files start the commands and import the functions that they name."),
@@ -78,7 +79,14 @@ def mcp(
             # Clients start it in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
-        runner = Runner(root=root, dir=dir_, model=model, store=named.url if named.named else None, trust=trust)
+        runner = Runner(
+            root=root,
+            dir=dir_,
+            model=model,
+            store=named.url if named.named else None,
+            on_lost=on_lost,
+            trust=trust,
+        )
         with BackgroundStderr() as stderr:
             if http is None:
                 from run_specialist.doors.mcp.stdio import Stdio  # noqa: PLC0415 - likewise

@@ -12,6 +12,7 @@ import typer
 from run_specialist.cli.console import fail, guarded, print_json, print_line, printable, say
 from run_specialist.cli.flags import StoreUrl
 from run_specialist.cli.kept import as_json, counted, local, one_line, print_labelled, print_rows, print_runs, size
+from run_specialist.cli.private_file import write_private
 from run_specialist.errors import StoreMissing
 
 if TYPE_CHECKING:
@@ -169,11 +170,11 @@ def report(
         if out == Path("-"):
             if sys.stdout is not None:
                 sys.stdout.buffer.write(page)
+                sys.stdout.buffer.flush()
             return
         path = out or Path(f"report-{kept.run_id}.html")
         try:
-            with path.open("wb" if force else "xb") as file:
-                file.write(page)
+            write_private(path, page, overwrite=force)
         except FileExistsError:
             fail(f"{path} is there already; --force writes over it")
         print_line(str(path))

@@ -8,6 +8,7 @@ from run_specialist.cli.asking import Events, OutcomeJson, Output, Quiet, answer
 from run_specialist.cli.console import guarded
 from run_specialist.cli.flags import (
     CostLimit,
+    OnLostFlag,
     StoreUrl,
     TimeLimit,
     ToolCallsLimit,
@@ -45,6 +46,7 @@ def resume(
     ] = False,
     trust: TrustFlag = False,
     store: StoreUrl = None,
+    on_lost: OnLostFlag = "go_on",
     json_: OutcomeJson = False,
     events: Events = False,
     quiet: Quiet = False,
@@ -66,7 +68,7 @@ def resume(
     with guarded():
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - fast `--help`
 
-        runner = Runner(model=model, store=store, trust=trust)
+        runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust)
 
         async def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
             return await runner.resume(run, query, force=force, listener=listener, watch=watch, **given)

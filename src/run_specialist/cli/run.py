@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli.asking import Events, OutcomeJson, Output, Quiet, answer
-from run_specialist.cli.console import complete_names, fail, guarded, interruptible
+from run_specialist.cli.console import as_program, complete_names, fail, guarded
 from run_specialist.cli.flags import (
     CostLimit,
     Dir,
     FilesRoot,
     LandingStyle,
     Model,
+    OnLostFlag,
     PresetName,
     StoreUrl,
     TimeLimit,
@@ -54,6 +55,7 @@ def run(
     landing: LandingStyle = None,
     preset: PresetName = None,
     store: StoreUrl = None,
+    on_lost: OnLostFlag = "go_on",
     json_: OutcomeJson = False,
     events: Events = False,
     quiet: Quiet = False,
@@ -83,7 +85,7 @@ def run(
         from run_specialist.doors.api import Runner  # noqa: PLC0415 - `--help` must not pay for it
 
         question = _read_question() if query == "-" else query
-        runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store, trust=trust)
+        runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store, on_lost=on_lost, trust=trust)
 
         async def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
             return await runner.prepare(name, question, listener=listener, watch=watch, **given)
@@ -101,5 +103,5 @@ def _read_question() -> str:
 def main() -> None:
     """Run the command."""
     begin_program()
-    with interruptible():
+    with as_program():
         app()

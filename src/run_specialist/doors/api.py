@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from run_specialist.doors.connections import Connections
 from run_specialist.doors.family import Family
@@ -25,6 +25,7 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry, is_same, places, project_of, project_root
 from run_specialist.specialist.resolve import resolve
+from run_specialist.store.place import OnLost
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.own import given
@@ -45,6 +46,7 @@ class Runner:
         tools: Sequence[Tool | Callable[..., Any]] = (),
         augmenters: Sequence[Augmenter] = (),
         store: Path | str | None = None,
+        on_lost: OnLost = "go_on",
         trust: bool = False,
         max_depth: int = MAX_DEPTH,
     ) -> None:
@@ -58,6 +60,8 @@ class Runner:
         augmenters: may add a line to each result, before the countdown.
         store: where runs are kept: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for SPECIALIST_STORE,
             else a file in the user's data directory.
+        on_lost: what becomes of a run whose store can no longer be written: `go_on` warns and goes on unstored,
+            `abort` ends the run before its next request, and refuses to begin one where nothing can be stored.
         trust: let the files that are run start the commands and import the functions that they name, and remember it.
         max_depth: how many levels of specialists may ask one another below a run; 0 = none.
         """
@@ -75,7 +79,10 @@ class Runner:
         self._connections = Connections()
         self._family = Family(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
         self.store = None if store is None else str(store)
-        self._storing = Storing(self.store)
+        if on_lost not in get_args(OnLost):
+            raise UsageError(f"on_lost must be one of {', '.join(get_args(OnLost))}, got {on_lost!r}")
+        self._on_lost = on_lost
+        self._storing = Storing(self.store, needed=on_lost == "abort")
 
     async def prepare(
         self,
@@ -107,7 +114,7 @@ class Runner:
         by_program = isinstance(specialist, Specialist)
         around = await self._around(self.root, file, settled, provider, None, by_program=by_program)
         job = spawn(file, settled, question, around)
-        return Run(job, listener, watch, journal=await self._storing.journal(job.run_id))
+        return Run(job, listener, watch, journal=await self._storing.journal(job.run_id), on_lost=self._on_lost)
 
     async def resume(
         self,
@@ -135,7 +142,7 @@ class Runner:
         now = load(file.path, project_of(file.path, [project_root(root)]))
         around = await self._around(root, now, settled, provider, parent, resumed=True)
         job = resume(run, Wish(question, limits, force), around)
-        return Run(job, listener, watch, journal=await self._storing.claim(run))
+        return Run(job, listener, watch, journal=await self._storing.claim(run), on_lost=self._on_lost)
 
     async def run(
         self,
@@ -173,7 +180,7 @@ class Runner:
     ) -> Run:
         """Prepare the run of a child."""
         job = spawn(file, settings, question, await self._around(parent.root, file, settings, provider, parent))
-        return Run(job, listener, journal=await self._storing.journal(job.run_id))
+        return Run(job, listener, journal=await self._storing.journal(job.run_id), on_lost=self._on_lost)
 
     async def _around(  # noqa: PLR0913 - all that a run differs in
         self,

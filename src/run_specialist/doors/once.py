@@ -10,6 +10,7 @@ from run_specialist.doors.waking import heard
 from run_specialist.errors import UsageError
 from run_specialist.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
+from run_specialist.store.place import OnLost
 
 
 async def run(  # noqa: PLR0913 - as in `Runner`
@@ -20,11 +21,12 @@ async def run(  # noqa: PLR0913 - as in `Runner`
     dir: Path | str | None = None,  # noqa: A002 - the flag's name
     model: str | None = None,
     store: Path | str | None = None,
+    on_lost: OnLost = "go_on",
     trust: bool = False,
     **settings: Any,  # noqa: ANN401 - as in `Runner.prepare`
 ) -> Outcome:
     """Put one question to a specialist and return the outcome; see `Runner`."""
-    async with Runner(root=root, dir=dir, model=model, store=store, trust=trust) as runner:
+    async with Runner(root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust) as runner:
         return await runner.run(specialist, question, **settings)
 
 
@@ -36,6 +38,7 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
     dir: Path | str | None = None,  # noqa: A002 - the flag's name
     model: str | None = None,
     store: Path | str | None = None,
+    on_lost: OnLost = "go_on",
     trust: bool = False,
     **settings: Any,  # noqa: ANN401 - as in `run`
 ) -> Outcome:
@@ -47,6 +50,7 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        doing = run(specialist, question, root=root, dir=dir, model=model, store=store, trust=trust, **settings)
+        where: dict[str, Any] = {"root": root, "dir": dir, "model": model, "store": store}
+        doing = run(specialist, question, **where, on_lost=on_lost, trust=trust, **settings)
         return asyncio.run(and_leave(heard(doing)))
     raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")

@@ -14,16 +14,20 @@ from run_specialist.store.writer import Writer
 class Storing:
     """Opens journals in the store that was named, or the default one."""
 
-    def __init__(self, store: str | None) -> None:
-        """Take what `--store` takes; nothing is opened yet."""
+    def __init__(self, store: str | None, *, needed: bool = False) -> None:
+        """Take what `--store` takes; nothing is opened yet.
+
+        needed: no run is begun without its store, not even without the default one.
+        """
         self._store = store
+        self._needed = needed
         self._writer: Writer | None = None
         self._only_one = Lock()
 
     async def journal(self, run_id: str) -> Journal | None:
         """Return where a new run puts its records; None where nothing is stored.
 
-        Raises StoreUnusable for a store that somebody named; of the default one the run itself tells.
+        Raises StoreUnusable for a store that was named or is needed; of the default one the run itself tells.
         """
         writer = await self._writing()
         return None if writer is None else writer.journal(run_id)
@@ -82,12 +86,12 @@ class Storing:
         with self._only_one:
             writer = self._writer
             # What was given up may work again; a default that never could be opened is not tried by each of many.
-            if writer is not None and writer.is_given_up and (found.named or writer.was_open):
+            if writer is not None and writer.is_given_up and (found.named or self._needed or writer.was_open):
                 writer.close()
                 writer = None
             if writer is None:
                 writer = self._writer = Writer(found)
-        if found.named:
+        if found.named or self._needed:
             writer.check()
         return writer
 

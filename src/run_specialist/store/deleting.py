@@ -1,23 +1,41 @@
 """Deleting runs with all that was kept of them, and giving the room back to the disk."""
 
-from collections.abc import Sequence
+import sqlite3
+import time
+from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 
 from sqlalchemy import Connection, Engine, bindparam, delete, select
 from sqlalchemy.exc import DBAPIError
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.store.descendants import portions, with_descendants
 from run_specialist.store.failures import in_one_line
 from run_specialist.store.keeping import RUNNING
 from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import describe, is_alive
+from run_specialist.store.owners import GRACE, describe, is_alive, may_be_cut
 from run_specialist.store.place import file_of
 from run_specialist.store.schema import metadata, runs
+from run_specialist.store.sqlite_file import ALONE, connect
+
+NEEDS_ROOM = "make room first, or delete every run with --all, which needs none while no other process uses the store"
 
 
 def delete_runs(url: str, ids: Sequence[str]) -> None:
     """Delete runs and what they asked, all or none; see `Store.delete`."""
+    try:
+        _delete(url, ids)
+    except StoreUnusable as error:
+        path = file_of(url)
+        # A full disk has no room for the log of a deletion.
+        if path is None or "disk is full" not in str(error):
+            raise
+        if not _remove(path, url, set(ids)):
+            raise StoreUnusable(f"{error}; {NEEDS_ROOM}") from None
+
+
+def _delete(url: str, ids: Sequence[str]) -> None:
     engine = open_engine(url)
     try:
         with in_one_line(url), engine.begin() as connection:
@@ -34,13 +52,38 @@ def delete_runs(url: str, ids: Sequence[str]) -> None:
         engine.dispose()
 
 
+def _remove(path: Path, url: str, ids: Collection[str]) -> bool:
+    """Remove a store whose runs are all to go, which needs no room on the disk; the next run makes a new one.
+
+    False where other runs are in it, or where another process uses it.
+    """
+    path = path.resolve()
+    try:
+        # Held until the files are gone, so that nobody writes into what has no name any more.
+        with closing(connect(path, ALONE)) as alone:
+            found = alone.execute("select run_id, status, owner from runs").fetchall()
+            if any(
+                run_id not in ids or (status == RUNNING and is_alive(url, owner)) for run_id, status, owner in found
+            ):
+                return False
+            # In this order: a log without its database is of no effect.
+            for end in ("", "-wal", "-shm"):
+                path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+    except sqlite3.Error:
+        return False
+    return True
+
+
 def _require_over(connection: Connection, url: str, ids: Sequence[str]) -> None:
     unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
     chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in portions(ids)]
-    for run_id, owner in (row for rows in chosen for row in connection.execute(rows).all()):
-        if is_alive(url, owner):
-            at_work = f"{run_id} is still at work: {describe(url, owner)}"
-            raise UsageError(f"{at_work}; stop it first; nothing was deleted")
+    found = [row for rows in chosen for row in connection.execute(rows).all()]
+    for look in range(2 if found and may_be_cut(url) else 1):
+        time.sleep(look * GRACE)
+        for run_id, owner in found:
+            if is_alive(url, owner):
+                at_work = f"{run_id} is still at work: {describe(url, owner)}"
+                raise UsageError(f"{at_work}; stop it first; nothing was deleted")
 
 
 def _shrink(engine: Engine) -> None:

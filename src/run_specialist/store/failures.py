@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.place import shown
@@ -15,7 +15,13 @@ def in_one_line(url: str) -> Iterator[None]:
     """Turn what is raised in it into StoreUnusable: by the database, or by a value that cannot be read."""
     try:
         yield
-    except DBAPIError as error:
-        raise StoreUnusable(f"{shown(url)}: {str(error.orig).strip().partition(chr(10))[0]}") from None
+    except SQLAlchemyError as error:
+        raise StoreUnusable(f"{shown(url)}: {reason_of(error)}") from None
     except (zlib.error, ValueError, LookupError, TypeError) as error:
         raise StoreUnusable(f"{shown(url)} is damaged: {error}") from None
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """Return the first line of what the driver or the server said, or else of what SQLAlchemy says."""
+    said = error.orig if isinstance(error, DBAPIError) else error
+    return str(said).strip().partition("\n")[0] or type(said).__name__

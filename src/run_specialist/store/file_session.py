@@ -5,13 +5,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from run_specialist.store.session import Broken, Session
+from run_specialist.store.session import Away, Broken, Session
 from run_specialist.store.sqlite_file import transaction
 from run_specialist.store.statements import Statements, Values
 
 PAUSE = 0.1
 """A commit so soon after one that was synced waits for no disk: many at once cost no more syncs than one by one [s]."""
+PATIENCE = 10.0
+"""The longest that a disk which is full, or a file that is locked, is tried again [s]."""
 
+_PASSING = ("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
+"""Another process holds the lock, or the disk is full: SQLite says so in several ways."""
 _ROWS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 """What is the fault of a row."""
 
@@ -20,6 +24,7 @@ class FileSession(Session):
     """A connection of the driver; see `Session`."""
 
     statements = Statements("?")
+    patience = PATIENCE
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         """Take one that syncs each commit and begins no transactions of its own."""
@@ -39,7 +44,8 @@ class FileSession(Session):
         except _ROWS:
             raise
         except sqlite3.Error as error:
-            raise Broken(str(error).partition("\n")[0]) from error
+            passes = getattr(error, "sqlite_errorname", "").startswith(_PASSING)
+            raise (Away if passes else Broken)(str(error).partition("\n")[0]) from error
         if self._syncs:
             self._synced = time.monotonic()
 

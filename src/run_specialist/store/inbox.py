@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from run_specialist.journal import Ended, Journal, Received, Record, Told
+from run_specialist.journal import Ended, Journal, Received, Record, TakenOver, Told
 from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"
@@ -28,6 +28,8 @@ class Inbox:
         self._over = False
         self.closed: str | None = None
         """Why nothing is taken any more; None while it is."""
+        self.outage: str | None = None
+        """Why nothing can be written at the moment; None while it can."""
 
     def put(self, journal: "RunJournal", record: Record, *, urgent: bool) -> bool:
         """Take a record, and wake the thread if that is urgent; False when nothing is taken any more."""
@@ -74,6 +76,10 @@ class Inbox:
             self._urgent = self._at_once = bool(self._batch)
             self._over = self.closed is not None and not batch
             return None if self._over else batch
+
+    def is_away(self, why: str | None) -> None:
+        """Note why nothing can be written at the moment; None when it can, or will never be."""
+        self.outage = why
 
     def close(self, why: str = CLOSED) -> None:
         """Take nothing any more; what is there is still handed out."""
@@ -144,6 +150,12 @@ class RunJournal:
         self.lost = False
         """Whether nothing is written any more, what is on its way included."""
         self._reason: str | None = None
+        self._to_another = False
+
+    @property
+    def outage(self) -> str | None:
+        """Why nothing can be written at the moment; None while it can, and for a run that is given up."""
+        return None if self.lost else self._inbox.outage
 
     def write(self, record: Record) -> None:
         """Take a record; never waits and never raises."""
@@ -157,12 +169,17 @@ class RunJournal:
             self.lose(self._inbox.closed or CLOSED, [record])
 
     async def committed(self) -> str | None:
-        """Wait until all that was written is kept; where that fails, return why in one line, once."""
+        """Wait until all that was written is kept; where that fails, return why in one line, once.
+
+        Raises TakenOver in its place where another process works on the run.
+        """
         if self._settled < self._written and not self.lost:
             future = asyncio.get_running_loop().create_future()
             if self._inbox.wait(self, future):
                 await future
         reason, self._reason = self._reason, None
+        if reason and self._to_another:
+            raise TakenOver(reason)
         return reason
 
     def kept(self, records: Sequence[Record], *, turns: int | None, events: int) -> None:
@@ -174,10 +191,11 @@ class RunJournal:
         self._turns = turns if turns is not None else self._turns or 0
         self._settled += len(records)
 
-    def lose(self, why: str, records: Sequence[Record]) -> None:
+    def lose(self, why: str, records: Sequence[Record], *, to_another: bool = False) -> None:
         """Write nothing any more.
 
         records: the first that are lost.
+        to_another: another process works on the run.
         """
         if self.lost:
             return
@@ -188,7 +206,7 @@ class RunJournal:
             lost = "the end of this run is not stored"
         else:
             lost = f"this run is not stored from turn {self._turns + 1} on"
-        self._reason, self.lost = f"{lost}: {why}", True
+        self._reason, self._to_another, self.lost = f"{lost}: {why}", to_another, True
 
 
 Records = Mapping[RunJournal, Sequence[Record]]

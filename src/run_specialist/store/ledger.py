@@ -1,15 +1,16 @@
 """An open store as its one writer sees it: whole transactions, and what becomes of them. For one thread."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import TypeVar
 
 from run_specialist.errors import NotResumable, StoreUnusable
 from run_specialist.store import owners
+from run_specialist.store.backoff import Backoff
 from run_specialist.store.keeping import RUNNING, Rows
-from run_specialist.store.owners import describe, is_alive
+from run_specialist.store.owners import describe, is_alive, may_be_cut
 from run_specialist.store.place import file_of, shown
-from run_specialist.store.session import Broken
+from run_specialist.store.session import Away, Broken
 from run_specialist.store.sessions import open_session
 from run_specialist.store.statements import ADDED, Values, begun, ending, standing, values
 from run_specialist.store.stored import StoredRun
@@ -17,15 +18,32 @@ from run_specialist.store.stored import StoredRun
 _T = TypeVar("_T")
 
 
+class LooksDead(NotResumable):
+    """Nobody holds the lock of a run's owner at the moment."""
+
+    def __init__(self, run_id: str, owner: str) -> None:
+        # That is what it means where its owner had been found dead before.
+        super().__init__(f"another process was faster and went on with {run_id}")
+        self.owner = owner
+
+
 class Ledger:
     """Keeps rows; holds the lock that says that this process lives."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, backoff: Backoff | None = None, on_away: Callable[[str | None], None] = lambda _why: None
+    ) -> None:
         """Open a store, and make it where there is none.
 
+        backoff: how a store that is away is tried again.
+        on_away: called with the reason when the store is away, and with None when it is back or given up.
         Raises StoreUnusable.
         """
         self._url = url
+        self._backoff = backoff or Backoff()
+        self._on_away = on_away
+        self._taking: str | None = None
+        """The run that is being taken over, once that may have been committed."""
         with ExitStack() as parts:
             self._session = open_session(url)
             parts.callback(self._session.close)
@@ -41,29 +59,43 @@ class Ledger:
         """The token of this process."""
         return self._owner.token
 
-    def keep(self, batch: Sequence[Rows]) -> set[str]:
-        """Write the rows of some runs in one transaction; return the runs that are ours no longer, not written.
+    def keep(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
+        """Write the rows of some runs in one transaction, and try again while the store is away.
 
+        Return the runs that are ours no longer, which are not written: true where another process works on one, false
+        where it was deleted.
         Raises StoreUnusable when the store takes nothing at all; anything else is the fault of one of the rows.
         """
-        foreign = self._twice(lambda: self._write(batch))
+        foreign = self._patiently(lambda: self._write(batch))
         if self._identity != self._identify():
             # Commits go on succeeding into a file that has no name any more.
             raise StoreUnusable(f"{shown(self._url)} was deleted while it was written to")
         return foreign
 
-    def _twice(self, doing: Callable[[], _T]) -> _T:
-        try:
-            return doing()
-        except Broken:
-            # A connection that broke at the commit may have committed: nothing is doubled by writing it again.
-            self._owner.renew()
+    def _patiently(self, doing: Callable[[], _T]) -> _T:
+        """Do it, a second time where it broke, and again and again while the store is away."""
+        pauses = self._backoff.pauses(self._session.patience)
+        failed = 0
+        while True:
             try:
-                return doing()
+                done = doing()
             except Broken as error:
-                raise StoreUnusable(f"{shown(self._url)}: {error}") from error
+                failed += 1
+                pause = next(pauses, None)
+                if pause is None or (failed > 1 and not isinstance(error, Away)):
+                    self._on_away(None)
+                    raise StoreUnusable(f"{shown(self._url)}: {error}") from error
+                self._on_away(str(error))
+                self._backoff.sleep(pause)
+                # A connection that broke at the commit may have committed: nothing is doubled by writing it again.
+                with suppress(StoreUnusable):
+                    self._owner.renew()
+            else:
+                if failed:
+                    self._on_away(None)
+                return done
 
-    def _write(self, batch: Sequence[Rows]) -> set[str]:
+    def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
         # Whoever is told of an outcome is to find it again, whatever becomes of the machine.
         with self._session.transaction(lasting=any(rows.ending for rows in batch)):
             self._put(self._said.begin, [begun(row) for rows in batch for row in rows.added.get("runs", ())])
@@ -75,7 +107,8 @@ class Ledger:
             self._replace(mine)
             self._put(self._said.stand, [standing(rows.standing) for rows in mine if rows.standing])
             self._put(self._said.end, [ending(rows.ending) for rows in mine if rows.ending])
-        return {rows.run_id for rows in batch} - ours
+            foreign = [rows.run_id for rows in batch if rows.run_id not in ours]
+            return {run_id: bool(self._session.read(self._said.whose, (run_id,))) for run_id in foreign}
 
     def _ours(self, runs: Sequence[str]) -> set[str]:
         """Return those of the runs that nobody has taken over, and let nobody do so before the commit."""
@@ -91,27 +124,42 @@ class Ledger:
         self._put(self._said.unsay, [(run_id, part, begin) for run_id, part, begin, _ in tails])
         self._put(self._said.say, [values("messages", row) for *_, messages in tails for row in messages])
 
-    def claim(self, run: StoredRun) -> int:
+    def claim(self, run: StoredRun, dead: Collection[str] = ()) -> int:
         """Take over a run that is to go on; return the number of its next event.
 
-        Raises NotResumable when its process lives, or another one was faster, StoreUnusable when nothing can be asked.
+        dead: owners whose lock had been free for a while.
+        Raises LooksDead for an owner that is to be looked at once more, NotResumable when its process lives, or another
+        one was faster, StoreUnusable when nothing can be asked.
         """
-        return self._twice(lambda: self._claim(run))
+        try:
+            return self._patiently(lambda: self._claim(run, dead))
+        finally:
+            self._taking = None
 
-    def _claim(self, run: StoredRun) -> int:
+    def _claim(self, run: StoredRun, dead: Collection[str]) -> int:
         with self._session.transaction():
             found = self._session.read(self._said.whose, (run.run_id,))
             if not found:
                 raise NotResumable(f"{run.run_id} is no longer in {shown(self._url)}")
             ((status, owner),) = found
-            if status == RUNNING and is_alive(self._url, str(owner)):
-                raise NotResumable(f"{run.run_id} is still at work: {describe(self._url, str(owner))}")
+            # The answer to our own commit may have been lost with the connection.
+            if self._taking is None or owner != self.owner:
+                self._require_over(run.run_id, str(status), str(owner), dead)
+            self._taking = run.run_id
             hit = self._session.write(self._said.take, [(self.owner, run.run_id, owner, status)])
             ((turns, calls, event),) = self._session.read(self._said.newest, (run.run_id,) * 3)
             # Somebody may have gone on with it, and died, since it was read.
             if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
                 raise NotResumable(f"another process was faster and went on with {run.run_id}")
             return int(str(event)) + 1
+
+    def _require_over(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
+        if status != RUNNING:
+            return
+        if is_alive(self._url, owner):
+            raise NotResumable(f"{run_id} is still at work: {describe(self._url, owner)}")
+        if may_be_cut(self._url) and owner not in dead:
+            raise LooksDead(run_id, owner)
 
     def _identify(self) -> tuple[int, int] | None:
         if self._file is None:

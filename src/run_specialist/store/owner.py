@@ -23,7 +23,7 @@ class Owner(ABC):
 
     @abstractmethod
     def renew(self) -> None:
-        """Take it again where the connection that held it broke.
+        """Take it again where the connection that held it was cut.
 
         Raises StoreUnusable.
         """

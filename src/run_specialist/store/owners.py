@@ -13,6 +13,8 @@ from run_specialist.store.locks import is_free, make_locked
 from run_specialist.store.owner import Owner, digest, words
 from run_specialist.store.place import ELSEWHERE, file_of
 
+GRACE = 2.0
+"""A lock on a server counts as free only if it is free again after this: a session that is cut is renewed [s]."""
 UNKNOWN = "another process"
 """What an owner is called that left no words."""
 
@@ -48,7 +50,7 @@ class _FileOwner(Owner):
                     file.unlink()
 
     def renew(self) -> None:
-        """Nothing breaks here."""
+        """Do nothing: the system keeps the lock as long as the process lives."""
 
     def _let_go(self) -> None:
         if self._descriptor is not None:
@@ -75,6 +77,11 @@ def is_alive(url: str, token: str) -> bool:
     with suppress(OSError):
         file.unlink(missing_ok=True)
     return False
+
+
+def may_be_cut(url: str) -> bool:
+    """Say whether a lock that is free may be held again after `GRACE`: by a process whose session was cut."""
+    return file_of(url) is None
 
 
 def describe(url: str, token: str) -> str:

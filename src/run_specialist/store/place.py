@@ -4,6 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.identity import VERSION
@@ -14,6 +15,8 @@ VARIABLE = "SPECIALIST_STORE"
 """Names the store where no flag does."""
 ELSEWHERE = "name another store with --store"
 """The way out where a store cannot be used."""
+OnLost = Literal["go_on", "abort"]
+"""What a run does when its store can no longer be written: go on unstored, or end before its next request."""
 
 _SQLITE = "sqlite:///"
 _SCHEMES = ("sqlite:", "postgresql:", "postgres:")

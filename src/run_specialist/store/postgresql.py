@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from run_specialist.errors import StoreMissing, StoreUnusable
+from run_specialist.store.failures import reason_of
 from run_specialist.store.identity import APPLICATION_ID, NAMESPACE, VERSION
 from run_specialist.store.place import ELSEWHERE, newer, shown
 from run_specialist.store.versions import make_tables, upgrade
@@ -16,6 +17,28 @@ SCHEMES = ("postgresql://", "postgresql+", "postgres://")
 """What such a URL begins with; the driver is psycopg, whatever it says."""
 WAIT = 10
 """For an answer of the server, and for a lock that another process holds [s]."""
+IDLE, INTERVAL, COUNT = 10, 5, 3
+"""TCP keepalives of both ends: silence before the first probe, time between probes, how many [s, s, 1]."""
+VANISHED = IDLE + INTERVAL * COUNT
+"""After so much silence the server drops a session, and the locks it holds [s]."""
+
+_SESSION = {
+    "lock_timeout": f"{WAIT}s",
+    "tcp_keepalives_idle": IDLE,
+    "tcp_keepalives_interval": INTERVAL,
+    "tcp_keepalives_count": COUNT,
+}
+"""Settings of our sessions at the server, which by default notices a vanished host after two hours."""
+_CONNECTION = {
+    "connect_timeout": WAIT,
+    "keepalives": 1,
+    "keepalives_idle": IDLE,
+    "keepalives_interval": INTERVAL,
+    "keepalives_count": COUNT,
+    # Shorter than `VANISHED`: this end notices first, and has its lock again before the server lets it go.
+    "tcp_user_timeout": WAIT * 1_000,
+}
+"""Settings of our end; libpq's names."""
 
 
 def open_database(url: str, *, write: bool) -> Engine:
@@ -31,12 +54,22 @@ def open_database(url: str, *, write: bool) -> Engine:
 
 
 def parsed(url: str) -> URL:
-    """Return the URL as SQLAlchemy takes it, with our driver and a bound to the waiting."""
+    """Return the URL as SQLAlchemy takes it, with our driver and settings; a setting that it names itself wins."""
     given = make_url(url)
     if "@" in (given.host or ""):
         raise StoreUnusable(f"{shown(url)}: write an @ in the password as %40")
-    query = {"connect_timeout": str(WAIT), "options": f"-c lock_timeout={WAIT}s", **given.query}
+    query: dict[str, str | tuple[str, ...]] = {name: str(value) for name, value in _CONNECTION.items()}
+    query.update(given.query)
+    # The server takes the last value of a setting.
+    options = [f"-c {name}={value}" for name, value in _SESSION.items()]
+    query["options"] = " ".join([*options, *_texts(given.query.get("options", ()))])
+    # Without it the driver returns bytes where the database is in SQL_ASCII; nothing else could hold every text.
+    query["client_encoding"] = "utf8"
     return given.set(drivername="postgresql+psycopg", query=query)
+
+
+def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
 
 
 def _engine(url: str, *, write: bool) -> Engine:
@@ -115,7 +148,6 @@ def told(url: str) -> Iterator[None]:
         raise StoreUnusable("PostgreSQL needs its driver: pip install 'run-specialist[postgres]'") from error
     except (ArgumentError, ValueError) as error:
         raise StoreUnusable(f"{shown(url)} cannot be understood; write postgresql://USER@HOST:PORT/DATABASE") from error
-    except DBAPIError as error:
-        first = str(error.orig).strip().partition("\n")[0]
-        reason = re.sub(r"^connection (failed|is bad): |FATAL: +", "", first)
+    except SQLAlchemyError as error:
+        reason = re.sub(r"^connection (failed|is bad): |FATAL: +", "", reason_of(error))
         raise StoreUnusable(f"{shown(url)} cannot be opened: {reason}; mend the URL, or {ELSEWHERE}") from error

@@ -166,6 +166,8 @@ class Store:
         if not ids:
             return 0
         before = self.size
+        # On a full disk nobody else may have the file open.
+        self._engine.dispose()
         delete_runs(self.url, ids)
         return max(before - self.size, 0)
 

@@ -11,18 +11,24 @@ class Broken(Exception):
     """The database takes nothing at all; anything else that is raised is the fault of one of the rows."""
 
 
+class Away(Broken):
+    """It takes nothing now but may soon: the server restarts, the file is locked, the disk is full."""
+
+
 class Session(ABC):
     """One connection, for one thread."""
 
     statements: Statements
     """In the words of its database."""
+    patience: float
+    """How long to try again while the database is away [s]."""
 
     @abstractmethod
     def transaction(self, *, lasting: bool = False) -> AbstractContextManager[None]:
         """Commit all that is done in it, or nothing.
 
         lasting: it is to survive a power failure as soon as it is committed.
-        Raises Broken, in one line.
+        Raises Broken or Away, in one line.
         """
 
     @abstractmethod

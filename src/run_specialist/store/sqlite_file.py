@@ -17,10 +17,16 @@ WAIT = 10
 TABLES = Path(__file__).with_name("tables.sql")
 """Makes a new store, as SQLAlchemy would from `schema.py`, whose import takes longer than all of a run."""
 
+ALONE = "alone"
+"""A mode of `connect`: keeps all others out, and needs no room on the disk to read."""
+
+_NO_ROOM = "SQLITE_IOERR_SHM"
+"""Where the names of the codes begin with which SQLite says that it has no room to share a file with others."""
 _REASONS = {
     "SQLITE_NOTADB": "is not an SQLite database",
     "SQLITE_CORRUPT": "is damaged",
     "SQLITE_FULL": "cannot be written, the disk is full",
+    _NO_ROOM: "cannot be opened, the disk is full",
     "SQLITE_BUSY": f"has been locked by another program for {WAIT} seconds",
 }
 
@@ -56,17 +62,33 @@ def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """Connect to a file; without an isolation level sqlite3 begins no transactions of its own."""
-    uri = f"{path.as_uri()}?mode={mode}"
+    """Connect to a file; without an isolation level sqlite3 begins no transactions of its own.
+
+    mode: `ro`, `rw`, or `ALONE`.
+    """
+    uri = f"{path.as_uri()}?mode={'rw' if mode == ALONE else mode}"
     raw = sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
-    raw.execute("pragma synchronous = full")
+    try:
+        if mode == ALONE:
+            raw.execute("pragma locking_mode = exclusive")
+        raw.execute("pragma synchronous = full")
+    except BaseException:
+        # As long as it is open, it shares a lock.
+        raw.close()
+        raise
     return raw
 
 
 def reading(path: Path) -> str:
-    """Return the mode to open for reading; where no file can be made beside it, only without a WAL."""
-    alone = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
-    return "ro&immutable=1" if alone else "ro"
+    """Return the mode to open for reading: other ones where SQLite can make or fill no file beside it."""
+    if not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
+        return "ro&immutable=1"
+    try:
+        with closing(connect(path, "ro")) as raw:
+            raw.execute("select 1 from sqlite_schema").fetchone()
+    except sqlite3.OperationalError as error:
+        return ALONE if error.sqlite_errorname.startswith(_NO_ROOM) else "ro"
+    return "ro"
 
 
 def _look(path: Path) -> _Found:

@@ -5,15 +5,19 @@ A store that cannot be written costs a run one warning and nothing else. No data
 
 import atexit
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.journal import Journal
 from run_specialist.store.as_text import word
+from run_specialist.store.backoff import Backoff
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
 from run_specialist.store.keeping import rows_of
-from run_specialist.store.place import Place, shown
+from run_specialist.store.owners import GRACE
+from run_specialist.store.place import Place, file_of, shown
+from run_specialist.store.privacy import make_private
 from run_specialist.store.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -28,9 +32,14 @@ PATIENCE_AT_THE_END = 5.0
 class Writer:
     """Writes for all runs and all loops of a process into one store."""
 
-    def __init__(self, place: Place) -> None:
-        """Take a place; it is opened when the first journal is wanted, on a thread that begins then."""
+    def __init__(self, place: Place, backoff: Backoff | None = None) -> None:
+        """Take a place; it is opened when the first journal is wanted, on a thread that begins then.
+
+        backoff: how a store that is away is tried again.
+        """
         self._url = place.url
+        self._is_default = not place.named
+        self._backoff = backoff
         self._name = shown(place.url)
         self._inbox = Inbox()
         self._beginning = threading.Lock()
@@ -40,6 +49,8 @@ class Writer:
         """Why the store was given up."""
         self.was_open = False
         """True once the store could be opened."""
+        self._dead: set[str] = set()
+        """Owners of runs that are being taken over, whose lock was free for a while."""
 
     def check(self) -> None:
         """Wait until the store is open. For a store that somebody named, before anything is asked of a model.
@@ -67,7 +78,22 @@ class Writer:
 
         Raises StoreUnusable, and NotResumable when somebody else works on the run.
         """
+        from run_specialist.store.ledger import LooksDead  # noqa: PLC0415 - as in `_open`
+
         self.check()
+        try:
+            return self._claimed(run)
+        except LooksDead as found:
+            # A process that lives takes its lock again in this time; here nobody is held up by the wait.
+            time.sleep(GRACE)
+            owner = found.owner
+        self._dead.add(owner)
+        try:
+            return self._claimed(run)
+        finally:
+            self._dead.discard(owner)
+
+    def _claimed(self, run: StoredRun) -> Journal:
         claimed = self._inbox.claim(run)
         if claimed is None:
             raise StoreUnusable(CLOSED)
@@ -120,7 +146,11 @@ class Writer:
             # Half a second of work, which no loop must wait for.
             from run_specialist.store.ledger import Ledger  # noqa: PLC0415 - likewise
 
-            return Ledger(self._url)
+            path = file_of(self._url)
+            if self._is_default and path is not None:
+                # One that somebody named may be shared on purpose.
+                make_private(path)
+            return Ledger(self._url, self._backoff, self._inbox.is_away)
         except BaseException as error:  # noqa: BLE001 - no store may cost an answer
             self._failure = str(error) if isinstance(error, StoreUnusable) else f"{self._name}: {error!r}"
             return None
@@ -139,7 +169,7 @@ class Writer:
         if ledger is None or self._failure is not None:
             raise StoreUnusable(self._failure or CLOSED)
         turns = run.standing.turns if run.standing else 0
-        return RunJournal(self._inbox, run.run_id, event=ledger.claim(run), turns=turns)
+        return RunJournal(self._inbox, run.run_id, event=ledger.claim(run, self._dead), turns=turns)
 
     def _keep(self, ledger: "Ledger | None", records: Records) -> None:
         """Write the records of some runs in one transaction; when that fails, those of each run in one of its own."""
@@ -160,7 +190,9 @@ class Writer:
         else:
             for one, those in records.items():
                 if one.run_id in foreign:
-                    one.lose("another process goes on with it, or it was deleted", those)
+                    one.lose(
+                        "another process goes on with it, or it was deleted", those, to_another=foreign[one.run_id]
+                    )
                 else:
                     one.kept(those, turns=rows[one].turns, events=rows[one].told)
 

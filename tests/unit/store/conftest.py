@@ -4,8 +4,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from run_specialist.store import writer as writers
+from run_specialist.store.backoff import Backoff
 from run_specialist.store.place import Place
 from run_specialist.store.writer import Writer
+
+SOON = Backoff(first=0.001, patience=0.05)
+"""For stores that will not come back."""
+
+
+@pytest.fixture(autouse=True)
+def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait a moment only for a process that may have been cut off; here it died."""
+    monkeypatch.setattr(writers, "GRACE", 0.01)
 
 
 @pytest.fixture
@@ -14,7 +25,7 @@ def make_writer() -> Iterator[Callable[[str], Writer]]:
     made: list[Writer] = []
 
     def make(url: str) -> Writer:
-        made.append(Writer(Place(url, named=False)))
+        made.append(Writer(Place(url, named=False), SOON))
         return made[-1]
 
     yield make

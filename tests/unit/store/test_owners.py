@@ -15,7 +15,7 @@ from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import UNKNOWN, describe, is_alive, take
 from run_specialist.store.place import file_of
 from run_specialist.store.postgresql import parsed
-from tests.stores import nobody, postgresql_url
+from tests.stores import nobody
 
 HOLD = """
 import sys
@@ -113,35 +113,6 @@ def test_a_forked_child_cannot_let_go_for_its_parent(url):
     os.waitpid(child, 0)
     assert is_alive(url, owner.token)
     owner.close()
-
-
-def test_a_connection_that_broke_is_taken_anew():
-    """With it went the lock; the token is the same."""
-    with postgresql_url() as url:
-        owner = take(url)
-        owner.renew()
-        engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            others = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
-            assert (True,) in connection.execute(text(f"{others} and datname = current_database()")).all()
-        engine.dispose()
-        assert died(url, owner.token)
-        owner.renew()
-        assert is_alive(url, owner.token)
-        owner.close()
-
-
-def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for():
-    """A network that went away leaves its session behind for a while, with the lock."""
-    with postgresql_url() as url:
-        owner = take(url)
-        left_behind = owner._connection
-        owner._connection = create_engine(parsed(url)).connect()
-        owner._connection.connection.driver_connection.close()
-        owner.renew()
-        left_behind.close()
-        assert is_alive(url, owner.token)
-        owner.close()
 
 
 # --- files

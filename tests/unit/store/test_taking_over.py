@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from run_specialist.errors import NotResumable, StoreUnusable
+from run_specialist.journal import TakenOver
 from run_specialist.store import ledger
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
@@ -50,7 +51,8 @@ async def test_a_run_that_goes_on_knows_how_much_of_it_is_kept(cut_off, writer):
     """Its earlier turns stay stored, whatever becomes of the new ones."""
     journal = writer.claim(stored("run-1", turns=1))
     change(cut_off, "update runs set owner = 'another'")
-    assert (await write(journal, *turn_of(2)) or "").startswith("this run is not stored from turn 2 on: ")
+    with pytest.raises(TakenOver, match="this run is not stored from turn 2 on: "):
+        await write(journal, *turn_of(2))
 
 
 async def test_a_run_that_ended_goes_on_as_one_without_an_outcome(writer, store_url):
@@ -191,8 +193,11 @@ async def test_a_run_that_was_taken_over_is_written_no_more(writer, store_url):
     for run_id, journal in journals.items():
         await write(journal, *begun(run_id), *turn_of(1))
     change(store_url, "update runs set owner = 'another' where run_id = 'run-1'")
-    told = await asyncio.gather(*(write(journal, *turn_of(2)) for journal in journals.values()))
-    assert told == ["this run is not stored from turn 2 on: another process goes on with it, or it was deleted", None]
+    writing = (write(journal, *turn_of(2)) for journal in journals.values())
+    lost, kept = await asyncio.gather(*writing, return_exceptions=True)
+    assert isinstance(lost, TakenOver)
+    assert str(lost) == "this run is not stored from turn 2 on: another process goes on with it, or it was deleted"
+    assert kept is None
     assert [counts(store_url, run_id)["turns"] for run_id in journals] == [1, 2]
     assert await write(journals["run-1"], *turn_of(3), *ended("run-1")) is None
     assert ask(store_url, "select status from runs where run_id = 'run-1'") == [("running",)]

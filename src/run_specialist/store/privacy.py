@@ -1,0 +1,27 @@
+"""The default store is for its owner alone, also where it was made with wider rights."""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from stat import S_IMODE, S_ISDIR, S_ISREG
+
+OTHERS = 0o077
+"""The rights of all but the owner."""
+_BESIDE = ("-wal", "-shm", "-journal", ".owners")
+"""How the names end of what SQLite and we keep beside a store."""
+
+
+def make_private(store: Path) -> None:
+    """Take all rights on a store, what is kept beside it and its folder from others, where the files are ours.
+
+    Links and what belongs to another user are left as they are, and nothing is raised.
+    """
+    if sys.platform == "win32":
+        return
+    for path in (store.parent, store, *(store.with_name(f"{store.name}{end}") for end in _BESIDE)):
+        with suppress(OSError):
+            found = path.lstat()
+            is_ours = found.st_uid == os.geteuid() and (S_ISREG(found.st_mode) or S_ISDIR(found.st_mode))
+            if is_ours and found.st_mode & OTHERS:
+                path.chmod(S_IMODE(found.st_mode) & ~OTHERS)

@@ -1,0 +1,86 @@
+"""The commands with outputs that take nothing: a full device, a pipe that nobody reads, a descriptor that is closed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAMS = {
+    "run-specialist": "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.run import main; main()",
+    "specialists": "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()",
+}
+COMMANDS = {
+    "help": ["run-specialist", "--help"],
+    "list": ["specialists", "list"],
+    "schema": ["specialists", "schema"],
+    "runs": ["specialists", "runs"],
+    "transcript": ["specialists", "transcript", "last"],
+    "report": ["specialists", "report", "last", "--out", "-"],
+    "answer": ["run-specialist", "finder", "What do owls eat?", "--model", "offline"],
+    "json": ["run-specialist", "finder", "What do owls eat?", "--model", "offline", "--json"],
+    "events": ["run-specialist", "finder", "What do owls eat?", "--model", "offline", "--events"],
+}
+
+
+@pytest.fixture
+def run(call, write, monkeypatch, tmp_path):
+    """Return a function that runs a command in a project with a run, its outputs redirected as a shell does."""
+    write("finder")
+    monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
+    assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
+
+    def run_it(name, redirected="", stdout=subprocess.PIPE):
+        program, *arguments = COMMANDS[name]
+        line = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-c", PROGRAMS[program], *arguments]
+        return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+
+    return run_it
+
+
+full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")  # noqa: PTH110 - a device
+
+
+@full
+@pytest.mark.parametrize("name", COMMANDS)
+def test_lines_that_are_lost_on_standard_error_change_no_exit_code(run, name):
+    """What was asked for came out on standard output, whole."""
+    done = run(name, "2>/dev/full")
+    assert done.returncode == 0
+    assert done.stdout.endswith(("\n", "</html>"))
+
+
+@full
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_output_that_cannot_be_written_is_a_failure(run, name):
+    """One line, and exit code 2; the answer itself is stored."""
+    done = run(name, ">/dev/full")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "No space left on device: " in done.stderr
+
+
+@full
+def test_an_output_that_cannot_be_written_is_a_failure_though_nobody_is_told(run):
+    """The exit code is all that is left."""
+    assert run("answer", ">/dev/full 2>/dev/full").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "redirected"),
+    [*((name, ">&- 2>&-") for name in COMMANDS), ("answer", ">&-"), ("answer", "2>&-"), ("runs", ">&-")],
+)
+def test_an_output_that_is_closed_is_not_written(run, name, redirected):
+    """Whoever closes it wants nothing of it."""
+    done = run(name, redirected)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "help"])
+def test_a_pipe_that_nobody_reads_is_no_failure(run, name):
+    """As behind `| head -1`, which has read enough."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = run(name, stdout=theirs)
+    os.close(theirs)
+    assert (done.returncode, "Traceback" in done.stderr, "Broken pipe" in done.stderr) == (0, False, False)

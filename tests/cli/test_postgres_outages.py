@@ -1,0 +1,183 @@
+"""The commands with a PostgreSQL server of their own, which restarts, cuts sessions, goes away or is odd."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist.cli import manage
+from run_specialist.store.postgresql import parsed
+from tests.lines import beside_the_summary
+from tests.postgres_server import postgres_server
+from tests.unit.store.records import ask, change, counts
+from tests.wire.simulator import Gate
+from tests.wire.simulator.replies import answers, calls, says, tool_use
+
+PATIENCE = 60
+"""The longest that a program is waited for, so that a hang is a failure [s]."""
+CUT_OWNERS = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
+"""Cuts the sessions that hold locks of owners, and no others."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Give a server that may be stopped."""
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server):
+    """Give the URL of a store that is not there yet."""
+    change(server.url, "drop schema if exists run_specialist cascade")
+    return server.url
+
+
+def specialists(*command):
+    """Run `specialists` in this process, and return what came of it; what it does not catch is raised."""
+    return CliRunner().invoke(manage.app, command, catch_exceptions=False)
+
+
+@pytest.fixture
+def held(api, write, program, database):
+    """Give a run that waits for the reply to its second request, the gate before that, and the API."""
+    write("finder")
+    gate = Gate()
+    second = says(tool_use("search", {"query": "toads"}), gate=gate)
+    served = api([calls("search", {"query": "owls"}), second, answers("Owls eat mice.")], all_used=False)
+
+    def start(*flags):
+        process = program("finder", "What do owls eat?", "--store", database, *flags)
+        gate.wait_for_request(PATIENCE)
+        return process
+
+    yield start, gate, served
+    gate.open()
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_of_the_server_in_the_middle_of_a_run_costs_nothing(held, server, database, mode):
+    """Every turn is stored once, and nobody is warned."""
+    start, gate, served = held
+    process = start()
+    server.restart(mode)
+    gate.open()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, beside_the_summary(err)) == (0, "Owls eat mice.\n", [])
+    assert len(served.requests) == 3
+    found = counts(database)
+    assert (found["runs"], found["turns"], found["calls"]) == (1, 3, 2)
+    assert ask(database, "select status, tool_calls from runs") == [("answered", 2)]
+
+
+def test_a_run_whose_lock_alone_was_cut_is_not_taken_over(held, database):
+    """`resume` of another process finds it at work, and it goes on to its answer."""
+    start, gate, served = held
+    process = start()
+    change(database, CUT_OWNERS)
+    refused = specialists("resume", "last", "--store", database)
+    assert (refused.exit_code, f"is still at work: process {process.pid} on " in refused.stderr) == (2, True)
+    kept = specialists("runs", "--delete", "--all", "--yes", "--store", database)
+    assert "1 run still at work: that stays" in kept.stderr
+    gate.open()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, beside_the_summary(err)) == (0, "Owls eat mice.\n", [])
+    assert (len(served.requests), counts(database)["turns"]) == (3, 3)
+
+
+def test_a_run_that_was_taken_over_asks_nothing_more(held, database):
+    """Two processes would pay for one run; what it gathered is printed, with exit code 4."""
+    start, gate, served = held
+    process = start()
+    change(database, "update runs set owner = 'another'")
+    gate.open()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, len(served.requests)) == (4, 2)
+    assert "Owls eat mice at night." in out
+    (line,) = err.splitlines()
+    assert line.startswith("run-specialist: aborted: this run is not stored from turn 2 on: another process goes on ")
+    assert line.endswith("; the run was stopped before its next request")
+    assert counts(database)["turns"] == 1
+
+
+def test_a_run_that_needs_its_store_ends_when_that_is_lost(held, database):
+    """Its tables were dropped: waiting would not bring them back."""
+    start, gate, served = held
+    process = start("--on-lost", "abort", "--json")
+    change(database, "drop schema run_specialist cascade")
+    gate.open()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, len(served.requests), json.loads(out)["status"]) == (4, 2, "aborted")
+    assert err.count("\n") == 1
+    assert 'relation "run_specialist.runs" does not exist' in err
+
+
+# --- odd servers
+
+
+@pytest.fixture(scope="module")
+def ascii_server():
+    """Give a server whose databases know no encoding."""
+    with postgres_server("SQL_ASCII") as running:
+        yield running
+
+
+def test_a_database_in_sql_ascii_keeps_every_text(ascii_server, call, write, notes):
+    """The driver would return bytes for every text of it."""
+    write("finder", body="Du findest Notizen über Eulen – 鳥.")
+    question = "Was fressen Eulen? é 鳥 \N{OWL}"
+    said = call("finder", question, "--model", "offline", "--store", ascii_server.url)
+    assert (said.exit_code, beside_the_summary(said.stderr)[1:]) == (0, [])
+    listed = json.loads(specialists("runs", "--json", "--store", ascii_server.url).stdout)["runs"]
+    assert [run["question"] for run in listed] == [question]
+    where = ("--store", ascii_server.url)
+    assert question in specialists("transcript", "last", *where).stdout
+    assert question in specialists("report", "last", "--out", "-", *where).stdout
+    assert specialists("tune", "finder", *where).exit_code == 0
+    again = specialists("resume", "last", "Und Kröten? 蟇", "--tool-calls-limit", "60", *where)
+    assert again.exit_code == 0
+    deleted = specialists("runs", "--delete", "--all", "--yes", *where)
+    assert (deleted.exit_code, counts(ascii_server.url)["runs"]) == (0, 0)
+
+
+COMMANDS = {
+    "runs": ["runs"],
+    "runs --delete": ["runs", "--delete", "--all", "--yes"],
+    "transcript": ["transcript", "last"],
+    "report": ["report", "last"],
+    "resume": ["resume", "last"],
+    "tune": ["tune", "finder"],
+}
+
+
+HALVE = "alter table run_specialist.runs drop column question; drop table run_specialist.calls"
+
+
+def odd(url, **query):
+    """Return the URL with further settings."""
+    return parsed(url).update_query_dict(query).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+ODD = {
+    "no server": lambda url: odd(url).replace(f":{parsed(url).port}/", ":1/"),
+    "no database": lambda url: odd(url).replace("/postgres?", "/nowhere?"),
+    "no such parameter": lambda url: odd(url, nonsense="1"),
+    "no such setting": lambda url: odd(url, options="-c nonsense=1"),
+    "no such encryption": lambda url: odd(url, sslmode="require"),
+    "no such mode": lambda url: odd(url, sslmode="nonsense"),
+    "half a store": lambda url: change(url, HALVE) or url,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("oddity", ODD)
+def test_every_command_says_in_one_line_what_is_wrong_with_a_server(database, call, write, notes, oddity, command):
+    """And no password, whatever the driver says."""
+    write("finder")
+    assert call("finder", "What do owls eat?", "--model", "offline", "--store", database).exit_code == 0
+    url = ODD[oddity](database)
+    done = specialists(*COMMANDS[command], "--store", url)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert "postgresql://tests:***@" in done.stderr
+    assert parsed(database).password not in done.stderr

@@ -1,0 +1,199 @@
+"""A run whose store is slow, away, lost or taken by another process: what it waits for, and whether it asks again."""
+
+import asyncio
+
+import pytest
+
+from run_specialist import checkpoint
+from run_specialist.budget import Kind
+from run_specialist.doors.api import Runner
+from run_specialist.errors import UsageError
+from run_specialist.journal import Ended, Stood, TakenOver
+from run_specialist.providers.scripted import ScriptedProvider, calls
+from run_specialist.runner import Run
+from run_specialist.specialist.fields import Specialist
+from tests.jobs import Clock, job
+from tests.journals import Notebook
+
+pytestmark = pytest.mark.anyio
+ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
+LOST = "this run is not stored from turn 2 on: the disk is full"
+AWAY = "connection refused"
+
+
+def looks(number):
+    """Make a reply that looks something up."""
+    return calls(("look", {"query": str(number)}), first_id=number)
+
+
+class Losing(Notebook):
+    """Says at one of its waits, counted from 1, that nothing more is kept."""
+
+    def __init__(self, at, why):
+        super().__init__()
+        self._left = at
+        self._why = why
+
+    async def committed(self):
+        """Fail once."""
+        self._left -= 1
+        if self._left:
+            return None
+        if isinstance(self._why, Exception):
+            raise self._why
+        return self._why
+
+
+class Absent(Notebook):
+    """A store that is away from its second turn on, until it is told to come back."""
+
+    def __init__(self):
+        super().__init__()
+        self.back = asyncio.Event()
+        self.waits = asyncio.Semaphore(0)
+
+    async def committed(self):
+        """Wait until it is back."""
+        if sum(isinstance(record, Stood) for record in self.records) > 1 and not self.back.is_set():
+            self.waits.release()
+            self.outage = AWAY
+            await self.back.wait()
+        self.outage = None
+
+
+async def ended(script, journal, on_lost="go_on", **how):
+    """Run a script; return the outcome, and how many requests went out."""
+    provider = ScriptedProvider(script)
+    clock = how.pop("clock", None)
+    run = Run(job(provider, **how), journal=journal, on_lost=on_lost, **({"clock": clock} if clock else {}))
+    return await run.outcome(), len(provider.asked)
+
+
+SCRIPT = [looks(1), looks(2), ANSWER]
+
+
+async def test_a_run_goes_on_without_its_store():
+    """Unless it is asked not to: one warning, and the answer."""
+    outcome, asked = await ended(SCRIPT, Losing(1, LOST))
+    assert (outcome.status, outcome.exit_code, outcome.warnings, asked) == ("answered", 0, (LOST,), 3)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_run_that_needs_its_store_ends_before_its_next_request(at):
+    """Also before the first one; with what it gathered, and exit code 4."""
+    outcome, asked = await ended(SCRIPT, Losing(at, LOST), "abort")
+    assert (outcome.status, outcome.exit_code, asked) == ("aborted", 4, at - 1)
+    assert outcome.error == f"{LOST}; the run was stopped before its next request"
+    assert outcome.warnings == (outcome.error,)
+    assert ("note on '1'" in outcome.answer) is (at > 1)
+
+
+async def test_an_answer_that_is_there_is_not_given_up_for_the_store():
+    """Nothing is asked any more, so nothing is aborted."""
+    outcome, _ = await ended([ANSWER], Losing(2, LOST), "abort")
+    assert (outcome.status, outcome.exit_code, outcome.warnings) == ("answered", 0, (LOST,))
+
+
+@pytest.mark.parametrize("on_lost", ["go_on", "abort"])
+async def test_a_run_that_another_process_took_over_pays_for_nothing_more(on_lost):
+    """Both would pay for every request from then on."""
+    why = "this run is not stored from turn 2 on: another process goes on with it"
+    outcome, asked = await ended(SCRIPT, Losing(2 if on_lost == "abort" else 1, TakenOver(why)), on_lost)
+    assert (outcome.status, outcome.exit_code, asked) == ("aborted", 4, 1)
+    assert outcome.error == f"{why}; the run was stopped before its next request"
+
+
+async def test_that_another_process_took_it_over_at_the_end_costs_no_answer():
+    """It is found when the outcome is kept."""
+    outcome, _ = await ended([ANSWER], Losing(1, TakenOver("taken")))
+    assert (outcome.status, outcome.warnings) == ("answered", ("taken",))
+
+
+async def test_a_store_that_is_away_is_waited_for_longer_than_one_that_is_slow(monkeypatch):
+    """It is tried again meanwhile; whoever watches the run is told once, and nothing is lost."""
+    monkeypatch.setattr(checkpoint, "PATIENCE", 0.01)
+    journal = Absent()
+    events = []
+    run = Run(job(ScriptedProvider(SCRIPT)), events.append, journal=journal)
+    running = asyncio.ensure_future(run.outcome())
+    for _ in range(5):
+        await journal.waits.acquire()
+    assert not running.done()
+    journal.back.set()
+    outcome = await running
+    assert (outcome.status, run.is_kept) == ("answered", True)
+    assert outcome.warnings == (checkpoint.AWAY.format(AWAY),)
+
+
+@pytest.mark.parametrize(("on_lost", "status", "asked"), [("go_on", "landed", 2), ("abort", "aborted", 1)])
+async def test_the_time_limit_holds_while_the_store_is_waited_for(on_lost, status, asked, monkeypatch):
+    """When the time is up the run lands without knowing that it is kept, or ends if it needs its store."""
+    clock = Clock()
+    monkeypatch.setattr(checkpoint, "GLANCE", 0.01)
+
+    def late(_asked):
+        clock.now += 99.99
+        return looks(1)
+
+    provider = ScriptedProvider([late, ANSWER])
+
+    class Ticking(Absent):
+        async def committed(self):
+            """Let the time pass that is left."""
+            clock.now += 0.01
+            return await super().committed()
+
+    journal = Ticking()
+    run = Run(job(provider, limits={Kind.TIME: 100.0}), clock=clock, journal=journal, on_lost=on_lost)
+    outcome = await run.outcome()
+    assert (outcome.status, len(provider.asked)) == (status, asked)
+    told = checkpoint.NOT_BACK.format(AWAY) if on_lost == "go_on" else checkpoint.STOPPED.format(AWAY)
+    assert told in outcome.warnings
+    assert [record.outcome.status for record in journal.of(Ended)] == [status]
+
+
+async def test_a_run_that_needs_its_store_does_not_go_on_without_knowing(monkeypatch):
+    """A disk that hangs tells nothing, not even that it failed."""
+
+    class Hanging(Notebook):
+        async def committed(self):
+            """Never return."""
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(checkpoint, "LONGEST", 0.01)
+    monkeypatch.setattr(checkpoint, "PATIENCE", 0.01)
+    outcome, asked = await ended(SCRIPT, Hanging(), "abort")
+    assert (outcome.status, asked) == ("aborted", 0)
+    assert outcome.error == checkpoint.STOPPED.format(checkpoint.UNKNOWN)
+
+
+async def test_who_stops_a_run_does_not_wait_for_a_store_that_is_away(monkeypatch):
+    """Longer than for a slow one: somebody sits at the keyboard."""
+    monkeypatch.setattr(checkpoint, "PATIENCE", 0.01)
+    journal = Absent()
+    run = Run(job(ScriptedProvider([looks(1)])), journal=journal)
+    running = asyncio.ensure_future(run.outcome())
+    await journal.waits.acquire()
+    run.abort()
+    outcome = await running
+    assert (outcome.status, outcome.exit_code) == ("aborted", 130)
+    assert not journal.back.is_set()
+
+
+def test_what_becomes_of_a_run_without_its_store_is_one_of_two_words():
+    """A slip of the pen must not be taken for the default."""
+    with pytest.raises(UsageError, match="on_lost must be one of go_on, abort, got 'stop'"):
+        Runner(on_lost="stop")
+
+
+async def test_a_run_that_needs_its_store_is_not_begun_where_the_default_one_cannot_be_opened(tmp_path, monkeypatch):
+    """By default it would run unstored, with a warning."""
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.delenv("SPECIALIST_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    provider = ScriptedProvider([ANSWER])
+    async with Runner(root=tmp_path, provider=provider, on_lost="abort") as runner:
+        with pytest.raises(UsageError, match=r"runs\.db"):
+            await runner.run(Specialist(name="looker", description="", prompt="Look.", tools=()), "Why?")
+    assert not provider.asked

@@ -1,0 +1,38 @@
+"""How often a store that is away is tried again."""
+
+from run_specialist.store.backoff import Backoff
+from tests.jobs import Clock
+
+
+def pauses(backoff, clock, patience):
+    """Return all pauses, each of them slept."""
+    made = []
+    for pause in backoff.pauses(patience):
+        made.append(round(pause, 3))
+        clock.now += pause
+    return made
+
+
+def test_pauses_double_up_to_the_longest_and_end_with_the_patience():
+    """The first attempt follows at once, the last one when the time is up."""
+    clock = Clock()
+    backoff = Backoff(clock=clock)
+    assert pauses(backoff, clock, 60.0)[:7] == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
+    made = pauses(backoff, clock, 5.0)
+    assert made == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 1.9]
+
+
+def test_attempts_that_take_long_count_too():
+    """A lock that was waited for in vain for as long as the patience lasts is tried once more."""
+    clock = Clock()
+    made = []
+    for pause in Backoff(clock=clock).pauses(10.0):
+        made.append(pause)
+        clock.now += 10
+    assert made == [0]
+
+
+def test_the_patience_that_was_given_wins():
+    """Whatever suits the store."""
+    clock = Clock()
+    assert sum(pauses(Backoff(clock=clock, patience=1.0), clock, 60.0)) == 1.0

@@ -1,0 +1,140 @@
+"""Runs can be looked at and deleted when the disk is full."""
+
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from run_specialist.errors import StoreMissing, StoreUnusable
+from run_specialist.store import deleting
+from run_specialist.store.reading import Store
+from tests.unit.store.records import begun, change, counts, ended, turn_of, write
+
+pytestmark = pytest.mark.anyio
+
+FULL = """
+import asyncio, json, os, subprocess, sys
+folder, kept = sys.argv[1:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=True)
+from run_specialist.errors import StoreMissing, StoreUnusable
+from run_specialist.store.place import Place
+from run_specialist.store.reading import Store
+from run_specialist.store.writer import Writer
+from tests.unit.store.records import begun, ended, turn_of, write
+
+url = f"sqlite:///{folder}/runs.db"
+writer = Writer(Place(url, named=True))
+for run_id in ("run-1", "run-2"):
+    assert asyncio.run(write(writer.journal(run_id), *begun(run_id), *turn_of(1), *ended(run_id))) is None
+writer.close()
+with open(f"{folder}/filler", "wb", buffering=0) as filler:
+    try:
+        while True:
+            filler.write(bytes(4096))
+    except OSError:
+        pass
+told = {}
+with Store(url) as store:
+    told["listed"] = [run.run_id for run in store.runs()]
+    told["turns"] = len(store.load("run-1").turns)
+    try:
+        store.delete(["run-1"])
+    except StoreUnusable as error:
+        told["some"] = str(error)
+    told["left"] = len(store.runs())
+    told["freed"] = store.delete(["run-1", "run-2"]) > 0
+try:
+    Store(url)
+except StoreMissing:
+    told["after"] = "none"
+os.unlink(f"{folder}/filler")
+writer = Writer(Place(url, named=True))
+told["again"] = asyncio.run(write(writer.journal("run-3"), *begun("run-3")))
+writer.close()
+print(json.dumps(told))
+"""
+
+
+def test_a_store_on_a_full_disk_can_be_read_and_emptied(tmp_path):
+    """Not a byte is free, so SQLite can make neither a log nor an index of it; afterwards runs are kept again."""
+    alone = [shutil.which("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
+    try:
+        subprocess.run([*alone, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    command = [*alone, sys.executable, "-c", FULL, str(tmp_path), "runs.db"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert "the disk is full" in told["some"]
+    assert told["some"].endswith(deleting.NEEDS_ROOM)
+    del told["some"]
+    expected = {"listed": ["run-2", "run-1"], "turns": 1, "left": 2, "freed": True, "after": "none", "again": None}
+    assert told == expected
+
+
+@pytest.fixture
+async def url(make_writer, tmp_path):
+    """Keep two runs that are over."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    with closing(make_writer(url)) as writer:
+        for run_id in ("run-1", "run-2"):
+            assert await write(writer.journal(run_id), *begun(run_id), *turn_of(1), *ended(run_id)) is None
+    return url
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """Have every ordinary deletion fail as on a full disk."""
+
+    def fail(url, _ids):
+        raise StoreUnusable(f"{url}: database or disk is full")
+
+    monkeypatch.setattr(deleting, "_delete", fail)
+
+
+async def test_a_full_disk_does_not_cost_the_runs_that_were_not_chosen(url, full, make_writer):
+    """The store is removed only where nothing of it is to stay."""
+    with Store(url) as store:
+        with pytest.raises(StoreUnusable, match="make room first"):
+            store.delete(["run-1"])
+        assert len(store.runs()) == 2
+        assert store.delete(["run-1", "run-2"]) > 0
+    with pytest.raises(StoreMissing):
+        Store(url)
+    with closing(make_writer(url)) as writer:
+        assert await write(writer.journal("run-3"), *begun("run-3")) is None
+    assert counts(url)["runs"] == 1
+
+
+async def test_a_store_that_another_process_uses_is_not_removed(url, full, make_writer, monkeypatch):
+    """It would write on into a file that has no name any more."""
+    monkeypatch.setattr("run_specialist.store.sqlite_file.WAIT", 0.01)
+    make_writer(url).check()
+    with Store(url) as store, pytest.raises(StoreUnusable, match="make room first"):
+        store.delete(["run-1", "run-2"])
+    assert counts(url)["runs"] == 2
+
+
+async def test_a_run_at_work_is_not_emptied_away(url, full, monkeypatch):
+    """Though nobody has the file open at the moment."""
+    change(url, "update runs set status = 'running' where run_id = 'run-2'")
+    monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: True)
+    with Store(url) as store, pytest.raises(StoreUnusable, match="make room first"):
+        store.delete(["run-1", "run-2"])
+    assert counts(url)["runs"] == 2
+
+
+async def test_what_is_wrong_beside_the_disk_empties_nothing(url, monkeypatch):
+    """A store that cannot be written for another reason stays as it is."""
+
+    def fail(url, _ids):
+        raise StoreUnusable(f"{url} is damaged")
+
+    monkeypatch.setattr(deleting, "_delete", fail)
+    with Store(url) as store, pytest.raises(StoreUnusable, match="is damaged"):
+        store.delete(["run-1", "run-2"])
+    assert counts(url)["runs"] == 2

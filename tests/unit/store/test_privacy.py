@@ -1,0 +1,65 @@
+"""Who may read a store that was made with wider rights than ours."""
+
+import stat
+
+import pytest
+
+from run_specialist.store.place import Place
+from run_specialist.store.writer import Writer
+from tests.unit.store.records import begun, write
+
+pytestmark = pytest.mark.anyio
+
+
+def modes(folder):
+    """Return the rights of a folder and of all that is in it."""
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
+
+
+@pytest.fixture
+async def wide(tmp_path):
+    """Make a store that everybody may read, and leave it with its log, as a process that was killed does."""
+    folder = tmp_path / "data"
+    writer = Writer(Place(f"sqlite:///{folder}/runs.db", named=True))
+    assert await write(writer.journal("run-0"), *begun("run-0")) is None
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    yield folder
+    writer.close()
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_the_default_store_is_narrowed_and_one_that_was_named_stays(wide, named):
+    """Somebody who names a store may share it on purpose."""
+    assert {"runs.db", "runs.db-wal", "runs.db-shm", "runs.db.owners"} <= set(modes(wide))
+    writer = Writer(Place(f"sqlite:///{wide}/runs.db", named=named))
+    assert await write(writer.journal("run-1"), *begun("run-1")) is None
+    found = modes(wide)
+    writer.close()
+    folder, file = (0o755, 0o644) if named else (0o700, 0o600)
+    assert {found.pop("data"), found.pop("runs.db.owners")} == {folder}
+    assert set(found.values()) == {file}
+
+
+async def test_rights_that_the_owner_took_from_itself_stay_away(wide):
+    """A file made read-only on purpose is not made writable."""
+    extra = wide / "runs.db-journal"
+    extra.touch()
+    extra.chmod(0o444)
+    writer = Writer(Place(f"sqlite:///{wide}/runs.db", named=False))
+    writer.journal("run-1")
+    writer.close()
+    assert stat.S_IMODE(extra.stat().st_mode) == 0o400
+
+
+async def test_a_link_is_not_followed(wide, tmp_path):
+    """Who put the default store elsewhere decides about the rights there."""
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "runs.db").symlink_to(wide / "runs.db")
+    before = modes(wide)
+    writer = Writer(Place(f"sqlite:///{away}/runs.db", named=False))
+    assert await write(writer.journal("run-1"), *begun("run-1")) is None
+    after = modes(wide)
+    writer.close()
+    assert {name: after[name] for name in ("data", "runs.db")} == {name: before[name] for name in ("data", "runs.db")}

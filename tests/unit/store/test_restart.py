@@ -1,0 +1,255 @@
+"""A PostgreSQL server that goes away and comes back costs a run nothing but the wait."""
+
+import asyncio
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from run_specialist.errors import NotResumable
+from run_specialist.providers.scripted import ScriptedProvider, calls
+from run_specialist.runner import Run
+from run_specialist.store import owners
+from run_specialist.store import writer as writer_module
+from run_specialist.store.backoff import Backoff
+from run_specialist.store.ledger import Ledger
+from run_specialist.store.place import Place
+from run_specialist.store.reading import Store
+from run_specialist.store.server_session import ServerSession
+from run_specialist.store.session import Away
+from run_specialist.store.writer import Writer
+from tests.jobs import job
+from tests.postgres_server import postgres_server
+from tests.unit.store.records import ask, begun, change, counts, ended, stored, turn_of, write
+
+pytestmark = pytest.mark.anyio
+
+ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}
+ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Give a server that may be stopped."""
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+def database(server):
+    """Give the URL of an empty store on it."""
+    with Writers(server.url) as writers:
+        writers.make().check()
+    change(server.url, "drop schema run_specialist cascade")
+    return server.url
+
+
+class Writers:
+    """Writers of one store, each as a process of its own would have one; closed in the end."""
+
+    def __init__(self, url):
+        self._url = url
+        self._made = []
+
+    def make(self, backoff=None):
+        """Make one more."""
+        self._made.append(Writer(Place(self._url, named=True), backoff))
+        return self._made[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for writer in self._made:
+            writer.close()
+
+
+@pytest.fixture
+def writers(database):
+    """Give a maker of writers."""
+    with Writers(database) as made:
+        yield made
+
+
+def looks(number, before=lambda: None):
+    """Make a reply that looks something up, and do something before it comes."""
+
+    def reply(asked):
+        before()
+        return calls(("look", {"query": str(number)}), first_id=number)
+
+    return reply
+
+
+def after(pauses, doing):
+    """Return what to call in place of a sleep: it does something at one of the pauses, counted from 1."""
+    left = iter(range(pauses - 1, -1, -1))
+
+    def sleep(_seconds):
+        if next(left, None) == 0:
+            doing()
+
+    return sleep
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_restart_between_two_turns_loses_nothing(server, database, writers, mode):
+    """The run of three turns is stored whole, each row once, and nobody is warned."""
+    script = [looks(1), looks(2, lambda: server.restart(mode)), looks(3), ANSWER]
+    journal = writers.make().journal("run-1")
+    run = Run(job(ScriptedProvider(script), origin=ORIGIN), journal=journal)
+    outcome = await run.outcome()
+    assert (outcome.status, outcome.warnings, run.is_kept) == ("answered", (), True)
+    found = counts(database)
+    assert (found["runs"], found["turns"], found["calls"], found["outputs"]) == (1, 4, 3, 3)
+    with Store(database) as store:
+        kept = store.load("run-1")
+    assert kept.transcript == run.transcript
+    assert [event.number for event in kept.events] == list(range(1, found["events"] + 1))
+    assert ask(database, "select status from runs") == [("answered",)]
+
+
+async def test_a_server_that_stays_away_for_some_attempts_is_waited_for_at_the_checkpoint(server, database, writers):
+    """The next request goes out when the turn before it is kept, and not before."""
+    kept_at = []
+
+    def note():
+        kept_at.append(counts(database)["turns"])
+
+    writer = writers.make(Backoff(sleep=after(5, server.start)))
+    writer.check()
+    script = [looks(1, note), looks(2, server.stop), looks(3, note), ANSWER]
+    run = Run(job(ScriptedProvider(script), origin=ORIGIN), journal=writer.journal("run-1"))
+    assert (await run.outcome()).warnings == ()
+    assert kept_at == [0, 2]
+    assert counts(database)["turns"] == 4
+
+
+async def test_other_runs_and_the_loop_go_on_while_the_store_is_away(server, writers):
+    """What waits is the run whose turn is to be kept; nothing blocks the thread of the loop."""
+    away, back = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def sleep(_seconds):
+        loop.call_soon_threadsafe(away.set)
+        asyncio.run_coroutine_threadsafe(back.wait(), loop).result()
+
+    writer = writers.make(Backoff(sleep=sleep))
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1")) is None
+    server.stop()
+    waiting = asyncio.ensure_future(write(journal, *turn_of(1)))
+    await away.wait()
+    assert not waiting.done()
+    assert journal.outage
+    other = Run(job(ScriptedProvider([ANSWER])))
+    assert (await other.outcome()).status == "answered"
+    server.start()
+    back.set()
+    assert await waiting is None
+    assert journal.outage is None
+
+
+class Answerless:
+    """Commits, and breaks the connection before the answer arrives."""
+
+    def __init__(self, monkeypatch, times=1):
+        self.left = times
+        whole = ServerSession.transaction
+
+        def transaction(session, **how):
+            return self._broken(whole(session, **how))
+
+        monkeypatch.setattr(ServerSession, "transaction", transaction)
+
+    def _broken(self, whole):
+        outer = self
+
+        class Transaction:
+            def __enter__(self):
+                return whole.__enter__()
+
+            def __exit__(self, *raised):
+                done = whole.__exit__(*raised)
+                if outer.left and raised == (None, None, None):
+                    outer.left -= 1
+                    raise Away("server closed the connection unexpectedly")
+                return done
+
+        return Transaction()
+
+
+async def test_a_commit_whose_answer_was_lost_is_there_once(database, writers, monkeypatch):
+    """Whether it was committed is not known, so all of it is sent again."""
+    writer = writers.make(Backoff(sleep=lambda _seconds: None))
+    writer.check()
+    Answerless(monkeypatch, times=3)
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1), *turn_of(2), *ended("run-1")) is None
+    assert counts(database) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "outputs": 2, "events": 5}
+
+
+async def test_a_claim_whose_answer_was_lost_is_not_taken_for_another_s(database, writers, monkeypatch):
+    """It finds itself as the owner, whose lock is held."""
+    with Writers(database) as first:
+        assert await write(first.make().journal("run-1"), *begun("run-1"), *turn_of(1)) is None
+    writer = writers.make(Backoff(sleep=lambda _seconds: None))
+    writer.check()
+    claimed = []
+    whole = Ledger._claim
+
+    def claim(self, run, dead):
+        if dead and 1 not in claimed:
+            Answerless(monkeypatch)
+        claimed.append(len(dead))
+        return whole(self, run, dead)
+
+    monkeypatch.setattr(Ledger, "_claim", claim)
+    journal = await asyncio.to_thread(writer.claim, stored("run-1", turns=1))
+    assert claimed == [0, 1, 1]
+    assert await write(journal, *turn_of(2)) is None
+
+
+async def test_a_run_at_work_is_not_claimed_because_a_connection_broke(database, writers, monkeypatch):
+    """The second attempt finds the own process as the owner too, and it is the one that works on the run."""
+    writer = writers.make(Backoff(sleep=lambda _seconds: None))
+    assert await write(writer.journal("run-1"), *begun("run-1"), *turn_of(1)) is None
+    broken = []
+    whole = ServerSession.read
+
+    def read(self, statement, values):
+        if not broken:
+            broken.append(statement)
+            raise OperationalError("", {}, Exception("cut"))
+        return whole(self, statement, values)
+
+    monkeypatch.setattr(ServerSession, "read", read)
+    with pytest.raises(NotResumable, match="run-1 is still at work"):
+        await asyncio.to_thread(writer.claim, stored("run-1", turns=1))
+    assert broken
+
+
+async def test_a_server_that_does_not_come_back_costs_one_line(server, database, writers):
+    """After the patience is over, and only the run's store."""
+    writer = writers.make(Backoff(first=0.001, patience=0.01))
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1)) is None
+    server.stop("immediate")
+    try:
+        told = await write(journal, *turn_of(2))
+    finally:
+        server.start()
+    assert (told or "").startswith("this run is not stored from turn 2 on: postgresql://tests:***@127.0.0.1:")
+    assert "\n" not in told
+    assert journal.outage is None
+
+
+async def test_a_run_whose_lock_a_restart_took_is_not_taken_over(server, database, writers, monkeypatch):
+    """It waits for its model and writes nothing; its process takes the lock again before another believes it dead."""
+    monkeypatch.setattr(writer_module, "GRACE", owners.GRACE)
+    assert await write(writers.make().journal("run-1"), *begun("run-1")) is None
+    ((owner,),) = ask(database, "select owner from runs")
+    server.restart("immediate")
+    other = writers.make()
+    with pytest.raises(NotResumable, match=r"run-1 is still at work: process \d+ on "):
+        await asyncio.to_thread(other.claim, stored("run-1"))
+    assert owners.is_alive(database, owner)

@@ -1,0 +1,124 @@
+"""The lock of an owner on a PostgreSQL server: kept while the process lives, whatever becomes of its session."""
+
+import threading
+import time
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from run_specialist.errors import StoreUnusable
+from run_specialist.store import server_owner
+from run_specialist.store.owners import is_alive, take
+from run_specialist.store.postgresql import parsed
+from tests.stores import postgresql_url
+
+PATIENCE = 60
+"""The longest that something is waited for, so that a hang is a failure [s]."""
+
+
+@pytest.fixture
+def url():
+    """Give an empty database: a lock needs no tables."""
+    with postgresql_url() as found:
+        yield found
+
+
+def until(holds):
+    """Wait until something holds."""
+    last = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < last
+
+
+def holder(url, token):
+    """Return the server's process that holds the lock of an owner; None where nobody does."""
+    return server_owner._asked(url, f"select pid from {server_owner._HELD}", token)  # noqa: S608 - ours
+
+
+def cut_owners(url):
+    """Cut the sessions that hold locks of owners, and no others."""
+    engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        others = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
+        assert (True,) in connection.execute(text(f"{others} and datname = current_database()")).all()
+    engine.dispose()
+
+
+def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url):
+    """Without a word from the writer; the token is the same, the session another one."""
+    owner = take(url)
+    first = holder(url, owner.token)
+    cut_owners(url)
+    until(lambda: holder(url, owner.token) not in {None, first})
+    owner.close()
+    until(lambda: not is_alive(url, owner.token))
+
+
+def test_a_lock_is_taken_again_after_a_while_without_a_server(url, monkeypatch):
+    """The thread that keeps it tries again and again, and survives every refusal."""
+    owner, refused = take(url), threading.Semaphore(0)
+    whole = server_owner.ServerOwner._locked
+
+    def no_server(self):
+        refused.release()
+        raise StoreUnusable("no server")
+
+    monkeypatch.setattr(server_owner.ServerOwner, "_locked", no_server)
+    cut_owners(url)
+    for _ in range(3):
+        assert refused.acquire(timeout=PATIENCE)
+    assert not is_alive(url, owner.token)
+    monkeypatch.setattr(server_owner.ServerOwner, "_locked", whole)
+    until(lambda: is_alive(url, owner.token))
+    owner.close()
+
+
+def test_a_session_is_pinged_though_nothing_is_heard_of_it(url, monkeypatch):
+    """A network that swallows everything closes no socket."""
+    monkeypatch.setattr(server_owner, "PING", 0.01)
+    pinged = threading.Semaphore(0)
+    whole = server_owner.ServerOwner.renew
+    monkeypatch.setattr(server_owner.ServerOwner, "renew", lambda self: (whole(self), pinged.release()))
+    owner = take(url)
+    for _ in range(3):
+        assert pinged.acquire(timeout=PATIENCE)
+    owner.close()
+
+
+def test_no_thread_and_no_session_is_left_of_an_owner(url):
+    """Letting go ends both."""
+    before = set(threading.enumerate())
+    owner = take(url)
+    (keeper,) = set(threading.enumerate()) - before
+    owner.close()
+    keeper.join(PATIENCE)
+    assert not keeper.is_alive()
+    until(lambda: not is_alive(url, owner.token))
+
+
+SHOWN = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+
+
+def test_the_server_notices_within_half_a_minute_that_a_host_is_gone(url):
+    """By default it takes two hours, and for so long a run of that host could not be resumed."""
+    owner = take(url)
+    shown = {name: owner._connection.execute(text(f"show {name}")).scalar() for name in SHOWN}
+    owner.close()
+    assert shown == SHOWN
+
+
+def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for(url):
+    """A network that went away leaves its session behind for a while, with the lock."""
+    owner = take(url)
+    left_behind = owner._connection
+    owner._connection = create_engine(parsed(url)).connect()
+    owner._connection.connection.driver_connection.close()
+    owner.renew()
+    left_behind.close()
+    assert is_alive(url, owner.token)
+    owner.close()
