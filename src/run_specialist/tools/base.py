@@ -5,13 +5,12 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from threading import Event
 from typing import Any
 
 from run_specialist.tools.context import Context
 from run_specialist.tools.parameters import Parameters, parameters_of
 from run_specialist.tools.returned import as_text, drained
-from run_specialist.tools.threads import in_thread
+from run_specialist.tools.threads import in_thread, is_cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +72,7 @@ class Tool:
         if inspect.iscoroutinefunction(self.function):
             result = await self.function(**checked)
         else:
-            given_up = Event()
-            try:
-                result = await in_thread(lambda: drained(self.function(**checked), given_up.is_set))
-            finally:
-                given_up.set()
+            result = await in_thread(lambda: drained(self.function(**checked), is_cancelled))
             result = await result if inspect.isawaitable(result) else result
         return result if isinstance(result, Output) else Output(as_text(result))
 
