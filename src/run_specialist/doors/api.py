@@ -191,9 +191,7 @@ class Runner:
         )
         checked = await check_paths(file, settings, root)
         equipment = replace(equipment, warnings=(*equipment.warnings, *missing, *checked.warnings))
-        return Surroundings(
-            root, provider, self._tools, self._augmenters, equipment, delegate, parent, checked.seconds
-        )
+        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent, checked.seconds)
 
     def _provider_below(self, settings: Specialist, provider: Provider) -> Provider:
         """Return the provider of a child; one that names no model has that of the one that asks."""

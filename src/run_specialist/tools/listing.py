@@ -95,7 +95,7 @@ def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = chec
 
     Links are not followed: what they lead to inside the root is found where it lies. Folders that cannot be
     listed are left out.
-    check: called at each entry, of which there may be very many that are not yielded; it ends the walk by raising.
+    check: called for each entry, also those that are not yielded; ends the walk by raising an exception.
     Raises ToolError when the folder to begin with cannot be listed.
     """
     if relative and not (sandbox.root / relative).is_dir():
@@ -106,11 +106,11 @@ def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = chec
     except OSError:
         return
     while waiting:
-        check()
         entry, rules = waiting.pop()
         if entry.kind == "file":
             yield entry.relative
         elif entry.kind == "folder":
+            check()
             try:
                 inside, here = _inside(sandbox, entry.relative, rules, check)
             except OSError as error:

@@ -53,7 +53,9 @@ class NamedPaths:
     def hold(self, relative: str, *, is_folder: bool) -> bool:
         """Tell whether any of them means this entry, or one above it; of a folder also, whether one may lie in it."""
         if is_folder and any(
-            f"{path.folder}/".startswith(f"{relative}/") or not relative or (path.rest and _under(relative, path.folder))
+            f"{path.folder}/".startswith(f"{relative}/")
+            or not relative
+            or (path.rest and _under(relative, path.folder))
             for path in self.paths
         ):
             return True

@@ -165,4 +165,3 @@ class Sandbox:
     def folder(self, relative: str) -> AbstractContextManager[Folder]:
         """Hold a located folder open, following no link; raises OSError."""
         return folder(self.root, relative)
-

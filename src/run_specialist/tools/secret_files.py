@@ -1,7 +1,7 @@
-"""Names of files and folders that usually hold secrets; the file tools leave them closed unless `paths` names them.
+"""Names of files and folders that usually hold secrets; the file tools keep them closed unless `paths` names them.
 
-Only names count, in any case, and never what a file says: `id_card.md`, `keys/`, `secrets.md` and `server.crt` stay open.
-The list follows what agents for code deny and what scanners for leaked secrets look for by name.
+Only names count, in any case, and never the content: `id_card.md`, `keys/`, `secrets.md` and `server.crt` stay open.
+The list follows the defaults of coding agents and the names that scanners for leaked secrets look for.
 """
 
 import re
@@ -66,7 +66,7 @@ def names_secret(above: str, part: str) -> bool:
     return _is_named_so(above, part) or _is_named_so(above, part.translate(_WILDCARDS))
 
 
-@lru_cache(maxsize=4096)  # all entries of a folder ask
+@lru_cache(maxsize=256)  # it is asked for each entry of a folder
 def _is_inside(folder: str) -> bool:
     parts = folder.split("/")
     return any(_is_named_so(above, name) for above, name in zip(["", *parts], parts, strict=False))

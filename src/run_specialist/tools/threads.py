@@ -23,7 +23,8 @@ def check_cancelled() -> None:
 
     Called in work that may take long, so that it does not go on in the background when its time is over.
     """
-    if is_cancelled():
+    given_up = _GIVEN_UP.get()  # not by `is_cancelled`: this is called for each entry of a walk
+    if given_up is not None and given_up.is_set():
         raise asyncio.CancelledError
 
 
