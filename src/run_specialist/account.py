@@ -64,9 +64,12 @@ class Account:
         """The most that the next reply may hold [tokens]."""
         self._hold_back()
 
-    def start(self) -> None:
-        """Let the time begin."""
-        self._begun = self._clock()
+    def start(self, seconds: float = 0) -> None:
+        """Let the time begin.
+
+        seconds: spent before, and counted too [s].
+        """
+        self._begun = self._clock() - seconds
 
     @property
     def budget(self) -> Budget:

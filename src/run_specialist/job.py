@@ -63,6 +63,8 @@ class Job:
     provider: Provider
     budget: Budget
     """Nothing of it is spent yet."""
+    seconds: float = 0
+    """Spent before the run begins, to find anything of its `paths` [s]."""
     landing: Style = "auto"
     landing_prompt: str | None = None
     """Own words for the order at the limit."""

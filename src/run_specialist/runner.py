@@ -164,7 +164,7 @@ class Run:
         return outcome
 
     def _begin(self) -> None:
-        self._account.start()
+        self._account.start(self._job.seconds)
         self._audience.keep(self._job.opened())
         if self._job.news is not None:
             # What another model takes over is another transcript, and belongs to it from the first moment.

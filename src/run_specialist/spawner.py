@@ -29,9 +29,7 @@ from run_specialist.summariser import Summariser
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.files import file_tools
-from run_specialist.tools.listing import files as visible_files
 from run_specialist.tools.respond import respond_tool
-from run_specialist.tools.sandbox import Sandbox
 
 LIMITS = {kind.key: kind for kind in Kind}
 """Keys that limit a run, and the kind of spending that each limits."""
@@ -68,13 +66,15 @@ class Surroundings:
     """Asks other specialists; None where the file lists none, or none may be asked here."""
     parent: Parent | None = None
     """None where no other run asks."""
+    seconds: float = 0
+    """How long it took to find anything of its `paths` [s]."""
 
 
 def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Surroundings) -> Job:
     """Make the job of one run.
 
-    Raises UsageError when none of the file's tools exists here, or nothing of its `paths`, and for a limit or a shape
-    of the answer that could not be kept.
+    Raises UsageError when none of the file's tools exists here, and for a limit or a shape of the answer that could
+    not be kept.
     """
     warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
     warnings += [*around.equipment.warnings, *_not_offered(file, settings, around)]
@@ -100,6 +100,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
         opening=Opening(system, Toolset([*tools, respond_tool(schema)]), settings.effort),
         provider=provider,
         budget=budget,
+        seconds=around.seconds,
         landing=settings.landing,
         landing_prompt=settings.landing_prompt,
         answer_schema=schema,
@@ -173,12 +174,6 @@ def _summariser(settings: Specialist, provider: Provider, archive: Archive) -> S
 
 def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> list[Tool]:
     paths = () if settings.paths is None else settings.paths
-    if settings.paths is not None and not _anything(around.root, paths):
-        raise UsageError(
-            f"{file.place('paths')}: paths: {settings.name} reads {', '.join(paths) or 'nothing'}, and there is "
-            f"nothing of it under {around.root}; name the folder that holds it with --root, or write a specialist for "
-            "what is here with `specialists new`"
-        )
     known = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}
     known |= {tool.name: tool for tool in around.equipment.served}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
@@ -216,10 +211,6 @@ def _some(names: Sequence[str]) -> str:
 def _delegate(settings: Specialist, around: Surroundings) -> list[Tool]:
     tool = around.delegate
     return [tool] if tool and resolve_tools(None, settings.disallowed_tools, [tool.name]).names else []
-
-
-def _anything(root: Path, paths: Sequence[str]) -> bool:
-    return bool(paths) and next(iter(visible_files(Sandbox(root, paths))), None) is not None
 
 
 def _told(settings: Countdown) -> list[Augmenter]:

@@ -186,13 +186,6 @@ async def test_paths_limit_what_the_file_tools_see(root, lines, seen):
     assert (await tools.get("glob").call({"pattern": "**"})).text.splitlines() == seen
 
 
-@pytest.mark.parametrize("paths", ["missing", "missing, also/missing", "notes/*.txt", "[]", "[[notes]]"])
-def test_paths_of_which_none_is_there_name_the_ways_out(root, paths):
-    """The root, the flag, and the command that writes another specialist."""
-    with pytest.raises(UsageError, match=f"under {root}.*--root.*specialists new"):
-        job_of(root, f"paths: {paths}")
-
-
 def test_tools_of_which_none_exists_are_refused(root):
     """A specialist that was to have tools and has none must not run; `tools: []` wanted none."""
     with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Bash, Write exists here; there are .*search"):

@@ -15,6 +15,7 @@ from run_specialist.errors import UsageError
 from run_specialist.events import Listener
 from run_specialist.executed import Augmenter
 from run_specialist.outcome import Outcome
+from run_specialist.paths_check import check_paths
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model
 from run_specialist.resuming import Wish, begun_with, resume
@@ -198,8 +199,9 @@ class Runner:
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )
         refused = () if parent or by_program else self.registry.refused
-        equipment = replace(equipment, warnings=(*equipment.warnings, *missing, *refused))
-        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent)
+        checked = await check_paths(file, settings, root)
+        equipment = replace(equipment, warnings=(*equipment.warnings, *missing, *refused, *checked.warnings))
+        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent, checked.seconds)
 
     def _provider_below(self, settings: Specialist, provider: Provider) -> Provider:
         """Return the provider of a child; one that names no model has that of the one that asks."""

@@ -4,14 +4,13 @@ import asyncio
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist.tools.context import Context
 from run_specialist.tools.parameters import Parameters, parameters_of
 from run_specialist.tools.returned import as_text, drained
-from run_specialist.tools.threads import in_thread
+from run_specialist.tools.threads import in_thread, is_cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +68,11 @@ class Tool:
         context: for a function that takes one.
         Raises ToolError for arguments that do not fit, and whatever the function raises.
         """
-        given_up: Future[None] = Future()
-        checked = self._parameters.checked(arguments, replace(context, given_up=given_up) if context else None)
+        checked = self._parameters.checked(arguments, context)
         if inspect.iscoroutinefunction(self.function):
             result = await self.function(**checked)
         else:
-            try:
-                result = await in_thread(lambda: drained(self.function(**checked), given_up.done))
-            finally:
-                given_up.cancel()
+            result = await in_thread(lambda: drained(self.function(**checked), is_cancelled))
             result = await result if inspect.isawaitable(result) else result
         return result if isinstance(result, Output) else Output(as_text(result))
 

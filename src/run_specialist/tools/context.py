@@ -1,7 +1,6 @@
 """What a tool may know of the call that it works for: the run's budget, and a child's share of it."""
 
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -46,9 +45,6 @@ class Context:
     """After these the call is given up [s]."""
     purse: Purse = field(repr=False)
     """For `delegate` alone, whose call is a run of its own; what any other tool takes out of it is nobody's."""
-    given_up: Future[None] = field(default_factory=Future, repr=False, compare=False)
-    """Done as soon as nobody waits for the call any more: a function that runs in a thread is not interrupted, and
-    ends what it has started by `given_up.add_done_callback`."""
 
     def left(self, kind: Kind | str = Kind.TOOL_CALLS) -> float | None:
         """Return how much of a kind is left; None when it is not limited.

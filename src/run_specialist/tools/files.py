@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,6 @@ from pydantic import Field
 from run_specialist.errors import ToolError
 from run_specialist.tools import grep as by_pattern
 from run_specialist.tools.base import Tool
-from run_specialist.tools.context import Context
 from run_specialist.tools.index import Index
 from run_specialist.tools.listing import entries, files, near, pattern_spec
 from run_specialist.tools.present import describe, hit_lines, listed, numbered
@@ -111,13 +109,11 @@ class _FileTools:
         ignore_case: Annotated[bool, Field(description="Take upper and lower case as equal.")] = False,  # noqa: FBT002 - called by keyword
         context: Annotated[int, Field(ge=0, le=20, description="Lines to show before and after each match.")] = 0,
         limit: Annotated[int, Field(ge=1, le=1000, description="How many matching lines to return.")] = 50,
-        call: Context | None = None,
     ) -> str:
         """Return the lines that match a pattern."""
         by_pattern.check_pattern(pattern)
         chosen = [file for file in self._matching(path, glob) if is_text(self._sandbox, file)]
-        given_up: Future[None] = call.given_up if call else Future()
-        found = by_pattern.find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit, given_up=given_up)
+        found = by_pattern.find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit)
         lines = list(by_pattern.render(self._sandbox, found.matches, context))
 
         def note(taken: int) -> str:

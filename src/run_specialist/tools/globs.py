@@ -11,6 +11,9 @@ from itertools import groupby
 
 _STAR, _ANY_ABOVE, _ANY_BETWEEN = "[^/]*", "(?:.+/)?", "(?:/.+)?"
 _ENDS = ("(?:(?P<ps_d>/)|$)", "(?P<ps_d>/)", "")
+_WHOLE_ENDS = {_ENDS[0]: "/?", _ENDS[1]: "/", _ENDS[2]: ".+"}
+# pathspec writes these for `**`, `*/` and `*/**`.
+_OF_ANY_NAME = {".": ".+", "(?P<ps_d>/)": ".+/", "/": ".+/.+"}
 # A class of characters, a sign with a backslash, or what pathspec writes for stars.
 _TOKEN = re.compile(r"\(\?:\.\+/\)\?|\(\?:/\.\+\)\?|\[\^/\][*+]?|\[(?:\\.|[^\]\\])+\]|\\.|[^()*+?]", re.DOTALL)
 
@@ -33,6 +36,21 @@ def tamed(regex: str) -> str:
     # A block ends where a folder's name does; those after the first begin with the `/` before it.
     parts = [f"(?>(?:.+?/)??{first}(?=/))" if above else first, *(f"(?>(?:/.+?)??{block}(?=/))" for block in middle)]
     return f"^{''.join(parts)}{_ANY_BETWEEN}{last}{end}"
+
+
+def entire(regex: str, *, is_name: bool) -> str:
+    """Return an expression of pathspec's in a form that fits the path of an entry as a whole, by `fullmatch`.
+
+    pathspec also matches everything in a folder that a pattern names; here a folder is matched by itself, with a `/` at
+    the end of its path, before anything in it. To be compiled with `re.DOTALL`: names may hold line breaks.
+    is_name: the pattern is for names at any depth, and the expression fits the name alone.
+    """
+    if regex in _OF_ANY_NAME:
+        return _OF_ANY_NAME[regex]
+    regex = tamed(regex)
+    end = next(end for end in _ENDS if regex.endswith(end))
+    body = regex.removeprefix("^").removesuffix(end)
+    return (body.removeprefix(_ANY_ABOVE) if is_name else body) + _WHOLE_ENDS[end]
 
 
 def _block(tokens: Iterable[str]) -> str:

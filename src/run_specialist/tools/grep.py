@@ -7,7 +7,6 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +18,7 @@ from run_specialist.tools.ignore import COMPILING
 from run_specialist.tools.sandbox import Sandbox, shown
 from run_specialist.tools.search_process import run
 from run_specialist.tools.text import clip, text_lines
+from run_specialist.tools.threads import is_cancelled
 
 SECONDS = 10.0
 """How long one search by pattern may take; it is then ended and says so."""
@@ -66,20 +66,11 @@ def check_pattern(pattern: str) -> None:
         ) from error
 
 
-def find(  # noqa: PLR0913 - what `grep` was asked, and who waits for it
-    sandbox: Sandbox,
-    pattern: str,
-    paths: Iterable[str],
-    *,
-    ignore_case: bool,
-    limit: int,
-    given_up: "Future[None]",
-) -> Found:
+def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> Found:
     """Find the lines that match, in order of path and line.
 
     paths: text files as seen from the root; both engines read exactly these, so they see the same files.
     limit: the most matches to return.
-    given_up: ends the search when done.
     Raises ToolError when no engine can be run.
     """
     deadline = time.monotonic() + SECONDS
@@ -90,7 +81,7 @@ def find(  # noqa: PLR0913 - what `grep` was asked, and who waits for it
     engines.append(_python(*options))
     matches: list[Match] = []
     for batch in _batches(paths):
-        output, stopped = _search(engines, batch, sandbox.root, deadline, given_up)
+        output, stopped = _search(engines, batch, sandbox.root, deadline)
         matches += [
             Match(os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
             for path, line, column in map(re.Match.groups, islice(_PLACE.finditer(output), limit + 1))
@@ -128,15 +119,13 @@ def _python(pattern: str, ignore_case: bool, most: int) -> list[str]:  # noqa: F
     return [sys.executable, "-I", "-S", linescan.__file__, pattern, str(int(flags)), str(most)]
 
 
-def _search(
-    engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float, given_up: "Future[None]"
-) -> tuple[bytes, str]:
+def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float) -> tuple[bytes, str]:
     """Search one batch of files; return the output, and why it ended early where it did."""
-    if given_up.done():
+    if is_cancelled():
         return b"", "because nobody waits for it"
     command, *others = engines
     try:
-        output, code = run([*command, *paths], root, max(0.1, deadline - time.monotonic()), given_up)
+        output, code = run([*command, *paths], root, max(0.1, deadline - time.monotonic()))
     except (OSError, ValueError) as error:
         raise ToolError(f"the search could not be run: {error}") from error
     if code is None:
@@ -146,7 +135,7 @@ def _search(
         return output, ""
     if others and code > 0 and not output:
         # A pattern that ripgrep does not know, such as one that looks ahead.
-        return _search(others, paths, root, deadline, given_up)
+        return _search(others, paths, root, deadline)
     if code < 0 or code == linescan.BROKE_OFF:
         return output, "by a limit of time or memory"
     raise ToolError(f"the search could not be run: {Path(command[0]).name} exited with code {code}")

@@ -62,16 +62,27 @@ class Index:
 
     def _texts(self) -> Iterator[tuple[str, str]]:
         room, until = LARGEST_INDEX, time.monotonic() + LONGEST_BUILD
-        for path in files(self._sandbox):
+
+        # Not whether anybody waits for this search: the next one of the run needs the same index.
+        def check() -> None:
             if time.monotonic() > until:
-                self.complete = False
-                return
-            with suppress(ToolError):
-                read = whole_text(self._sandbox, path, min(LARGEST_FILE, room))
-                if read is None:
-                    self.skipped.append(path)
-                    continue
-                text, size = read
-                room -= size
-                self.files += 1
-                yield path, text
+                raise _TimeIsUp
+
+        try:
+            for path in files(self._sandbox, check=check):
+                check()
+                with suppress(ToolError):
+                    read = whole_text(self._sandbox, path, min(LARGEST_FILE, room))
+                    if read is None:
+                        self.skipped.append(path)
+                        continue
+                    text, size = read
+                    room -= size
+                    self.files += 1
+                    yield path, text
+        except _TimeIsUp:
+            self.complete = False
+
+
+class _TimeIsUp(Exception):
+    """No more files are read."""

@@ -2,15 +2,17 @@
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.ignore import IgnoreRules, spec_of
+from run_specialist.tools.ignore import spec_of
+from run_specialist.tools.ignore_rules import IgnoreRules
 from run_specialist.tools.sandbox import Sandbox, shown
+from run_specialist.tools.threads import check_cancelled
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -39,27 +41,38 @@ def entries(sandbox: Sandbox, relative: str) -> list[Entry]:
 
     Raises OSError when the folder cannot be listed.
     """
-    return _inside(sandbox, relative, _rules_above(sandbox, relative))[0]
+    return _inside(sandbox, relative, _rules_above(sandbox, relative), check_cancelled)[0]
 
 
-def _inside(sandbox: Sandbox, relative: str, rules: IgnoreRules) -> tuple[list[Entry], IgnoreRules]:
+def _inside(
+    sandbox: Sandbox, relative: str, rules: IgnoreRules, check: Callable[[], None]
+) -> tuple[list[Entry], IgnoreRules]:
     """Return what is directly in a folder, and what is ignored there.
 
     rules: what is ignored in the folder above.
     """
+    seen: list[Entry] = []
     with sandbox.folder(relative) as folder:
         rules = rules.within(folder, relative)
         with folder.listing() as found:
-            listed = [Entry(f"{relative}/{item.name}" if relative else item.name, _kind(item)) for item in found]
-    seen = [
-        entry
-        for entry in sorted(listed, key=lambda entry: entry.relative)
-        if entry.name.casefold() != ".git"
-        and sandbox.reaches(entry.relative)
-        and sandbox.asked(entry.relative, is_folder=entry.kind == "folder")
-        and not rules.hide(entry.relative, is_folder=entry.kind == "folder")
-    ]
+            for item in found:
+                check()
+                entry = Entry(f"{relative}/{item.name}" if relative else item.name, _kind(item))
+                if _may_be_seen(sandbox, entry, rules):
+                    seen.append(entry)
+    seen.sort(key=lambda entry: entry.relative)
     return seen, rules
+
+
+def _may_be_seen(sandbox: Sandbox, entry: Entry, rules: IgnoreRules) -> bool:
+    is_folder = entry.kind == "folder"
+    return (
+        entry.name.casefold() != ".git"
+        and sandbox.reaches(entry.relative)
+        and sandbox.asked(entry.relative, is_folder=is_folder)
+        and not sandbox.is_closed(entry.relative, is_folder=is_folder)
+        and not rules.hide(entry.relative, is_folder=is_folder)
+    )
 
 
 def _kind(item: "os.DirEntry[str]") -> str:
@@ -77,11 +90,13 @@ def _rules_above(sandbox: Sandbox, relative: str) -> IgnoreRules:
     return last
 
 
-def files(sandbox: Sandbox, relative: str = "") -> Iterator[str]:
+def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = check_cancelled) -> Iterator[str]:
     """Yield every regular file at or below a located path, in order of path.
 
     Links are not followed: what they lead to inside the root is found where it lies. Folders that cannot be
     listed are left out.
+    check: called for each entry, also those that are not yielded; ends the walk by raising an exception.
+    Raises ToolError when the folder to begin with cannot be listed.
     """
     if relative and not (sandbox.root / relative).is_dir():
         yield relative
@@ -95,11 +110,19 @@ def files(sandbox: Sandbox, relative: str = "") -> Iterator[str]:
         if entry.kind == "file":
             yield entry.relative
         elif entry.kind == "folder":
+            check()
             try:
-                inside, here = _inside(sandbox, entry.relative, rules)
-            except OSError:
+                inside, here = _inside(sandbox, entry.relative, rules, check)
+            except OSError as error:
+                if entry.relative == relative:
+                    raise ToolError(f"{shown(relative) or 'the root'} cannot be listed: {error.strerror}") from error
                 continue
             waiting += [(item, here) for item in reversed(inside)]
+
+
+def holds_any(sandbox: Sandbox) -> bool:
+    """Tell whether any file may be seen, and look no further than to the first one."""
+    return any(next(files(sandbox, start), None) is not None for start in sandbox.starts())
 
 
 def pattern_spec(pattern: str) -> "GitIgnoreSpec":

@@ -5,14 +5,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.safe_open import Folder, folder, way
-from run_specialist.tools.ignore import IgnoreRules, spec_of
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from run_specialist.tools.ignore_rules import IgnoreRules
+from run_specialist.tools.named_paths import NamedPath, NamedPaths
+from run_specialist.tools.secret_files import is_secret
 
 _LONGEST = 4096
 """Linux takes no longer paths, nor do others [bytes]."""
@@ -50,19 +49,18 @@ class Sandbox:
         Raises UsageError for one that leads out of the root.
         """
         self.root = Path(os.path.realpath(root))
-        self._asked = tuple(self._anchor(path) for path in paths)
-        if ("", "") in self._asked:
-            self._asked = ()
-        self._allowed: GitIgnoreSpec | None = None
+        named = [self._anchor(path) for path in paths]
+        self._named = NamedPaths(named)
+        self._sees_all = not named or any(path.is_root for path in named)
+        self._opened = NamedPaths([path for path in named if path.names_secret])
 
-    def _anchor(self, path: str) -> tuple[str, str]:
-        """Split into the folder before the first wildcard, resolved and relative, and the rest."""
+    def _anchor(self, path: str) -> NamedPath:
         parts = Path(path).parts
         plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
         folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
         if folder is None or ".." in parts[plain:]:
             raise UsageError(f"paths: {path!r} leads out of the root {self.root}; name a folder under it")
-        return folder, "/".join(parts[plain:])
+        return NamedPath(folder, "/".join(parts[plain:]), parts)
 
     def _resolve(self, path: str) -> Path:
         try:
@@ -111,6 +109,8 @@ class Sandbox:
         except OSError as error:
             # Whether it may be seen cannot be told.
             return f"cannot be reached: {error.strerror}"
+        if self.is_closed(relative, is_folder=is_folder):
+            return "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
         return None
 
     def rules_above(self, relative: str) -> Iterator[IgnoreRules]:
@@ -133,16 +133,19 @@ class Sandbox:
 
     def asked(self, relative: str, *, is_folder: bool) -> bool:
         """Tell whether `paths` lets this entry be seen; a folder also when it may hold such an entry."""
-        if not self._asked:
-            return True
-        if is_folder and any(
-            f"{folder}/".startswith(f"{relative}/") or not relative or (rest and _under(relative, folder))
-            for folder, rest in self._asked
-        ):
-            return True
-        if self._allowed is None:
-            self._allowed = spec_of(_anchored(folder, rest) for folder, rest in self._asked)
-        return self._allowed.match_file(relative + "/" * is_folder)
+        return self._sees_all or self._named.hold(relative, is_folder=is_folder)
+
+    def is_closed(self, relative: str, *, is_folder: bool) -> bool:
+        """Tell whether an entry usually holds secrets, and `paths` does not open it by its name."""
+        return is_secret(relative) and not self._opened.hold(relative, is_folder=is_folder)
+
+    def starts(self) -> Iterator[str]:
+        """Yield the folders and files that `paths` begins with, as far as they are there and may be seen."""
+        for start in [""] if self._sees_all else dict.fromkeys(path.folder for path in self._named.paths):
+            path = self.root / start
+            is_folder = os.path.isdir(path)  # noqa: PTH112 - pathlib raises where nothing may be asked
+            if (is_folder or os.path.isfile(path)) and not self._hidden(start, is_folder=is_folder):  # noqa: PTH113 - as above
+                yield start
 
     def open(self, relative: str) -> BinaryIO:
         """Open a located file for reading, following no link; what is no regular file is never opened.
@@ -162,12 +165,3 @@ class Sandbox:
     def folder(self, relative: str) -> AbstractContextManager[Folder]:
         """Hold a located folder open, following no link; raises OSError."""
         return folder(self.root, relative)
-
-
-def _under(relative: str, folder: str) -> bool:
-    return not folder or relative == folder or relative.startswith(f"{folder}/")
-
-
-def _anchored(folder: str, rest: str) -> str:
-    literal = re.sub(r"([*?\[\]\\! #])", r"\\\1", folder)
-    return "/" + "/".join(part for part in (literal, rest) if part)

@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Future
 from importlib.util import find_spec
 from pathlib import Path
+
+from run_specialist.tools.threads import when_cancelled
 
 GRACE = 1.0
 """The kernel kills a search this much later than its caller would [s], so that the caller reports the timeout."""
@@ -15,13 +16,12 @@ _CAN_LIMIT = bool(sys.executable) and find_spec("resource") is not None
 """False on Windows: there the caller alone ends a search."""
 
 
-def run(command: Sequence[str], folder: Path, seconds: float, given_up: "Future[None]") -> tuple[bytes, int | None]:
+def run(command: Sequence[str], folder: Path, seconds: float) -> tuple[bytes, int | None]:
     """Return what a command wrote to standard output, and its exit code: None when the time was up.
 
     A negative exit code names the signal that killed the command, as in `subprocess`.
     folder: where it runs.
     seconds: of wall time, after which it is killed.
-    given_up: kills it when done.
     Raises OSError or ValueError when it cannot be started.
     """
     with subprocess.Popen(  # noqa: S603 - no shell
@@ -32,7 +32,7 @@ def run(command: Sequence[str], folder: Path, seconds: float, given_up: "Future[
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            given_up.add_done_callback(lambda _: process.kill())
+            when_cancelled(process.kill)
             return process.communicate(timeout=seconds)[0], process.returncode
         except subprocess.TimeoutExpired:
             process.kill()

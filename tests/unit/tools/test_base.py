@@ -11,6 +11,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.base import Output, Toolset
 from run_specialist.tools.context import Context
 from run_specialist.tools.own import tool
+from run_specialist.tools.threads import is_cancelled, when_cancelled
 
 pytestmark = pytest.mark.anyio
 
@@ -103,9 +104,9 @@ async def test_a_function_in_a_thread_learns_that_it_was_given_up():
     begun, ended = threading.Event(), threading.Event()
 
     @tool
-    def slow(ctx: Context) -> str:
+    def slow() -> str:
         """Wait for something that it has started."""
-        ctx.given_up.add_done_callback(lambda _: ended.set())
+        when_cancelled(ended.set)
         begun.set()
         return str(ended.wait(30))
 
@@ -120,12 +121,11 @@ async def test_that_one_call_was_given_up_says_nothing_of_the_next():
     """Each call has its own sign, also where somebody uses one context for two of them."""
 
     @tool
-    def count(ctx: Context):
+    def count():
         """Count."""
-        yield ctx.given_up.done()
+        yield is_cancelled()
 
     assert [(await count.call({}, CONTEXT)).text for _ in range(2)] == ["[false]", "[false]"]
-    assert not CONTEXT.given_up.done()
 
 
 def test_a_toolset_is_sorted_and_the_last_of_a_name_wins():

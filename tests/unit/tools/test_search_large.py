@@ -257,8 +257,9 @@ def test_the_list_of_all_words_can_be_asked_for_again():
 def test_where_time_runs_out_the_search_says_so(call, write, by_files, monkeypatch):
     """What was read by then is searched."""
     write({f"{number}.md": "needle\n" * 9_000 for number in range(9)})
-    times = iter([0.0] * 4 + [30.0])
-    monkeypatch.setattr(index_module, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    read, whole_text = [], index_module.whole_text
+    monkeypatch.setattr(index_module, "whole_text", lambda *given: read.append(given) or whole_text(*given))
+    monkeypatch.setattr(index_module, "time", SimpleNamespace(monotonic=lambda: 30.0 if len(read) > 2 else 0.0))
     result = call("search", query="needle")
     assert "[only the first 3 files were searched: the root is too large; use grep]" in result
     assert "[files per word: needle 3]" in result

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import Future
+import threading
 
 import pytest
 
@@ -16,6 +16,7 @@ from run_specialist.tools import limited, linescan, search_process
 from run_specialist.tools.context import Context
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.search_process import run
+from run_specialist.tools.threads import in_thread
 from tests.burning import PATIENCE, PATTERN, burning
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no such limits")
@@ -102,20 +103,37 @@ def test_a_command_that_is_not_there_has_an_exit_code_of_its_own():
 def test_the_output_and_the_exit_code_are_returned(root):
     """A command that ends by itself is not disturbed; it reads nothing, and runs in the folder."""
     code = "import os, sys; print(os.getcwd(), repr(sys.stdin.read())); sys.exit(5)"
-    assert run(python(code), root, 60, Future()) == (f"{root.resolve()} ''\n".encode(), 5)
+    assert run(python(code), root, 60) == (f"{root.resolve()} ''\n".encode(), 5)
 
 
 def test_what_was_written_in_time_is_returned(root):
     """When the time is up, the process is killed and has no exit code."""
     code = f"print('first', flush=True)\n{FOR_EVER}"
-    assert run(python(code), root, 3, Future()) == (b"first\n", None)
+    assert run(python(code), root, 3) == (b"first\n", None)
 
 
 def test_a_call_that_was_given_up_starts_no_search_that_stays(root):
     """Where that happened before the process began, it is killed at once."""
-    given_up = Future()
-    given_up.cancel()
-    assert run(python(FOR_EVER), root, 3600, given_up) == (b"", -signal.SIGKILL)
+    may_begin, results = threading.Event(), []
+
+    def search():
+        may_begin.wait(PATIENCE)
+        results.append(run(python(FOR_EVER), root, 3600))
+        may_begin.set()
+
+    async def call():
+        task = asyncio.create_task(in_thread(search))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        may_begin.set()
+
+    before = set(threading.enumerate())
+    asyncio.run(call())
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)
+    assert results == [(b"", -signal.SIGKILL)]
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])

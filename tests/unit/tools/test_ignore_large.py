@@ -1,0 +1,205 @@
+"""A .gitignore of any size hides what it says, is compiled once, and where it is too large its folder stays closed."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from run_specialist.errors import ToolError
+from run_specialist.safe_open import Folder
+from run_specialist.tools import ignore_rules
+from run_specialist.tools.ignore import ignore_file
+from run_specialist.tools.ignore_rules import IgnoreRules
+from run_specialist.tools.listing import files
+from run_specialist.tools.sandbox import Sandbox
+
+MANY = 120_000
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Count how often a .gitignore is compiled; none is kept from before."""
+    seen = []
+
+    def counted(lines):
+        seen.append(threading.current_thread())
+        return ignore_file(lines)
+
+    monkeypatch.setattr(ignore_rules, "ignore_file", counted)
+    monkeypatch.setattr(ignore_rules, "_COMPILED", ignore_rules._Compiled())
+    return seen
+
+
+def test_very_many_lines_hide_what_they_say(call, write, compiled):
+    """Names, paths, endings and folders; later lines win, and one compilation serves all calls and all runs."""
+    lines = [*(f"x{number}" for number in range(MANY)), "/top.md", "*.tmp.log", "build/", "!x7", "sub/x8.md", "y*z"]
+    write({".gitignore": "\n".join(lines)})
+    hidden = ["x0", "sub/x119999", "top.md", "a.tmp.log", "build/a.md", "sub/x8.md", "sub/y--z"]
+    seen = ["sub/build", "sub/top.md", "x7", "x8.md"]
+    write(dict.fromkeys([*hidden, *seen], "needle"))
+    assert call("grep", pattern="needle").splitlines() == [f"{path}:1: needle" for path in seen]
+    for path in hidden:
+        with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
+            call("read", path=path)
+    assert len(compiled) == 1
+
+
+def test_threads_that_come_together_compile_once(write, root, compiled):
+    """Many runs begin at the same time in one project."""
+    write({".gitignore": "\n".join(f"x{number}*y" for number in range(500)), "a.md": "x", "x1-y": "x"})
+    barrier, found = threading.Barrier(4), []
+
+    def walk():
+        barrier.wait()
+        found.append(list(files(Sandbox(root))))
+
+    threads = [threading.Thread(target=walk) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[".gitignore", "a.md"]] * 4
+    assert len(compiled) == 1
+
+
+def test_a_change_is_seen_whatever_its_time_and_size(call, write, root):
+    """The rules are known by their content."""
+    write({".gitignore": "a.md\n", "a.md": "needle", "b.md": "needle"})
+    before = (root / ".gitignore").stat()
+    assert call("grep", pattern="needle") == "b.md:1: needle"
+    write({".gitignore": "b.md\n"})
+    os.utime(root / ".gitignore", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert call("grep", pattern="needle") == "a.md:1: needle"
+
+
+def test_only_so_much_is_kept(monkeypatch, write, root):
+    """The oldest goes first, and what went is compiled again."""
+    kept = ignore_rules._Compiled()
+    monkeypatch.setattr(ignore_rules, "_MOST_KEPT", 3 * ignore_rules._EACH)
+    for number in range(9):
+        kept.of(f"{number}.md".encode())
+    assert list(kept._files) == [b"7.md", b"8.md"]
+    assert kept.of(b"0.md").hides("0.md", is_folder=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("*a*b*c\n" * 20_000, "more than 100,000 characters of patterns with wildcards"),
+        ("**/*a*a*a*/**/*a*a/**/b*a*b\n" * MANY, "more than 100,000 characters of patterns with wildcards"),
+        ("*a" * 60_000, "more than 100,000 characters of patterns with wildcards"),
+        ("x\n" * 2_000_001, "larger than 4 MB"),
+        (None, "larger than 4 MB"),
+    ],
+    ids=["wild", "catastrophic", "one line", "long", "huge"],
+)
+def test_more_than_can_be_matched_closes_its_folder(call, write, root, content, why):
+    """Nothing below is shown, `ls` and `read` say why, and all else is found."""
+    write({"sub/.gitignore": content or "", "sub/deep/a.md": "needle", "b.md": "needle"})
+    if content is None:
+        os.truncate(root / "sub" / ".gitignore", 1_000_000_000)
+    assert call("grep", pattern="needle") == "b.md:1: needle"
+    assert call("ls") == "sub/  unreadable\nb.md  6 B  1 line"
+    with pytest.raises(ToolError, match=f"'sub/deep/a.md' cannot be reached: sub/.gitignore: {why}"):
+        call("read", path="sub/deep/a.md")
+    with pytest.raises(ToolError, match=f"sub cannot be listed: sub/.gitignore: {why}"):
+        call("ls", path="sub")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), ("search", {"query": "x"}), ("ls", {})],
+)
+def test_a_root_that_is_closed_is_no_empty_root(call, write, name, arguments):
+    """Each tool says why it shows nothing."""
+    write({".gitignore": "*a*b*c\n" * 20_000, "a.md": "x"})
+    with pytest.raises(ToolError, match=r"cannot be listed: \.gitignore: more than"):
+        call(name, **arguments)
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files")])
+def test_a_gitignore_that_cannot_be_read_hides_everything(write, root, monkeypatch, error):
+    """Nobody knows what it hides, so nothing is shown; one that is not there hides nothing."""
+    write({".gitignore": "a.md\n", "a.md": "x"})
+
+    def fail(_, name):
+        raise error if name == ".gitignore" else AssertionError(name)
+
+    monkeypatch.setattr(Folder, "file", fail)
+    with pytest.raises(OSError, match=rf"\.gitignore: {error.strerror}"):
+        IgnoreRules().within(Folder.at(root), "")
+
+
+def test_a_gitignore_that_is_a_link_is_no_rule(call, write, root):
+    """As for git: it could lead anywhere."""
+    write({"rules": "a.md\n", "a.md": "needle"})
+    (root / ".gitignore").symlink_to("rules")
+    assert call("grep", pattern="needle") == "a.md:1: needle"
+
+
+def test_names_are_hidden_as_git_hides_them(call, write, root):
+    """Behind a mark of the encoding, with a line break above it, not in UTF-8, with a blank at its end."""
+    write({".gitignore": b"\xef\xbb\xbfa.md\n*.log\ncaf\xe9*\n\\*.b\\ \nc.d \n", "new\nline/x.log": "needle"})
+    write(dict.fromkeys(["a.md", "*.b ", "c.d", "e.md"], "needle"))
+    (root / os.fsdecode(b"caf\xe9.md")).write_text("needle")
+    assert call("grep", pattern="needle") == "e.md:1: needle"
+
+
+NAMES = [
+    "a",
+    "b",
+    "ab",
+    "a.x",
+    "b.x.y",
+    ".x",
+    "x y",
+    "A",
+    "a*b",
+    "[a]",
+    "!a",
+    "#a",
+    "a\\b",
+    "a\nb",
+    "n.log",
+    "a ",
+    "b.",
+]
+PIECES = [
+    *("*", "*", "**", "/", "/**/", "a", "b", "ab", "?", "[ab]", "[!a]", "\\*", ".", ".x", "*.x", "x y", "!", "#"),
+    *("[a-z]", "*.log", "[]a]", " ", "\\ ", "A", "foo"),
+]
+
+
+@pytest.mark.skipif(not shutil.which("git") or sys.platform == "win32", reason="git is asked what it hides")
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_hidden_is_what_git_hides(root, seed):
+    """Any patterns, in several files at any depth, in a tree of odd names."""
+    chance = random.Random(seed)  # noqa: S311 - made-up patterns
+    folders = [root]
+    for _ in range(12):
+        parent = chance.choice(folders)
+        for name in chance.sample(NAMES, 6):
+            path = parent / name
+            if not path.exists() and chance.random() < 0.3:
+                path.mkdir()
+                folders.append(path)
+            elif not path.exists():
+                path.write_text("x")
+    command = ["git", "ls-files", "-z", "--others", "--exclude-per-directory=.gitignore"]
+    subprocess.run([*command[:1], "init", "-q"], cwd=root, check=True)
+    for _ in range(40):
+        chosen = [folder / ".gitignore" for folder in chance.sample(folders, 2)]
+        for path in chosen:
+            lines = ["".join(chance.choices(PIECES, k=chance.randint(1, 5))) for _ in range(4)]
+            # Of classes that hold a `/`, and of several `/` in a row, git and pathspec think otherwise.
+            lines = [line for line in lines if "//" not in line.replace("**", "") and not ("[" in line and "/" in line)]
+            path.write_text("".join(f"{'!' * (chance.random() < 0.2)}{line}\n" for line in lines))
+        shown = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
+        told = [path.read_text() for path in chosen]
+        assert set(files(Sandbox(root))) == {os.fsdecode(path) for path in shown.split(b"\0") if path}, told
+        for path in chosen:
+            path.unlink()

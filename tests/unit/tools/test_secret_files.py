@@ -1,0 +1,157 @@
+"""Files that usually hold secrets are closed by their name, until `paths` names them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.secret_files import is_secret
+
+SECRETS = [
+    *(".env", ".env.local", ".env.production", ".env-prod", "prod.env", ".envrc", "deploy/.env", ".ENV", ".Env.Local"),
+    *(".ssh/config", ".ssh/known_hosts", "home/.ssh/keys/work", ".aws/credentials", ".gnupg/x", ".azure/x.json"),
+    *("id_rsa", "id_ed25519", "ID_RSA", "keys/id_ecdsa", "ssh_host_rsa_key", "a.ppk"),
+    *("server.pem", "SERVER.PEM", "tls/server.key", "x.p12", "x.pfx", "x.jks", "x.keystore", "passwords.kdbx"),
+    *(".npmrc", ".pypirc", ".netrc", "_netrc", ".git-credentials", ".pgpass", ".my.cnf", ".htpasswd", ".vault-token"),
+    *(".kube/config", ".docker/config.json", ".config/gcloud/x.db", ".config/gh/hosts.yml", ".cargo/credentials.toml"),
+    *("terraform.tfstate", "terraform.tfstate.backup", "terraform.tfvars", "prod.auto.tfvars"),
+    *("credentials.json", "service-account.json", "service_account-prod.json", "client_secret_1.json"),
+    *("secrets.yml", "chart/secrets.yaml", "secrets.toml", ".bash_history"),
+    *(".env.", ".env ", ".env::$DATA", "id_rsa::$data"),
+]
+OPEN = [
+    *(".env.example", ".env.sample", ".env.template", ".env.dist", ".env.production.example", "example.env"),
+    *("id_card.md", "id_rsa.pub", "id_rsa.md", "keys/x.md", "server.crt", "ca.cer", "keyboard.md", "key"),
+    *("secrets.md", "credentials.md", "environment.md", "env", "env.py", "config/settings.json", "pem.md"),
+    *(".docker/Dockerfile", ".kube/x.md", ".config/x.toml", "auth.json", "service-account.yaml", "ssh/config"),
+    *("terraform.tf", "variables.tfvars.example", ".gitignore", ".envoy.yaml", "monkey.md", "a.key.md"),
+]
+
+
+@pytest.mark.parametrize("path", SECRETS)
+def test_names_that_are_closed(path):
+    """At any depth and in any case."""
+    assert is_secret(path)
+    assert is_secret(f"deep/er/{path}")
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_names_that_look_alike_stay_open(path):
+    """A note, a template, a certificate, a public key."""
+    assert not is_secret(path)
+
+
+def test_no_tool_shows_a_secret(call, write):
+    """Neither what it says nor, in a list, that it is there."""
+    write({".env": "needle", "sub/.ssh/config": "needle", "tls/server.key": "needle", "tls/x.md": "needle"})
+    assert call("grep", pattern="needle") == "tls/x.md:1: needle"
+    assert call("glob", pattern="**") == "tls/x.md"
+    assert "1 best of 1" in call("search", query="needle")
+    assert call("ls") == "sub/  0 entries\ntls/  1 entry"
+    assert "hidden" in call("ls", path="sub")
+
+
+@pytest.mark.parametrize("path", [".env", ".ENV.local", "sub/.ssh/config", "sub/.ssh"])
+@pytest.mark.parametrize(("tool", "given"), [("read", {}), ("ls", {}), ("grep", {"pattern": "x"})])
+def test_one_line_says_why_and_how_to_open_it(call, write, path, tool, given):
+    """Whatever tool is pointed at it."""
+    write({".env": "needle", ".ENV.local": "needle", "sub/.ssh/config": "needle"})
+    with pytest.raises(ToolError, match=f"'{path}' is closed: .* secrets, and only `paths` in .* opens them") as error:
+        call(tool, path=path, **given)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_not_explained_by_a_secret(call, write):
+    """The names that resemble a wrong one are those of files that may be seen."""
+    write({".env.local": "needle"})
+    with pytest.raises(ToolError, match=r"does not exist$"):
+        call("read", path=".env.locale.md")
+
+
+def test_a_link_counts_by_what_it_leads_to(call, write, root):
+    """Neither a link to a file nor one to a folder opens anything; one with such a name to a plain note is harmless."""
+    write({".env": "needle", ".ssh/config": "needle", "x.md": "plain"})
+    (root / "notes.md").symlink_to(".env")
+    (root / "folder").symlink_to(".ssh")
+    (root / "id_rsa").symlink_to("x.md")
+    for path in ("notes.md", "folder/config", "folder"):
+        with pytest.raises(ToolError, match="is closed"):
+            call("read", path=path)
+    assert "notes.md -> (leads to what you may not read)" in call("ls")
+    assert "plain" in call("read", path="id_rsa")
+
+
+@pytest.mark.parametrize(
+    ("paths", "opened"),
+    [
+        ([".env"], [".env"]),
+        ([".env*"], [".env", ".env.local", ".envoy"]),
+        ([".env.*"], [".env.local"]),
+        (["**/.env"], [".env", "sub/.env"]),
+        (["**", ".env"], [".env", ".envoy", "x.md"]),
+        ([".", "sub/.env"], [".envoy", "sub/.env", "x.md"]),
+        ([".ssh"], [".ssh/config", ".ssh/id_rsa"]),
+        ([".ssh/"], [".ssh/config", ".ssh/id_rsa"]),
+        ([".ssh/*"], [".ssh/config", ".ssh/id_rsa"]),
+        ([".", ".ssh/config"], [".envoy", ".ssh/config", "x.md"]),
+        (["tls/*.pem"], ["tls/a.pem"]),
+        (["**/*.pem"], ["tls/a.pem"]),
+        (["*.pem"], []),
+        (["tls/a.pem"], ["tls/a.pem"]),
+        (["tls"], []),
+        (["tls/*"], []),
+        (["sub"], []),
+        (["**"], [".envoy", "x.md"]),
+        (["."], [".envoy", "x.md"]),
+        (["*"], [".envoy", "x.md"]),
+        (["[.]*"], [".envoy"]),
+        ([".*"], [".envoy"]),
+        ([".e*"], [".envoy"]),
+        (["**/config"], []),
+        (["**/id_*"], []),
+        (["sub/../.env"], [".env"]),
+    ],
+    ids=" ".join,
+)
+def test_paths_open_what_they_name(call, write, paths, opened):
+    """By its name, or by a glob for such names; a folder or a glob that it merely fits does not."""
+    names = (".env", ".env.local", ".envoy", "x.md", "sub/.env", ".ssh/config", ".ssh/id_rsa", "tls/a.pem")
+    write(dict.fromkeys(names, "needle"))
+    found = [line.split(":")[0] for line in call("grep", paths=tuple(paths), pattern="needle").splitlines()]
+    assert [line for line in found if line[0] != "["] == opened
+    for name in names:
+        if name in opened:
+            assert "needle" in call("read", paths=tuple(paths), path=name)
+        else:
+            with pytest.raises(ToolError, match=r"is closed|not among the paths"):
+                call("read", paths=tuple(paths), path=name)
+
+
+def test_a_link_with_another_name_among_paths_opens_nothing(call, write, root):
+    """The project decides where a link leads, the specialist's file which secrets are opened."""
+    write({".ssh/config": "needle", ".env": "needle", ".aws/credentials": "needle"})
+    (root / "docs").symlink_to(".ssh")
+    (root / "notes.md").symlink_to(".env")
+    (root / "prod.env").symlink_to(".aws/credentials")
+    for paths, path in (("docs", "docs/config"), ("notes.md", "notes.md"), ("prod.env", "prod.env")):
+        with pytest.raises(ToolError, match="is closed"):
+            call("read", paths=(paths,), path=path)
+
+
+def test_what_is_ignored_stays_hidden_though_it_is_named(call, write):
+    """A name in `paths` opens nothing that .gitignore hides."""
+    write({".gitignore": ".env\n", ".env": "needle"})
+    with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
+        call("read", paths=(".env",), path=".env")
+
+
+def test_the_root_itself_is_no_secret(tmp_path: Path):
+    """The user chose it, so its files can be read; a key in it still has to be named."""
+    root = tmp_path / ".ssh"
+    root.mkdir()
+    (root / "config").write_text("needle")
+    (root / "id_rsa").write_text("needle")
+    grep = {tool.name: tool for tool in file_tools(root)}["grep"]
+    assert asyncio.run(grep.call({"pattern": "needle"})).text == "config:1: needle"

@@ -1,0 +1,68 @@
+"""Folders whose listing a test controls, so that a walk lasts as long as the test wants."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from run_specialist.safe_open import Folder
+
+PATIENCE = 30
+"""The longest that a walk is held, so that a failure ends [s]."""
+
+
+def entry(name: str) -> SimpleNamespace:
+    """Return a file as `os.scandir` does."""
+    return SimpleNamespace(
+        name=name,
+        is_symlink=lambda: False,
+        is_dir=lambda **_: False,
+        is_file=lambda **_: True,
+    )
+
+
+class HeldWalk:
+    """A walk that waits in its first folder until it is released, and then sees the real files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered, self.released = threading.Event(), threading.Event()
+        self.listings = 0
+        listing = Folder.listing
+
+        @contextmanager
+        def held(folder: Folder) -> Iterator[Iterator[object]]:
+            self.listings += 1
+            self.entered.set()
+            assert self.released.wait(PATIENCE)
+            with listing(folder) as found:
+                yield found
+
+        monkeypatch.setattr(Folder, "listing", held)
+
+
+class EndlessWalk:
+    """A walk through a folder that never ends; only its own check can stop it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "{}.txt") -> None:
+        self.entered, self.ended = threading.Event(), threading.Event()
+        self._stopped = threading.Event()
+
+        @contextmanager
+        def endless(_: Folder) -> Iterator[Iterator[object]]:
+            self.entered.set()
+            try:
+                yield (entry(name.format(number)) for number in itertools.takewhile(self._goes_on, itertools.count()))
+            finally:
+                self.ended.set()
+
+        monkeypatch.setattr(Folder, "listing", endless)
+
+    def _goes_on(self, _: int) -> bool:
+        return not self._stopped.is_set()
+
+    def stop(self) -> None:
+        """End it, so that a thread that nothing else stopped does not outlive its test."""
+        self._stopped.set()

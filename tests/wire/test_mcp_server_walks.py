@@ -1,0 +1,43 @@
+"""A server whose project is slow to walk: one client's call holds up nobody else's."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from run_specialist.providers.scripted import calls
+from tests.walks import PATIENCE, HeldWalk
+from tests.wire.serving import serving, write_specialist
+
+pytestmark = pytest.mark.anyio
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=999)
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch) -> Path:
+    """A project with two specialists, of which one reads only what fits a glob, entered."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists"):
+        (root / folder).mkdir(parents=True)
+    write_specialist(root, "walker", "paths: '*.txt'")
+    write_specialist(root, "thinker", "tools: []")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(root)
+    return root
+
+
+async def test_a_call_is_answered_while_another_one_looks_for_its_paths(monkeypatch):
+    """The first is still in its walk when the second one's answer comes."""
+    async with serving([ANSWER]) as served:
+        walk = HeldWalk(monkeypatch)
+        first = asyncio.create_task(served.call("walker", query="What is there?"))
+        await asyncio.to_thread(walk.entered.wait, PATIENCE)
+        second = await served.call("thinker", query="What do owls eat?")
+        assert "mice" in second.content[0].text
+        assert not walk.released.is_set()
+        assert not first.done()
+        walk.released.set()
+        refused = await first
+    assert refused.is_error
+    assert "there is nothing of it under" in refused.content[0].text
