@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.redaction import MASK, RULES, redact
+from run_specialist.redaction import MASK, redact
 
 B64 = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0NTY3ODkw"
 PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQ==\n-----END {0}PRIVATE KEY-----"
@@ -94,7 +94,6 @@ def test_several_secrets_are_all_masked():
         "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
         "550e8400-e29b-41d4-a716-446655440000",
         "src/run/redaction.py:12: MASK = 1  # see docs/design.md:40",
-        "password: short1",
         "naïve – ✓ 猫頭鷹 \x00\x1b[31m\r\n\t",
     ],
 )
@@ -167,15 +166,6 @@ def test_a_megabyte_made_to_be_hard_comes_through(before, unit):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=5)
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.names], ids=lambda rule: rule.names[0].pattern)
-def test_whatever_a_rule_masks_shows_one_of_its_names(rule):
-    """A text without a name is not searched, so none may be missing."""
-
-    @given(st.from_regex(rule.pattern))
-    def shows(text):
-        assert any(name.search(text.casefold()) for name in rule.names)
-
-    shows()
 
 
 @pytest.mark.parametrize("token", [token for token in TOKENS.values() if not token.startswith("-----")])
