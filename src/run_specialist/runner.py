@@ -49,7 +49,7 @@ class Run:
         journal: keeps what happens, so that the run can be resumed; None = it is not kept.
         """
         self._job = job
-        self._audience = Audience(listener, watch, journal, job.past.standing.warnings)
+        self._audience = Audience(listener, watch, journal, job.past.standing.warnings, job.hide)
         self._account = Account(job.budget, job.provider, clock, job.past.standing)
         self._stop = asyncio.Event()
         self._exchange = Exchange(job, self._account, self._audience, self._stop)
@@ -62,6 +62,7 @@ class Run:
             self._audience,
             job.archive,
             job.past.earlier,
+            job.hide,
         )
         self._checkpoint = Checkpoint(self._account, self._audience, self._exchange, self._dispatcher)
         self._descent = Descent(job, self._audience)

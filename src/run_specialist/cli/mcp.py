@@ -70,7 +70,14 @@ def mcp(
             # Clients start it in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
-        runner = Runner(root=root, dir=dir_, model=model, store=named.url if named.named else None, trust=trust)
+        runner = Runner(
+            root=root,
+            dir=dir_,
+            model=model,
+            store=named.url if named.named else None,
+            trust=trust,
+            secrets=[] if token is None else [token.strip()],
+        )
         if http is None:
             from run_specialist.doors.mcp.stdio import Stdio  # noqa: PLC0415 - likewise
 

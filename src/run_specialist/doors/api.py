@@ -17,6 +17,7 @@ from run_specialist.executed import Augmenter
 from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model
+from run_specialist.redaction import passwords
 from run_specialist.resuming import Wish, begun_with, resume
 from run_specialist.runner import Run
 from run_specialist.spawner import Parent, Surroundings, spawn
@@ -47,6 +48,7 @@ class Runner:
         store: Path | str | None = None,
         trust: bool = False,
         max_depth: int = MAX_DEPTH,
+        secrets: Sequence[str] = (),
     ) -> None:
         """Say where to look and what to use.
 
@@ -60,6 +62,7 @@ class Runner:
             else a file in the user's data directory.
         trust: let the files that are run start the commands and import the functions that they name, and remember it.
         max_depth: how many levels of specialists may ask one another below a run; 0 = none.
+        secrets: credentials of the program, to be masked in every result; those in the environment are without that.
         """
         project = project_root(Path.cwd())
         self.root = (project if root is None else Path(root)).absolute()
@@ -74,6 +77,7 @@ class Runner:
         self._connections = Connections()
         self._family = Family(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
         self.store = None if store is None else str(store)
+        self._secrets = (*secrets, *passwords(self.store or ""))
         self._storing = Storing(self.store)
 
     async def prepare(
@@ -189,7 +193,7 @@ class Runner:
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )
         equipment = replace(equipment, warnings=(*equipment.warnings, *missing))
-        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent)
+        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent, self._secrets)
 
     def _provider_below(self, settings: Specialist, provider: Provider) -> Provider:
         """Return the provider of a child; one that names no model has that of the one that asks."""

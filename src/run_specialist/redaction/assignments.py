@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from run_specialist.redaction.literals import is_expression, is_placeholder, is_token_like, is_type
 from run_specialist.redaction.mask import Span
-from run_specialist.redaction.names import WORDS, Kind, ends_like_a_name, kind_of
+from run_specialist.redaction.names import Kind, ends_like_a_name, kind_of
 from run_specialist.redaction.numbered import NUMBERED
 
 _LONGEST_NAME = 64
@@ -29,7 +29,15 @@ _SUFFIX = r"(?:[_-]?(?:\d{1,2}|base|prod|production|dev|test|staging|live|old|ne
 _ANCHORS = tuple(
     # The first letters as they are: `re` is fastest at looking for these.
     re.compile(rf"{word}(?={_SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
-    for word in ("pass(?:word|wd|phrase|(?<=_pass))", "pwd(?<![a-z]pwd)", "secret", "credentials?", "token", "key", "_auth")
+    for word in (
+        "pass(?:word|wd|phrase|(?<=_pass))",
+        "pwd(?<![a-z]pwd)",
+        "secret",
+        "credentials?",
+        "token",
+        "key",
+        "_auth",
+    )
 )
 _OPERATOR = re.compile(
     rf"""(?xi) {_SUFFIX} (?P<close> [\\"'`\]*]{{0,4}} ) (?P<before> [ \t]{{0,20}} (?: \\\r?\n [ \t]{{0,20}} )? )
@@ -42,9 +50,13 @@ _OPERATOR = re.compile(
         | \r?\n [ \t]{{0,40}} (?= ["'] ) )? )"""
 )
 _QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
-_WORD = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]+""")
-_UNSPACED = re.compile(r"""[^\s"'`]+""")
-_LINE_START = re.compile(rf"""{NUMBERED}[ \t]*(?:[-+>$][ \t]|export |set |env |ENV |ARG |declare -x )*["']?""")
+_WORD = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]{1,300}""")
+_UNSPACED = re.compile(r"""[^\s"'`]{1,300}""")
+_LONG = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]*""")
+"""What is left of a word that is longer: no more is looked at before it is known to be secret."""
+_LINE_START = re.compile(
+    rf"""{NUMBERED}[ \t]*(?:[-+>$][ \t]|export |set |env |ENV |ARG |declare -x |//\S{{1,200}}?:)*["']?"""
+)
 _REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z)")
 _FLAG = re.compile(
     r"""--(?=[a-z])[a-z-]{0,40}(?:password|passwd|passphrase|secret|token|api-?key|access-key)[ \t]+["']?(?![-$<{\[%])([^\s"'`]{4,})"""
@@ -156,7 +168,9 @@ def _quoted(place: _Place, quote: re.Match[str]) -> Span | None:
     if "\n" in value and len(quote["quote"]) > 1:
         # A whole document, in which other names and values may stand.
         return None
-    formatted = "%s" in value or "{" in value and ("f" in quote["kind"].lower() or "${" in value or "#{" in value or quote["quote"] == "`")
+    formatted = "%s" in value or (
+        "{" in value and ("f" in quote["kind"].lower() or "${" in value or "#{" in value or quote["quote"] == "`")
+    )
     if formatted or is_placeholder(value) or is_type(value) or _repeats(place.name, value):
         return None
     return (start, end) if _is_secret_literal(place, value) else None
@@ -175,9 +189,11 @@ def _is_secret_literal(place: _Place, value: str) -> bool:
     if place.kind is Kind.PASSWORD:
         if blank:
             # A label, such as `"password": "Your password"`.
-            return not ends_like_a_name(value.rstrip(" :.?!")) and (
-                place.operator == "=" or any(letter.isdigit() for letter in value)
-            ) and not value.rstrip().endswith((".", ":", "?"))
+            return (
+                not ends_like_a_name(value.rstrip(" :.?!"))
+                and (place.operator == "=" or any(letter.isdigit() for letter in value))
+                and not value.rstrip().endswith((".", ":", "?"))
+            )
         return not (value.isupper() and "_" in value and ends_like_a_name(value)) and _ALNUM.search(value) is not None
     if blank or len(value) < _LEAST or value in _SAMPLES or ends_like_a_name(value) or _is_path(value):
         return False
@@ -190,54 +206,66 @@ def _bare(place: _Place) -> Span | None:
     if found is None:
         return None
     value, end = found[0], found.end()
-    if is_placeholder(value) or is_type(value) or place.text.startswith(("(", "[", "{"), end) or (
-        shell and is_expression(value)
+    if (
+        is_placeholder(value)
+        or is_type(value)
+        or place.text.startswith(("(", "[", "{"), end)
+        or (shell and _CALL.match(value))
     ):
         return None
-    while value.endswith("\\") and (more := _CONTINUED.match(place.text, end)):
-        value, end = value + more[0], more.end()
-    end -= len(value) - len(value.rstrip(".:"))
-    return (place.at, end) if _is_secret_word(place, value.rstrip(".:"), found.end()) else None
+    if not _is_secret_word(place, value.rstrip(".:\\"), end):
+        return None
+    if rest := _LONG.match(place.text, end):
+        end = rest.end()
+    if rest := _CONTINUED.match(place.text, end):
+        end = rest.end()
+    return place.at, end - (len(value) - len(value.rstrip(".:")))
 
 
-_CONTINUED = re.compile(r"""\r?\n[ \t]{0,40}[^\s"'`]+""")
+_CALL = re.compile(r"[\w.]+[(\[]")
+_CONTINUED = re.compile(r"""(?:(?<=\\)\r?\n[ \t]{0,40}[^\s"'`]+)+""")
 
 
-def _is_secret_word(place: _Place, value: str, end: int) -> bool:
+def _is_secret_word(place: _Place, value: str, end: int) -> bool:  # noqa: PLR0911 - one for each way of writing
     """Tell whether a word without quotes is a secret where it stands, and not a variable, a type or a sentence."""
     if value.isdigit():
         return place.kind is Kind.PASSWORD and len(value) >= _NUMBER
     if place.kind is not Kind.PASSWORD and (ends_like_a_name(value) or _is_path(value)):
         return False
     if place.is_environment:
-        return place.ends_line(end) if place.operator == ":" else place.starts_line or not is_expression(value)
+        if place.operator == ":":
+            return place.ends_line(end)
+        return place.head.rstrip()[-1:] not in {",", "("} or not is_expression(value)
     before = place.head[-1:]
-    if before in {"?", "&"} and place.tight:
+    if before in {"?", "&", "="} and place.operator == "=" and place.tight:
         return len(value) >= _NUMBER
-    if place.kind is not Kind.PERHAPS and _is_configuration(place, value, end):
+    if place.kind is not Kind.PERHAPS and _is_configuration(place, end):
         return not (is_expression(value) and ends_like_a_name(value))
     if is_token_like(value):
         return True
     return place.kind is Kind.PASSWORD and len(value) >= _SHORT and _is_no_variable(value)
 
 
-def _is_configuration(place: _Place, value: str, end: int) -> bool:
+def _is_configuration(place: _Place, end: int) -> bool:
     """Tell whether a value stands as in YAML, an INI file, or a connection string, where a word is always a literal."""
     if place.ends_line(end) and place.starts_line:
         spaced = place.operator == ":" and place.text[place.at - 1 : place.at] in {" ", "\t"}
         return spaced or (place.operator == "=" and place.tight and place.head.strip(" \t") == place.head)
-    if place.operator != "=" or not place.tight or place.kind is not Kind.PASSWORD and not place.name[0].isupper():
+    if place.operator != "=" or not place.tight or (place.kind is not Kind.PASSWORD and not place.name[0].isupper()):
         return False
     after, previous = place.text[end : end + 1], place.head.rstrip()[-1:]
     if after == ";" or place.head.endswith(";"):
         return place.name[0].isupper() or "=" in place.head
-    return place.head.endswith(" ") and previous not in {"", ",", "("} and after in {"", " ", "\n", '"', "'"} and (
-        "=" in place.head
+    return (
+        place.head.endswith(" ")
+        and previous not in {"", ",", "("}
+        and after in {"", " ", "\n", '"', "'"}
+        and ("=" in place.head)
     )
 
 
 def _is_no_variable(value: str) -> bool:
-    return any(letter.isdigit() for letter in value) and not is_expression(value) or _ODD.search(value) is not None
+    return (any(letter.isdigit() for letter in value) and not is_expression(value)) or _ODD.search(value) is not None
 
 
 _ODD = re.compile(r"[!@#%^*~?]|^[A-Za-z]{3,}\d+$")

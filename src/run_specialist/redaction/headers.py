@@ -16,7 +16,9 @@ _AUTHORIZATION = re.compile(
     (?: (?: bearer | token | bot | api-?key | key | digest | negotiate | ssws | genie-?key ) \s{1,8} )?
     (?= [^\s"'`]{0,200}? (?: \d | [^\s"'`]{24} ) ) ([a-z0-9._~+/=:-]{8,})"""
 )
-_CURL = re.compile(r"""curl\s[^\n]{0,400}?\s(?:-u|--user)[ =]{0,2}["']?[^\s:"'$]{1,100}:([^\s"'$<{][^\s"']{0,200})""")
+_CURL = re.compile(r"""curl\b[^\n]{0,400}?\s(?:-u|--user)[ =]{0,2}["']?[^\s:"'$]{1,100}:([^\s"'$<{][^\s"']{0,200})""")
+_SIGNATURE = re.compile(r"[?&;](?:x-amz-|x-goog-)?(?:sig|signature|security-token)=([a-z0-9%+/_-]{16,}=*)")
+_DOCKER = re.compile(r""""auth\\?"\s{0,8}:\s{0,8}\\?"([a-z0-9+/_-]{8,}={0,2})""")
 _PRINTABLE = range(0x20, 0x7F)
 
 
@@ -31,7 +33,10 @@ def authorising(text: str, lower: str) -> Iterator[Span]:
         yield from (found.span(1) for found in _CURL.finditer(text))
     yield from (found.span(1) for found in _BEARER.finditer(lower))
     yield from (found.span(1) for found in _AUTHORIZATION.finditer(lower))
-    yield from (found.span(1) for found in _BASIC.finditer(lower) if _names_a_user(text[slice(*found.span(1))]))
+    if "sig" in lower:
+        yield from (found.span(1) for found in _SIGNATURE.finditer(lower))
+    for encoded in (_BASIC, _DOCKER):
+        yield from (found.span(1) for found in encoded.finditer(lower) if _names_a_user(text[slice(*found.span(1))]))
 
 
 def _names_a_user(encoded: str) -> bool:

@@ -9,10 +9,55 @@ _PLACEHOLDER = re.compile(
     re.DOTALL,
 )
 _WORDS = frozenset(
-    """none null nil undefined true false yes no on off required optional inherit include omit same-origin default auto
-    unset empty todo tbd n/a na write read readonly hidden
-    string str text bytes bytearray int integer bool boolean float number any object void unknown never char varchar
-    secretstr""".split()
+    [
+        "none",
+        "null",
+        "nil",
+        "undefined",
+        "true",
+        "false",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "required",
+        "optional",
+        "inherit",
+        "include",
+        "omit",
+        "same-origin",
+        "default",
+        "auto",
+        "unset",
+        "empty",
+        "todo",
+        "tbd",
+        "n/a",
+        "na",
+        "write",
+        "read",
+        "readonly",
+        "hidden",
+        "string",
+        "str",
+        "text",
+        "bytes",
+        "bytearray",
+        "int",
+        "integer",
+        "bool",
+        "boolean",
+        "float",
+        "number",
+        "any",
+        "object",
+        "void",
+        "unknown",
+        "never",
+        "char",
+        "varchar",
+        "secretstr",
+    ]
 )
 _TYPE = re.compile(
     r"(?:[A-Z][A-Za-z]*)?(?:Password|Passphrase|Secret|Token|Key|Credential)[A-Za-z]*\??"
@@ -25,6 +70,8 @@ _EXPRESSION = re.compile(
 _TOKEN_LIKE = re.compile(r"[A-Za-z0-9._~+/-]{16,}={0,3}")
 _NAME = r"(?:[a-z_][a-z0-9_]{0,31}|[A-Z_]{1,31}|[A-Za-z]?[a-z]{1,31}(?:[A-Z][a-z0-9]{1,31}){0,6})"
 _PATH_OF_NAMES = re.compile(rf"{_NAME}(?:[./-]{_NAME})+")
+_LONG = 16
+"""A part of a path with a digit in it is no word if it has so many characters."""
 _MIXED = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 
 
@@ -51,4 +98,4 @@ def is_token_like(value: str) -> bool:
 
 
 def _has_long_part(value: str) -> bool:
-    return any(len(part) >= 16 and any(letter.isdigit() for letter in part) for part in re.split(r"[./_-]", value))
+    return any(len(part) >= _LONG and any(letter.isdigit() for letter in part) for part in re.split(r"[./_-]", value))

@@ -12,12 +12,13 @@ from run_specialist.redaction.numbered import NUMBERED
 BEGIN = re.compile(r"-{4,5} ?BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 END = re.compile(r"-{4,5} ?END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _PUTTY = re.compile(r"Private-Lines: (\d{1,4})\b")
-_OPEN, _CLOSE = r"""[ \t>#*|"'+]{0,24}""", r"""[ \t"',;+)\\]{0,12}"""
+_OPEN, _CLOSE = r"""[ \t>#*|"'+]{0,24}""", r"""[ \t\r"',;+)\\]{0,12}"""
 _BREAK = re.compile(r"\r?\n|\\r\\n|\\n")
 """A line's end, also as it is escaped in JSON."""
 _HEADER = r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID)\b[^\n\\]{0,200}"
 _BODY = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>[A-Za-z0-9+/]{{12,}}={{0,3}}|{_HEADER}|=[A-Za-z0-9+/]{{4}}|){_CLOSE}")
-_LAST = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>[A-Za-z0-9+/]{{1,80}}={{0,3}}){_CLOSE}")
+# Short as it may be, it is more than a word in lower case.
+_LAST = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>(?=[a-z+/]{{0,80}}[A-Z0-9=])[A-Za-z0-9+/]{{1,80}}={{0,3}}){_CLOSE}")
 _FULL = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>[A-Za-z0-9+/]{{64}}(?:[A-Za-z0-9+/]{{6}})?){_CLOSE}")
 _INSIDE = re.compile(rf"[A-Za-z0-9+/]{{20,}}|^{_OPEN}[A-Za-z0-9+/]{{8,}}={{0,3}}{_CLOSE}$", re.MULTILINE)
 _PREFIX = re.compile(rf"(?m)^{NUMBERED}")
@@ -36,7 +37,7 @@ def without_private_keys(text: str) -> str:
     if "Private-Lines" in text:
         text = "\n".join(line for line, _ in lines_without_keys((line, 0) for line in text.split("\n")))
     # Long lines that end in a long word are rare.
-    if any([" " not in line[-_WIDTH:] for line in text.split("\n") if len(line) >= _WIDTH]):
+    if any(" " not in line[-_WIDTH:] for line in text.split("\n") if len(line) >= _WIDTH):
         text = masked(text, _unmarked(text))
     return text
 
@@ -56,7 +57,8 @@ def lines_without_keys(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, 
             hidden = f"{line[: body.start('key')]}{MASK}{line[body.end('key') :]}" if body["key"] else line
             yield hidden, length - len(line) + len(hidden)
             continue
-        begin, counted = BEGIN.search(line), _PUTTY.search(line)
+        begin = BEGIN.search(line) if "PRIVATE KEY" in line else None
+        counted = _PUTTY.search(line) if "Private-Lines" in line else None
         inside, seen = begin is not None and not END.search(line, begin.end()), False
         left = int(counted[1]) if counted else 0
         yield line, length
@@ -144,4 +146,6 @@ def _is_public(text: str, start: int, end: int) -> bool:
     before = text.rfind("-----BEGIN ", max(0, start - _FURTHEST), start)
     after = text.find("-----", end, end + _FURTHEST)
     opened = before >= 0 and text.find("-----END ", before, start) < 0
-    return (opened and not BEGIN.match(text, before)) or (text.startswith("-----END ", after) and not END.match(text, after))
+    return (opened and not BEGIN.match(text, before)) or (
+        text.startswith("-----END ", after) and not END.match(text, after)
+    )

@@ -1,6 +1,7 @@
 """Mask every kind of credential that is known by its shape, its name, or its value."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from run_specialist.redaction.assignments import assigned
 from run_specialist.redaction.headers import authorising
@@ -24,6 +25,12 @@ def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
 
     secrets: those shorter than `SHORTEST` are ignored.
     """
+    return _redactor(frozenset(secrets))
+
+
+# Each of a thousand children asks for the same one.
+@lru_cache(maxsize=16)
+def _redactor(secrets: frozenset[str]) -> Callable[[str], str]:
     known = encodings(secrets)
     if not known:
         return redact

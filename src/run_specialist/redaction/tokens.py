@@ -21,7 +21,11 @@ BEGINNINGS: tuple[tuple[str, str, str], ...] = (
     ("OpenAI", "sk-proj-|sk-svcacct-|sk-admin-", rf"{_WORD}{{20,}}"),
     ("Langfuse", "sk-lf-", rf"{_WORD}{{20,}}"),
     # CSS classes begin with `sk-` too.
-    ("OpenAI and alike", "sk-", rf"(?={_WORD}{{0,200}}?\d)(?={_WORD}{{0,200}}?(?:[A-Z]|[a-z0-9]{{16}})){_WORD}{{20,}}"),
+    (
+        "OpenAI and alike",
+        "sk-",
+        rf"(?:{_ALNUM}{{20}}|(?={_WORD}{{0,60}}?\d)(?={_WORD}{{0,60}}?[A-Z]){_WORD}{{20}}){_WORD}*",
+    ),
     ("xAI", "xai-", rf"{_ALNUM}{{40,}}"),
     ("Perplexity", "pplx-", rf"{_ALNUM}{{40,}}"),
     ("Groq", "gsk_", rf"{_ALNUM}{{32,}}"),
@@ -94,7 +98,12 @@ ANYWHERE: tuple[tuple[str, str, int, str], ...] = (
         r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/_]{20,}",
     ),
     ("Discord webhook", "/api/webhooks/", 14, rf"discord(?:app)?\.com/api/webhooks/\d{{8,20}}/{_WORD}{{40,}}"),
-    ("Discord bot", rf".(?={_WORD}{{6}}\.{_WORD}{{27}})", 28, rf"{_EDGE}[MNO][A-Za-z0-9]{{23,27}}\.{_WORD}{{6}}\.{_WORD}{{27,40}}"),
+    (
+        "Discord bot",
+        rf".(?={_WORD}{{6}}\.{_WORD}{{27}})",
+        28,
+        rf"{_EDGE}[MNO][A-Za-z0-9]{{23,27}}\.{_WORD}{{6}}\.{_WORD}{{27,40}}",
+    ),
     ("Telegram bot", ":AA", 12, rf"(?<![A-Za-z0-9_])\d{{6,12}}:AA{_WORD}{{33}}(?![\w-])"),
     ("Microsoft Entra", r"~(?<=\dQ~)", 5, r"(?<![\w.~])[\w.~-]{3}\dQ~[\w.~-]{31,34}"),
     ("OpenShift", r"~(?<=sha256~)", 6, rf"\bsha256~{_WORD}{{43}}(?![\w-])"),
@@ -105,8 +114,7 @@ ANYWHERE: tuple[tuple[str, str, int, str], ...] = (
 _RESTS: Mapping[str, re.Pattern[str]] = {
     begin: re.compile(rest) for _, begins, rest in BEGINNINGS for begin in begins.split("|")
 }
-_LONGEST = max(map(len, _RESTS))
-_BEGINNING = re.compile("|".join(rf"\b{re.escape(begin)}\Z" for begin in sorted(_RESTS, key=len, reverse=True)))
+_SIZES = sorted({len(begin) for begin in _RESTS}, reverse=True)
 
 
 def _joints() -> Iterator[re.Pattern[str]]:
@@ -160,16 +168,34 @@ def tokens(text: str) -> list[Span]:
 
 def _by_their_letters(text: str) -> Iterator[Span]:
     for letters, insides in _INSIDES:
+        done = 0
         for found in letters.finditer(text):
-            for inside in insides:
-                if span := inside.span(text, found.start()):
-                    yield span
+            # What begins inside of a token is a part of it; else a long one would be read once for each beginning.
+            if found.start() >= done:
+                for inside in insides:
+                    if span := inside.span(text, found.start()):
+                        done = max(done, span[1])
+                        yield span
 
 
 def _by_their_beginning(text: str) -> Iterator[Span]:
     for joints in _JOINTS:
+        done = 0
         for joint in joints.finditer(text):
             end = joint.end()
-            begin = _BEGINNING.search(text, max(0, end - _LONGEST - 1), end)
-            if begin and (rest := _RESTS[begin[0]].match(text, end)):
-                yield begin.start(), rest.end()
+            if end > done and (begin := _beginning(text, end)) and (rest := _RESTS[begin].match(text, end)):
+                done = rest.end()
+                yield end - len(begin), done
+
+
+def _beginning(text: str, end: int) -> str:
+    """Return the longest beginning that ends there and begins a word; empty where none does."""
+    for size in _SIZES:
+        start = end - size
+        if (
+            start >= 0
+            and text[start:end] in _RESTS
+            and not (start and (text[start - 1].isalnum() or text[start - 1] == "_"))
+        ):
+            return text[start:end]
+    return ""

@@ -11,7 +11,7 @@ SHORTEST = 8
 """A shorter secret is taken for a placeholder, which may be a part of plain words [characters]."""
 
 _NAMED = re.compile(
-    r"(?<!PUBLIC_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|CREDENTIALS?)(?:_\d+)?", re.IGNORECASE
+    r"(?<!PUBLIC_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|CREDENTIALS?)(?:_\d+)?\Z", re.IGNORECASE
 )
 _PASSWORD_IN_A_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s:/@]*:([^\s/]+)@", re.IGNORECASE)
 _LINE = 20
@@ -23,7 +23,7 @@ def credentials(environment: Mapping[str, str]) -> tuple[str, ...]:
 
     A value that is the path of an existing file, or a URL, is not secret itself.
     """
-    named = (value.strip() for name, value in environment.items() if _is_named(name))
+    named = (value.strip() for name, value in environment.items() if _NAMED.search(name))
     secrets = [value for value in named if not _is_place(value)]
     return (*secrets, *(password for value in environment.values() for password in passwords(value)))
 
@@ -32,13 +32,6 @@ def passwords(url: str) -> tuple[str, ...]:
     """Return the password of a URL, as it is written and decoded; empty where there is none."""
     found = _PASSWORD_IN_A_URL.match(url) if "@" in url else None
     return (found[1], unquote(found[1])) if found else ()
-
-
-def _is_named(name: str) -> bool:
-    found = None
-    for found in _NAMED.finditer(name):  # noqa: B007 - the last one is looked at
-        pass
-    return found is not None and found.end() == len(name)
 
 
 def _is_place(value: str) -> bool:

@@ -16,13 +16,13 @@ TOKENS = {
     "Anthropic": "sk-ant-api03-" + "A1b2-_" * 8,
     "OpenAI": "sk-proj-" + "Zz09" * 10,
     "OpenAI, old": "sk-" + "a1B2" * 12,
-    "AWS key": "AKIAIOSFODNN7EXAMPLE",
-    "AWS session": "ASIAIOSFODNN7EXAMPLE",
+    "AWS key": "AKIA" + "IOSFODNN7EXAMPLE",
+    "AWS session": "ASIA" + "IOSFODNN7EXAMPLE",
     "GitHub": "ghp_" + "a1B2" * 9,
     "GitHub app": "ghs_" + "a1B2" * 9,
     "GitHub fine": "github_pat_" + "11ABC_d2" * 8,
     "GitLab": "glpat-" + "a1B2-" * 4,
-    "Slack": "xoxb-123456789012-abcdefABCDEF",
+    "Slack": "xoxb" + "-123456789012-abcdefABCDEF",
     "Google": "AIza" + "SyA1b2-_" * 4 + "xyz",
     "JWT": f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{B64}",
     "PEM": PEM.format(""),
@@ -164,8 +164,6 @@ def test_a_megabyte_made_to_be_hard_comes_through(before, unit):
     code = f"from run_specialist.redaction import redact\nredact({before!r} + {unit!r} * (1_000_000 // len({unit!r})))"
     # In a process of its own, because a regular expression that runs away cannot be stopped.
     subprocess.run([sys.executable, "-c", code], check=True, timeout=5)
-
-
 
 
 @pytest.mark.parametrize("token", [token for token in TOKENS.values() if not token.startswith("-----")])
