@@ -124,8 +124,8 @@ def keys(tmp_path):
 ALL = [
     *(("read", {"path": path, "offset": first, "limit": limit}) for path in ("a.md", "b.json", "c.txt", "d.env")
       for first, limit in ((1, 200), (1, 1), (7, 3), (8, 1), (9, 1))),
-    *(("grep", {"pattern": pattern, "context": context}) for pattern in (BODY[70:80], BODY[200:206], "owls", "GITHUB", "y+")
-      for context in (0, 2)),
+    *(("grep", {"pattern": pattern, "context": context}) for context in (0, 2)
+      for pattern in (BODY[70:80], BODY[200:206], "owls", "GITHUB", "y+")),
     *(("search", {"query": query, "limit": 20}) for query in ("owls mice", "owls", "github token", "private key")),
     ("ls", {}),
 ]  # fmt: skip

@@ -99,3 +99,11 @@ def is_token_like(value: str) -> bool:
 
 def _has_long_part(value: str) -> bool:
     return any(len(part) >= _LONG and any(letter.isdigit() for letter in part) for part in re.split(r"[./_-]", value))
+
+
+def is_path(value: str) -> bool:
+    """Tell whether a value is the path of a file, or an address."""
+    return _PATH.fullmatch(value) is not None or "://" in value
+
+
+_PATH = re.compile(r"(?:~|\.{1,2})?/[a-z0-9_./-]*|[\w./-]+\.(?:pem|key|crt|pub|json|ya?ml|txt|toml|env|asc|gpg|md|py)")

@@ -24,9 +24,9 @@ _SECRET = re.compile(
     | (?: api | access | admin | aes | account | auth | consumer | deploy | encryption | fernet | hmac | jwt | license
         | master | private | secret | security | service | shared | signing | storage | subscription | webhook
       ) [_.-]? key
-    | (?: access | admin | api | auth | bearer | bot | client | deploy | device | gh | github | gitlab | hf | jwt | login
-        | npm | oauth2? | personal | private | pypi | refresh | registry | secret | security | service | session | slack
-        | upload | user | vault | webhook
+    | (?: access | admin | api | auth | bearer | bot | client | deploy | device | gh | github | gitlab | hf | jwt
+        | login | npm | oauth2? | personal | private | pypi | refresh | registry | secret | security | service | session
+        | slack | upload | user | vault | webhook
       ) [_.-]? token )$"""
 )
 _HARMLESS = re.compile(

@@ -58,7 +58,7 @@ def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Text]:
 
 
 def _hidden(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Mask what a result could show only a part of: the body of a private key, and secrets in lines that are clipped."""
+    """Mask what a result may show only a part of: the body of a private key, and secrets in long lines."""
     for line, length in lines_without_keys(lines):
         if length > CLIP:
             hidden = redact(line)

@@ -1,4 +1,4 @@
-"""A literal that is assigned to the name of a secret is masked, however short and in whatever language it is written."""
+"""A literal that is assigned to the name of a secret is masked, however short, in any language."""
 
 import pytest
 
