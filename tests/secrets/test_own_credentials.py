@@ -4,6 +4,7 @@ import base64
 import json
 import random
 import sys
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -187,3 +188,55 @@ async def test_a_key_in_the_name_of_a_file(tmp_path):
     (tmp_path / token).touch()
     _, seen, _ = await ask(tmp_path, [("ls", {}), ("glob", {"pattern": "*"}), ("read", {"path": token[:-1]})])
     assert seen.count(token) == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("place", ["augmenter", "listener", "bug"])
+async def test_what_other_code_raises_is_masked_by_value(tmp_path, monkeypatch, place):
+    """Warnings and the error of a run show no credential of the process."""
+    secret = SECRETS["given"]
+    monkeypatch.setenv("DEPLOY_TOKEN", secret)
+    told: list[object] = []
+
+    def fail(_: object) -> None:
+        raise RuntimeError(f"no {secret}")
+
+    end = RuntimeError(secret) if place == "bug" else says("done")
+    augmenters = [fail] if place == "augmenter" else []
+    provider = ScriptedProvider([calls(("ls", {})), end])
+    async with Runner(root=tmp_path, store="none", provider=provider, augmenters=augmenters) as runner:
+        outcome = await runner.run(OWN, "What?", listener=fail if place == "listener" else told.append)
+    assert MASK in f"{outcome.warnings} {outcome.error}"
+    assert came_out(secret, *told, outcome, outcome.error) == []
+
+
+@pytest.mark.anyio
+async def test_the_key_that_a_provider_was_made_with(tmp_path):
+    """A program may hand a key over that stands in no variable."""
+    secret = SECRETS["given"]
+    provider = ScriptedProvider([calls(("everything", {})), says("done")])
+    provider.client = SimpleNamespace(api_key=secret, auth_token=None)
+    async with Runner(root=tmp_path, store="none", provider=provider, tools=[everything]) as runner:
+        await runner.run(OWN, "What?")
+    assert came_out(secret, *results(provider.asked[-1].messages[-1])) == []
+
+
+def test_the_token_of_a_server_is_handed_over(tmp_path, monkeypatch):
+    """`specialists mcp --token` makes a runner whose tools do not show it."""
+    made = []
+
+    async def serve(runner: Runner, *_: object) -> int:
+        made.append(runner)
+        provider = ScriptedProvider([calls(("everything", {})), says("done")])
+        given = runner.secrets
+        async with Runner(root=tmp_path, store="none", provider=provider, tools=[everything], secrets=given) as own:
+            await own.run(OWN, "What?")
+        made.extend(results(provider.asked[-1].messages[-1]))
+        return 0
+
+    monkeypatch.setattr("run_specialist.doors.mcp.server.serve", serve)
+    words = ["mcp", "--http", "127.0.0.1:0", "--store", "none", "--root", str(tmp_path), "--token", SECRETS["given"]]
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(manage.app, words).exit_code == 0
+    assert len(made) == 2
+    assert came_out(SECRETS["given"], made[1]) == []

@@ -77,7 +77,8 @@ class Runner:
         self._connections = Connections()
         self._family = Family(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
         self.store = None if store is None else str(store)
-        self._secrets = (*secrets, *passwords(self.store or ""))
+        self.secrets = (*secrets, *passwords(self.store or ""))
+        """Masked in every result, beside what the environment holds."""
         self._storing = Storing(self.store)
 
     async def prepare(
@@ -193,7 +194,7 @@ class Runner:
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )
         equipment = replace(equipment, warnings=(*equipment.warnings, *missing))
-        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent, self._secrets)
+        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent, self.secrets)
 
     def _provider_below(self, settings: Specialist, provider: Provider) -> Provider:
         """Return the provider of a child; one that names no model has that of the one that asks."""

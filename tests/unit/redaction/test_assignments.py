@@ -146,6 +146,9 @@ CODE_AND_PROSE = [
     "digest = 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "http://127.0.0.1:8080/a@b, docker run -u 1000:1000 image",
     "basic understanding: basic authentication, bearer of bad news",
+    "Basic aGVsbG8gd29ybGQh is base64 of words",
+    'ask("Password: ", tries=3)',
+    "password = words2[0]; password = hunter2(1)",
     "authorization = base64.decodebytes(authorization).decode()",
     "https://${USER}:${PASSWORD}@host",
 ]
