@@ -1,7 +1,7 @@
 """Whoever watches a run: told of each event, shown each piece of a reply, and never able to harm it."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from run_specialist.draft import Draft
 from run_specialist.events import Event, Listener, Warned
@@ -16,10 +16,16 @@ class Audience:
     """Passes on what happens; a listener that fails is dropped, a watcher that fails is passed over."""
 
     def __init__(
-        self, listener: Listener | None, watch: Watch | None, journal: Journal | None, warnings: Sequence[str] = ()
+        self,
+        listener: Listener | None,
+        watch: Watch | None,
+        journal: Journal | None,
+        warnings: Sequence[str] = (),
+        hide: Callable[[str], str] = redact,
     ) -> None:
         self._listeners = [] if listener is None else [listener]
         self._watch = watch
+        self._hide = hide
         self.journal = journal
         """Where all that is told is put on record; None where nothing is kept."""
         self.warnings = [*warnings]
@@ -30,7 +36,7 @@ class Audience:
     def tell(self, event: Event) -> None:
         """Pass an event on; a warning, which may have words of other people's code, without secrets."""
         if isinstance(event, Warned):
-            event = Warned(redact(event.text))
+            event = Warned(self._hide(event.text))
         if self.journal is not None:
             self.journal.write(Told(event))
         if isinstance(event, Warned):
@@ -49,7 +55,7 @@ class Audience:
                 listener(event)
             except Exception as error:  # noqa: BLE001 - it is somebody else's code
                 self._listeners.remove(listener)
-                self.warnings.append(f"the listener failed and was dropped: {redact(repr(error))}")
+                self.warnings.append(f"the listener failed and was dropped: {self._hide(repr(error))}")
 
     def add(self, listener: Listener) -> None:
         """Let one more listen from now on."""

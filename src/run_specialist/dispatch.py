@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from run_specialist.events import BudgetSpent, Called, CallPhase, Warned
 from run_specialist.executed import Augmenter, Executed
 from run_specialist.journal import Returned
 from run_specialist.messages import ToolCall, ToolResult
-from run_specialist.redaction import redact
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.respond import NAME as RESPOND
@@ -64,10 +63,12 @@ class Dispatcher:
         audience: Audience,
         archive: Archive | None,
         earlier: Earlier,
+        hide: Callable[[str], str],
     ) -> None:
         """Take the parts of a run.
 
         archive: keeps every output whole, where the model has a tool to read on in it.
+        hide: masks credentials; applied to each output once, before anything else sees it.
         """
         timeout, share_budget = settings.tool_timeout, settings.share_budget
         self._calling = Calling(run_id, tools, account, audience, timeout=timeout, share_budget=share_budget)
@@ -77,6 +78,7 @@ class Dispatcher:
         self._account = account
         self._audience = audience
         self._archive = archive
+        self._hide = hide
         self._gate = asyncio.Semaphore(settings.parallel_tools_limit)
         self._executed = dict(earlier.executed)
         self._first: dict[str, asyncio.Task[Executed] | Executed] = {}
@@ -173,7 +175,7 @@ class Dispatcher:
             begun = time.monotonic()
             with telemetry.execute_tool(call) as span:
                 answered = await self._calling.answer(call)
-                text, note = redact(answered.output.text), redact(answered.output.note)
+                text, note = self._hide(answered.output.text), self._hide(answered.output.note)
                 executed = self._kept(Executed(call, text, answered.is_error, note=note, drawn=answered.drawn))
                 span.returned(executed.text, answered.raised, is_error=answered.is_error)
             return self._record(executed, number, time.monotonic() - begun)

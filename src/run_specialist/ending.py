@@ -12,7 +12,6 @@ from run_specialist.job import Job
 from run_specialist.landing import Landing, Rung
 from run_specialist.outcome import Evidence, Exit, LandingReport, Outcome, Spent, Status, ToolCalls
 from run_specialist.prompts import TRUNCATED
-from run_specialist.redaction import redact
 from run_specialist.tools.respond import Response
 
 NO_ANSWER = "no answer came at the limit of {}; raise {} to go on"
@@ -102,7 +101,7 @@ class Gathered:
 def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
     """Make the outcome: the answer with its evidence checked, or what can be salvaged."""
     # What broke a run off may have words of other people's code.
-    ending = replace(ending, error=ending.error and redact(ending.error))
+    ending = replace(ending, error=ending.error and job.hide(ending.error))
     executed, total, budget = gathered.dispatcher.executed, gathered.account.total, gathered.account.budget
     response = ending.response
     answer, quotes = _answer(job, ending, gathered)
@@ -138,7 +137,7 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
         cost_usd=rounded(total.cost_usd),
         duration_s=round(budget[Kind.TIME].used, 3),
         warnings=(
-            *map(redact, job.warnings),
+            *map(job.hide, job.warnings),
             *gathered.warnings,
             *_unfound(quotes),
             *_exceeded(budget),

@@ -1,7 +1,9 @@
 """What a specialist's file brings along beyond our own tools: functions of the project, tools of MCP servers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.errors import UsageError
@@ -29,6 +31,8 @@ class Equipment:
     """Of `mcp_servers`, as `mcp__server__tool`; filtered by the file's `tools`."""
     warnings: tuple[str, ...] = ()
     """Why some are missing."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Credentials that the servers are given."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,17 @@ async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with
     if wanted.servers:
         served, missing = await clients.tools(wanted.servers, root=wanted.claim.project)
         warnings += tuple(f"{file.place('mcp_servers')}: {text}" for text in missing)
-    return Equipment(functions, served, warnings)
+    return Equipment(functions, served, warnings, _secrets(wanted.servers.values()))
+
+
+def _secrets(servers: Iterable[Server]) -> tuple[str, ...]:
+    """Return the credentials of servers, filled in from the environment."""
+    found: list[str] = []
+    for server in servers:
+        # One whose variables are not set is not started.
+        with suppress(ValueError):
+            found += server.expanded(os.environ).secrets
+    return tuple(found)
 
 
 def wanted_by(

@@ -1,7 +1,8 @@
 """All that a run needs, resolved and frozen: the spawner makes it, the runner works on it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from run_specialist.account import NOTHING
@@ -13,6 +14,7 @@ from run_specialist.journal import Opened, Standing
 from run_specialist.landing import Style
 from run_specialist.messages import Message, Reply
 from run_specialist.providers.base import Opening, Provider
+from run_specialist.redaction import redactor
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.summariser import Summariser
 from run_specialist.tools.archive import Archive
@@ -85,10 +87,17 @@ class Job:
     """Where it came from, in JSON values: what it takes to make it once more."""
     parent_id: str | None = None
     """The run whose tool call this is; None where nobody's."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Credentials that are masked by value in everything that tools and other people's code say."""
     past: Past = field(default_factory=Past)
     """What went before; nothing, where the run is not resumed."""
     news: News | None = None
     """None where the run is not resumed."""
+
+    @cached_property
+    def hide(self) -> Callable[[str], str]:
+        """Mask credentials in a text: those of this job, and all of a known shape."""
+        return redactor(self.secrets)
 
     def started(self) -> Started:
         """Return the first event of its run."""

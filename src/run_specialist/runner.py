@@ -53,7 +53,7 @@ class Run:
         on_lost: `abort` ends the run before its next request when the journal keeps nothing any more.
         """
         self._job = job
-        self._audience = Audience(listener, watch, journal, job.past.standing.warnings)
+        self._audience = Audience(listener, watch, journal, job.past.standing.warnings, job.hide)
         self._account = Account(job.budget, job.provider, clock, job.past.standing)
         self._stop = asyncio.Event()
         self._exchange = Exchange(job, self._account, self._audience, self._stop)
@@ -66,6 +66,7 @@ class Run:
             self._audience,
             job.archive,
             job.past.earlier,
+            job.hide,
         )
         self._checkpoint = Checkpoint(self._account, self._audience, self._exchange, self._dispatcher, on_lost)
         self._descent = Descent(job, self._audience)

@@ -1,6 +1,7 @@
 """From a specialist's file and a question to a job: settings, model, tools, system prompt, budget."""
 
 import hashlib
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,8 @@ from run_specialist.executed import Augmenter
 from run_specialist.job import Job
 from run_specialist.messages import Usage
 from run_specialist.providers.base import Opening, Provider
+from run_specialist.providers.choose import keys_of
+from run_specialist.redaction import credentials
 from run_specialist.safe_open import open_file
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Countdown, Specialist
@@ -68,6 +71,8 @@ class Surroundings:
     """None where no other run asks."""
     seconds: float = 0
     """How long it took to find anything of its `paths` [s]."""
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """Credentials of the program, in addition to those in the environment."""
 
 
 def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Surroundings) -> Job:
@@ -117,6 +122,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Sur
         ),
         parent_id=around.parent.run_id if around.parent else None,
         warnings=tuple(warnings),
+        secrets=(*credentials(os.environ), *keys_of(provider), *equipment.secrets, *around.secrets),
         origin=_origin(file, settings, schema, around, warnings),
     )
 

@@ -16,6 +16,7 @@ from run_specialist.cli.flags import Dir, Model, OnLostFlag, StoreUrl
 from run_specialist.store.place import place
 
 if TYPE_CHECKING:
+    from run_specialist.doors.mcp.access_token import AccessToken
     from run_specialist.doors.mcp.http import Http
 
 INSTALL = "specialists mcp needs the extra mcp: pip install 'run-specialist[mcp]'"
@@ -79,6 +80,8 @@ def mcp(
             # Clients start it in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
+        made = _made(token, no_token=no_token) if http is not None else None
+        sent = made.value if made else token
         runner = Runner(
             root=root,
             dir=dir_,
@@ -86,6 +89,7 @@ def mcp(
             store=named.url if named.named else None,
             on_lost=on_lost,
             trust=trust,
+            secrets=[sent] if sent else [],
         )
         with BackgroundStderr() as stderr:
             if http is None:
@@ -93,7 +97,7 @@ def mcp(
 
                 code = asyncio.run(serve(runner, lambda: Stdio(stderr.say), stderr.say))
             else:
-                opened = partial(_http, http, token, stderr.say, no_token=no_token)
+                opened = partial(_http, http, sent, made, stderr.say)
                 code = asyncio.run(serve(runner, opened, stderr.say))
     raise typer.Exit(code)
 
@@ -112,14 +116,18 @@ def _checked(token: str | None, *, no_token: bool) -> str | None:
     return token
 
 
-def _http(http: str, token: str | None, say: Callable[[str], None], *, no_token: bool) -> "Http":
-    """Listen, and say what a client has to send."""
+def _made(token: str | None, *, no_token: bool) -> "AccessToken | None":
+    """Return the token that is kept for this user, where none was given and one is wanted."""
     from run_specialist.doors.mcp.access_token import access_token  # noqa: PLC0415 - fast `--help`
-    from run_specialist.doors.mcp.http import Address, Http  # noqa: PLC0415 - likewise
 
-    address = Address.parse(http)
-    made = None if token or no_token else access_token()
-    opened = Http(address, made.value if made else token, say)
+    return None if token or no_token else access_token()
+
+
+def _http(http: str, token: str | None, made: "AccessToken | None", say: Callable[[str], None]) -> "Http":
+    """Listen, and say what a client has to send."""
+    from run_specialist.doors.mcp.http import Address, Http  # noqa: PLC0415 - fast `--help`
+
+    opened = Http(Address.parse(http), token, say)
     if made:
         header = f"Authorization: Bearer {made.value}"
         say(f"clients have to send the header {header}")
@@ -127,7 +135,7 @@ def _http(http: str, token: str | None, say: Callable[[str], None], *, no_token:
         say(made.kept)
         if not opened.is_private:
             say("warning: other machines can reach this server, and the token travels unencrypted over plain HTTP")
-    elif no_token:
+    elif token is None:
         say(
             "warning: without a token every process of this machine, of other users too, may ask the specialists, "
             "spend on your key and read what they can read"

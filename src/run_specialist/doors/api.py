@@ -18,6 +18,7 @@ from run_specialist.outcome import Outcome
 from run_specialist.paths_check import check_paths
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model
+from run_specialist.redaction import passwords
 from run_specialist.resuming import Wish, begun_with, resume
 from run_specialist.runner import Run
 from run_specialist.spawner import Parent, Surroundings, spawn
@@ -50,6 +51,7 @@ class Runner:
         on_lost: OnLost = "go_on",
         trust: bool = False,
         max_depth: int = MAX_DEPTH,
+        secrets: Sequence[str] = (),
     ) -> None:
         """Say where to look and what to use.
 
@@ -65,6 +67,7 @@ class Runner:
             `abort` ends the run before its next request, and refuses to begin one where nothing can be stored.
         trust: let the files that are run start the commands and import the functions that they name, and remember it.
         max_depth: how many levels of specialists may ask one another below a run; 0 = none.
+        secrets: credentials of the program, to be masked in every result; those in the environment are without that.
         """
         named = None if root is None else Path(root).absolute()
         project = project_root(Path.cwd(), named)
@@ -83,6 +86,8 @@ class Runner:
         if on_lost not in get_args(OnLost):
             raise UsageError(f"on_lost must be one of {', '.join(get_args(OnLost))}, got {on_lost!r}")
         self._on_lost = on_lost
+        self.secrets = (*secrets, *passwords(self.store or ""))
+        """Masked in every result, in addition to those in the environment."""
         self._storing = Storing(self.store, needed=on_lost == "abort")
 
     async def prepare(
@@ -201,7 +206,17 @@ class Runner:
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
         equipment = replace(equipment, warnings=(*equipment.warnings, *missing, *refused, *checked.warnings))
-        return Surroundings(root, provider, self._tools, self._augmenters, equipment, delegate, parent, checked.seconds)
+        return Surroundings(
+            root,
+            provider,
+            self._tools,
+            self._augmenters,
+            equipment,
+            delegate,
+            parent,
+            seconds=checked.seconds,
+            secrets=self.secrets,
+        )
 
     def _provider_below(self, settings: Specialist, provider: Provider) -> Provider:
         """Return the provider of a child; one that names no model has that of the one that asks."""

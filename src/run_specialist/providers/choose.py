@@ -40,6 +40,13 @@ def make_provider(model: str) -> Provider:
     return _messages_provider(model)
 
 
+def keys_of(provider: Provider) -> tuple[str, ...]:
+    """Return the keys that the requests of a provider carry; empty for one that has no client of an SDK."""
+    client = getattr(provider, "client", None)
+    keys = (getattr(client, name, None) for name in ("api_key", "auth_token"))
+    return tuple(key for key in keys if isinstance(key, str) and key != NO_KEY)
+
+
 def _messages_provider(model: str) -> Provider:
     if not _credentials() and not _set(MESSAGES.url):
         raise _no_credentials(model, MESSAGES)

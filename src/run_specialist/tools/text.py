@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from run_specialist.errors import ToolError
+from run_specialist.redaction import lines_without_keys, redact
 from run_specialist.tools.linescan import HEAD, encoding_of, lines_of
 from run_specialist.tools.sandbox import Sandbox, shown
 
@@ -50,9 +51,20 @@ def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Text]:
             if encoding is None:
                 raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
             file.seek(0)
-            yield Text(lines_of(file, encoding, time.monotonic() + SECONDS), os.fstat(file.fileno()).st_size)
+            lines = lines_of(file, encoding, time.monotonic() + SECONDS)
+            yield Text(_hidden(lines), os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
+
+
+def _hidden(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Mask what a result may show only a part of: the body of a private key, and secrets in long lines."""
+    for line, length in lines_without_keys(lines):
+        if length > CLIP:
+            hidden = redact(line)
+            yield hidden, length - len(line) + len(hidden)
+        else:
+            yield line, length
 
 
 def whole_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | None:
@@ -71,7 +83,10 @@ def whole_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | 
                 content += more
     except OSError as error:
         raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
-    return (content.decode(encoding, "replace"), len(content)) if len(content) <= most else None
+    if len(content) > most:
+        return None
+    lines = content.decode(encoding, "replace").split("\n")
+    return "\n".join(line for line, _ in _hidden((line, len(line)) for line in lines)), len(content)
 
 
 def count_on(text: Text, read: int) -> int | str:
@@ -89,7 +104,7 @@ def clip(line: str, length: int, start: int = 0) -> str:
     """
     if length <= CLIP:
         return line
-    begin = max(0, start - CLIP // 4)
+    begin = max(0, min(start, len(line)) - CLIP // 4)
     mark = "… " if begin else ""
     return f"{mark}{line[begin : begin + CLIP]} … [clipped: {length} characters; read it alone with limit=1]"
 

@@ -1,0 +1,8 @@
+"""Mask credentials in a text before anything else sees it."""
+
+from run_specialist.redaction.mask import MASK
+from run_specialist.redaction.private_keys import lines_without_keys
+from run_specialist.redaction.redact import redact, redactor
+from run_specialist.redaction.values import credentials, passwords
+
+__all__ = ["MASK", "credentials", "lines_without_keys", "passwords", "redact", "redactor"]

@@ -1,0 +1,79 @@
+"""Find the values of passwords, tokens and keys that are assigned to a name, and leave code and prose alone.
+
+Environment files, shells, YAML, JSON, INI, XML, connection strings, URLs, `.netrc`, command lines and literals in
+program code have a value; an expression, a type, a placeholder and a sentence are none.
+"""
+
+import re
+from collections.abc import Iterator
+
+from run_specialist.redaction.bare import bare
+from run_specialist.redaction.literals import is_placeholder, is_type
+from run_specialist.redaction.mask import Span
+from run_specialist.redaction.names import Kind
+from run_specialist.redaction.numbered import NUMBERED
+from run_specialist.redaction.place import SUFFIX, Place, place_of
+from run_specialist.redaction.quoted import QUOTE, quoted
+
+_ANCHORS = tuple(
+    # The first letters as they are: `re` is fastest at looking for these.
+    re.compile(rf"{word}(?={SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
+    for word in (
+        "pass(?:word|wd|phrase|(?<=_pass))",
+        "pwd(?<![a-z]pwd)",
+        "secret",
+        "credentials?",
+        "token",
+        "key",
+        "_auth",
+    )
+)
+_FLAG = re.compile(
+    r"""--(?=[a-z])[a-z-]{0,40}(?:password|passwd|passphrase|secret|token|api-?key|access-key)"""
+    r"""[ \t]+["']?(?![-$<{\[%])([^\s"'`]{4,})"""
+)
+_NETRC = re.compile(
+    rf"""(?xm) (?: (?: \bmachine\s{{1,40}}\S{{1,200}} | ^default ) \s{{1,40}} {NUMBERED} \s{{0,40}}
+      login\s{{1,40}}\S{{1,200}}\s{{1,40}} {NUMBERED} \s{{0,40}}
+    | \bnetrc[:-]\d{{1,7}}[:-][ \t]{{1,40}} ) password\s{{1,40}}(\S+)"""
+)
+
+
+def assigned(text: str, lower: str) -> Iterator[Span]:
+    """Yield where values of secrets stand in a text.
+
+    lower: the text in lower case, letter by letter.
+    """
+    yield from (found.span(1) for found in _flags_and_netrc(text) if not is_placeholder(found[1]))
+    for anchor in _ANCHORS:
+        done = 0
+        for word in anchor.finditer(lower):
+            if word.start() >= done and (place := place_of(text, word.start(), word.end())) and (span := _value(place)):
+                yield span
+                done = span[1]
+
+
+def _flags_and_netrc(text: str) -> Iterator[re.Match[str]]:
+    if "--" in text:
+        yield from (found for found in _FLAG.finditer(text) if not found[1].isalpha())
+    if "login" in text or "netrc" in text:
+        yield from _NETRC.finditer(text)
+
+
+def _value(place: Place) -> Span | None:
+    """Return where the value stands; None where it is no literal, or not secret."""
+    if place.operator == ">":
+        return _element(place)
+    if place.operator.startswith(("!", "==")) and place.kind is not Kind.PASSWORD:
+        return None
+    quote = QUOTE.match(place.text, place.at)
+    return quoted(place, quote) if quote else bare(place)
+
+
+def _element(place: Place) -> Span | None:
+    """Return the text of an XML element."""
+    end = place.text.find("</", place.at, place.at + 1_000)
+    value = place.text[place.at : end]
+    if not place.head.endswith("<") or end < 0 or not value or not value.split() or "<" in value:
+        return None
+    return None if is_placeholder(value) or is_type(value) else (place.at, end)

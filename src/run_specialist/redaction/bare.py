@@ -1,0 +1,89 @@
+"""Tell whether a word without quotes is a secret where it stands."""
+
+import re
+
+from run_specialist.redaction.literals import is_expression, is_path, is_placeholder, is_token_like, is_type
+from run_specialist.redaction.mask import Span
+from run_specialist.redaction.names import Kind, ends_like_a_name
+from run_specialist.redaction.place import Place
+
+_NUMBER = 4
+"""A number of fewer digits is a length or a count, not a password."""
+_SHORT = 6
+"""In code and prose a shorter word with a digit is more often a variable than a password [characters]."""
+_WORD = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]{1,300}""")
+_UNSPACED = re.compile(r"""[^\s"'`]{1,300}""")
+_LONG = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]*""")
+"""What is left of a word that is longer: no more is looked at before it is known to be secret."""
+
+
+def bare(place: Place) -> Span | None:
+    """Return where the word stands; None where it is no secret."""
+    shell = place.is_environment and place.tight and place.starts_line
+    found = (_UNSPACED if shell else _WORD).match(place.text, place.at)
+    if found is None:
+        return None
+    value, end = found[0], found.end()
+    if (
+        is_placeholder(value)
+        or is_type(value)
+        or place.text.startswith(("(", "[", "{"), end)
+        or (shell and _CALL.match(value))
+    ):
+        return None
+    if not _is_secret_word(place, value.rstrip(".:\\"), end):
+        return None
+    if rest := _LONG.match(place.text, end):
+        end = rest.end()
+    if rest := _CONTINUED.match(place.text, end):
+        end = rest.end()
+    return place.at, end - (len(value) - len(value.rstrip(".:")))
+
+
+_CALL = re.compile(r"[\w.]+[(\[]")
+_CONTINUED = re.compile(r"""(?:(?<=\\)\r?\n[ \t]{0,40}[^\s"'`]+)+""")
+
+
+def _is_secret_word(place: Place, value: str, end: int) -> bool:  # noqa: PLR0911 - one for each way of writing
+    """Tell whether a word without quotes is a secret where it stands, and not a variable, a type or a sentence."""
+    if value.isdigit():
+        return place.kind is Kind.PASSWORD and len(value) >= _NUMBER
+    if place.kind is not Kind.PASSWORD and (ends_like_a_name(value) or is_path(value)):
+        return False
+    if place.is_environment:
+        if place.operator == ":":
+            return place.ends_line(end)
+        return place.head.rstrip()[-1:] not in {",", "("} or not is_expression(value)
+    before = place.head[-1:]
+    if before in {"?", "&", "="} and place.operator == "=" and place.tight:
+        return len(value) >= _NUMBER
+    if place.kind is not Kind.PERHAPS and _is_configuration(place, end):
+        return not (is_expression(value) and ends_like_a_name(value))
+    if is_token_like(value):
+        return True
+    return place.kind is Kind.PASSWORD and len(value) >= _SHORT and _is_no_variable(value)
+
+
+def _is_configuration(place: Place, end: int) -> bool:
+    """Tell whether a value stands as in YAML, an INI file, or a connection string, where a word is always a literal."""
+    if place.ends_line(end) and place.starts_line:
+        spaced = place.operator == ":" and place.text[place.at - 1 : place.at] in {" ", "\t"}
+        return spaced or (place.operator == "=" and place.tight and place.head.strip(" \t") == place.head)
+    if place.operator != "=" or not place.tight or (place.kind is not Kind.PASSWORD and not place.name[0].isupper()):
+        return False
+    after, previous = place.text[end : end + 1], place.head.rstrip()[-1:]
+    if after == ";" or place.head.endswith(";"):
+        return place.name[0].isupper() or "=" in place.head
+    return (
+        place.head.endswith(" ")
+        and previous not in {"", ",", "("}
+        and after in {"", " ", "\n", '"', "'"}
+        and ("=" in place.head)
+    )
+
+
+def _is_no_variable(value: str) -> bool:
+    return (any(letter.isdigit() for letter in value) and not is_expression(value)) or _ODD.search(value) is not None
+
+
+_ODD = re.compile(r"[!@#%^*~?]|^[A-Za-z]{3,}\d+$")

@@ -1,0 +1,66 @@
+"""Tell by the name of a variable, key or field how secret its value is."""
+
+import re
+from enum import Enum
+
+WORDS = ("password", "passwd", "passphrase", "pwd", "_pass", "secret", "credential", "token", "key", "_auth")
+"""One of these ends every name of a secret, a suffix such as `_2` or `_PROD` aside; in lower case."""
+
+
+class Kind(Enum):
+    """What a name says of a value."""
+
+    PASSWORD = "password"  # noqa: S105 - no password
+    """Any literal is secret, however short."""
+    SECRET = "secret"  # noqa: S105 - likewise
+    """Any literal without blanks is secret, unless it is itself a name or a path."""
+    PERHAPS = "perhaps"
+    """Also the name of harmless things: a value counts in an environment file, or if it looks like a token."""
+
+
+_PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|_pass)$")
+_SECRET = re.compile(
+    r"""(?x) (?: secret | credential
+    | (?: api | access | admin | aes | account | auth | consumer | deploy | encryption | fernet | hmac | jwt | license
+        | master | private | secret | security | service | shared | signing | storage | subscription | webhook
+      ) [_.-]? key
+    | (?: access | admin | api | auth | bearer | bot | client | deploy | device | gh | github | gitlab | hf | jwt
+        | login | npm | oauth2? | personal | private | pypi | refresh | registry | secret | security | service | session
+        | slack | upload | user | vault | webhook
+      ) [_.-]? token )$"""
+)
+_HARMLESS = re.compile(
+    r"""(?x) (?: ^(?:old)?pwd | ^accesskey
+    | (?: bucket | cache | dedup | foreign | group | hash | hot | i18n | idempotency | idx | index | lookup | message
+        | natural | object | parent | partition | primary | pub | public | range | routing | schema | sequence | shard
+        | sort | state | translation | unique
+      ) [_.-]? key
+    | (?: bos | csrf | end | eos | id | mask | next | next_page | page | pad | sep | start | stop | unk | xsrf
+      ) [_.-]? token )$"""
+)
+
+
+def kind_of(name: str) -> Kind | None:
+    """Return how secret the value of a name is; None where it is not.
+
+    name: an identifier or a dotted path, in any case, without a suffix such as `_2`.
+    """
+    lower = name.lower()
+    if _HARMLESS.search(lower):
+        return None
+    if _PASSWORD.search(lower):
+        return Kind.PASSWORD
+    if _SECRET.search(lower):
+        return Kind.SECRET
+    # A mere `key` may be the key of anything.
+    perhaps = lower.endswith(("token", "_auth")) or (lower.endswith("_key") and name.isupper())
+    return Kind.PERHAPS if perhaps else None
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_LONGEST_NAME = 48
+
+
+def ends_like_a_name(value: str) -> bool:
+    """Tell whether a value is itself the name of a secret: of a variable, a header, a field."""
+    return len(value) <= _LONGEST_NAME and value.lower().endswith(WORDS) and _NAME.fullmatch(value) is not None

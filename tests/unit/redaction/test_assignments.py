@@ -1,0 +1,165 @@
+"""A literal that is assigned to the name of a secret is masked, however short, in any language."""
+
+import pytest
+
+from run_specialist.redaction import MASK, redact
+
+WITH_A_VALUE = [
+    # Environment files and shells
+    "DB_PASSWORD={}",
+    "STRIPE_KEY={}",
+    "export GITHUB_TOKEN={}",
+    "SECRET_KEY_BASE={}",
+    "DB_PASSWORD_PROD={}\nDEBUG=1",
+    "API_TOKEN_2='{}'",
+    'export CLIENT_SECRET="{}" # ours',
+    "docker run -e POSTGRES_PASSWORD={} postgres",
+    "GH_TOKEN={} gh pr list",
+    "$env:API_KEY = '{}'",
+    ".env:3: DB_PASSWORD={}",
+    "     3\tDB_PASSWORD={}",
+    # YAML, TOML, INI, properties
+    "password: {}",
+    "db:\n  password: {} # ours\n  user: me",
+    "- password: {}",
+    "a/b.yml-12-   password: {}",
+    "password: |\n  {}",
+    "GITHUB_TOKEN: {}",
+    "api_token: '{}'",
+    'password = "{}"',
+    "db.password={}",
+    # JSON, also inside a string
+    '"password": "{}"',
+    '"apiKey":"{}","a":1',
+    '"password":\n    "{}"',
+    r"{{\"clientSecret\": \"{}\"}}",
+    # XML, connection strings, URLs
+    "<password>{}</password>",
+    "Server=a;User Id=me;Password={};Encrypt=true",
+    "AccountName=a;AccountKey={};EndpointSuffix=b",
+    "host=a user=me password={} dbname=b",
+    "https://a.bc/d?access_token={}&e=1",
+    "jdbc:postgresql://a/b?user=me&password={}&ssl=true",
+    "postgresql://me:{}@host/runs",
+    "redis://:{}@host",
+    # Files of logins and command lines
+    "machine a.bc login me password {}",
+    "machine a.bc\n  login me\n  password {}",
+    "curl -u me:{} https://a.bc",
+    "//registry.a.bc/:_authToken={}",
+    "kubectl create secret generic a --from-literal=password={}",
+    # Program code
+    'password: str = "{}"',
+    'const password: string = "{}";',
+    "self.client_secret = b'{}'",
+    'os.environ["API_KEY"] = "{}"',
+    "'password' => '{}',",
+    'password := "{}"',
+    'if password == "{}":',
+    'login(user="me", password="{}")',
+    "const apiKey = `{}`",
+    'password = """{}"""',
+    'password = "{}" + suffix',
+    "PASSWORD = \\\n    '{}'",
+]
+
+
+@pytest.mark.parametrize("place", WITH_A_VALUE)
+def test_the_value_is_masked_and_the_name_stays(place):
+    """A plain word without a digit, so that a reader sees that there is a secret, and not which one."""
+    assert redact(place.format("hunter")) == place.format(MASK)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("API_KEY={}", "x"),
+        ("password: {}", "p"),
+        ('password = "{}"', "correct horse battery staple"),
+        ("DB_PASSWORD={}", "a&b;c(d"),
+        ("password: {}", "1234"),
+        ("log in with password: {}, then", "hunter2"),
+        ("password = {}", "hunter2"),
+        ("mysql --password {} --host a", "hunter2"),
+        ("TOKEN={}\nA=1", "abc\\\n  def"),
+        ("password = '{}'", r"it\'s me"),
+        ('password = "{}', "cut off in the midd1e"),
+        ("aws_secret_access_key = {}", "wJalrXUtnFEMI/" + "K7MDENG/bPxRfiCYEXAMPLEKEY"),
+        ("Authorization: Basic {}", "bWU6aHVudGVyMg=="),
+        ('"auth": "{}"', "bWU6aHVudGVyMg=="),
+        ("https://a.bc/d?sv=1&sig={}&se=2", "abc%2Bdef123456789abc%3D"),
+    ],
+)
+def test_short_odd_and_long_values_are_masked_whole(place, value):
+    """One letter, several words, signs of the shell, numbers, escapes, a line that goes on, base64."""
+    assert redact(place.format(value)) == place.format(MASK)
+
+
+CODE_AND_PROSE = [
+    "The password is asked for twice: choose one that is long; the token: see below.",
+    "the password: choose one",
+    "Password: required. Token: optional.",
+    "password = get_password()",
+    "password = getpass.getpass('Password: ')",
+    "token: str",
+    "password: str | None = None",
+    "  password: string;",
+    "api_key: SecretStr",
+    "passwd: HTTPPasswordMgr",
+    'API_KEY = os.environ["X"]',
+    "TOKEN=$(cat file)",
+    "TOKEN=$OTHER_TOKEN",
+    "password: ${DB_PASSWORD}",
+    "password: {{ .Values.password }}",
+    'password = f"{user}-{number}"',
+    'user_pass = "%s:%s" % (user, word)',
+    "token=<your-token>",
+    'api_key = "your-api-key-here"',
+    'api_key="sk-..."',
+    "token_count = 12",
+    "TOKENS_PER_SECOND=15",
+    "max_tokens: 4096",
+    "total_tokens_limit=200000",
+    "token: 4096",
+    "password=password, token=self.token, api_key=key)",
+    "f(TOKEN=token, API_KEY=key)",
+    "  password: pw,",
+    'if token == "(":',
+    'pad_token = "<pad>"; eos_token: "end"',
+    'sort_key = "created_at"; primary_key: id; "key": "value"',
+    'CACHE_KEY = "users"; PASSWORD = "password"; {"token": "token"}',
+    '"password": "Enter your password"',
+    '"api_key": "OPENAI_API_KEY"',
+    "private_key: ~/.ssh/id_ed25519",
+    'credentials: "include"',
+    "id-token: write",
+    "secret: inherit",
+    "secrets: 3.6-",
+    "PWD=/home/me",
+    "def login(user, password):\n    '''Log in.'''",
+    "input[type=password]:focus { color: #fff }",
+    "--color-token: #0af;",
+    "| password | required |",
+    "[password: reset](#password)",
+    '<a accesskey="I" href="#">',
+    "integrity: sha512-9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "digest = 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "http://127.0.0.1:8080/a@b, docker run -u 1000:1000 image",
+    "basic understanding: basic authentication, bearer of bad news",
+    "Basic aGVsbG8gd29ybGQh is base64 of words",
+    'ask("Password: ", tries=3)',
+    "password = words2[0]; password = hunter2(1)",
+    "authorization = base64.decodebytes(authorization).decode()",
+    "https://${USER}:${PASSWORD}@host",
+]
+
+
+@pytest.mark.parametrize("text", CODE_AND_PROSE)
+def test_expressions_types_placeholders_and_sentences_stay(text):
+    """What only speaks of a secret is left as it is, byte for byte."""
+    assert redact(text) == text
+
+
+def test_offsets_hold_where_lower_case_is_longer():
+    """One letter becomes two in lower case: what is cut out stays the value."""
+    assert redact("İİİ password: 'hunter' İ") == f"İİİ password: '{MASK}' İ"

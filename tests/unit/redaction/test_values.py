@@ -1,0 +1,94 @@
+"""Credentials that this process uses are masked by their value, in every form that a text may show."""
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.redaction import MASK, credentials, passwords, redactor
+
+SECRET = 'zebra/card+igan "lämp" 100%'  # noqa: S105 - it opens nothing
+FORMS = {
+    "plain": SECRET,
+    "URL": quote(SECRET, safe=""),
+    "path of a URL": quote(SECRET),
+    "form": quote_plus(SECRET),
+    "URL, small letters": quote(SECRET, safe="")
+    .replace("%2F", "%2f")
+    .replace("%2B", "%2b")
+    .replace("%C3%A4", "%c3%a4"),
+    "JSON": json.dumps(SECRET)[1:-1],
+    "JSON, as it is": json.dumps(SECRET, ensure_ascii=False)[1:-1],
+    "JSON in JSON": json.dumps(json.dumps(SECRET))[3:-3],
+    "base64": base64.b64encode(SECRET.encode()).decode(),
+    "base64 of a URL": base64.urlsafe_b64encode(SECRET.encode()).decode(),
+    "base64 without its end": base64.b64encode(SECRET.encode()).decode().rstrip("="),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_every_form_is_masked(form):
+    """Not a letter of it is left."""
+    hide = redactor(["another-secret", SECRET, "another-secret-that-is-longer"])
+    assert hide(f"a: {form}, b") == f"a: {MASK}, b"
+    assert hide("an another-secret-that-is-longer end") == f"an {MASK} end"
+
+
+@given(st.binary(max_size=7), st.binary(max_size=7))
+def test_base64_of_a_text_around_it(before, after):
+    """Wherever the secret begins in it, at most two letters on either side are left, which say less than a letter."""
+    encoded = base64.b64encode(before + b"zebra-cardigan-lamp" + after).decode()
+    hidden = redactor(["zebra-cardigan-lamp"])(encoded)
+    assert MASK in hidden
+    assert len(hidden) - len(MASK) <= (len(before) + len(after)) * 4 / 3 + 8
+
+
+@given(st.text(min_size=8), st.text())
+def test_any_secret_is_masked_in_any_text(secret, text):
+    """Lone surrogates, control characters and all."""
+    hidden = redactor([secret])(f"{text}\n{secret}\n{text}")
+    assert secret in MASK or secret not in hidden.replace(MASK, "\0")
+
+
+def test_short_values_are_placeholders():
+    """Else `true` or a number would be masked everywhere."""
+    assert redactor(["true", "1234567", ""])("true 1234567") == "true 1234567"
+
+
+def test_each_line_of_a_key_is_a_secret_too():
+    """A result may show one line of a value that has several."""
+    assert redactor(["BEGIN\nabcdefghijabcdefghij\nEND of it"])("x abcdefghijabcdefghij y") == f"x {MASK} y"
+
+
+def test_which_variables_are_secret(tmp_path):
+    """By their names and by the passwords in URLs; paths of files, addresses and words of other kinds are not."""
+    file = tmp_path / "a.key"
+    file.touch()
+    environment = {
+        "ANTHROPIC_API_KEY": " one ",
+        "openai_api_key": "two",
+        "SPECIALIST_MCP_TOKEN": "three",
+        "PGPASSWORD": "four",
+        "MYSQL_PWD": "five",
+        "AWS_SECRET_ACCESS_KEY": "/six",
+        "DB_PASS": "seven",
+        "API_TOKEN_2": "eight",
+        "HTTPS_PROXY": "http://me:ni%20ne@proxy:3128",
+        "SPECIALIST_STORE": "postgresql://me:ten@host/runs",
+        "DEPLOY_PASSWORD": "nine and a half",
+        "PWD": "/home",
+        "OLDPWD": "/",
+        "SSH_KEY": str(file),
+        "TOKEN_KEY": "https://host/keys",
+        "SSH_AUTH_SOCK": "/run/agent",
+        "KEYBOARD": "us",
+        "DEPLOY_PUBLIC_KEY": "ssh-rsa AAAA",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PATH": "/bin",
+    }
+    named = ["one", "two", "three", "four", "five", "/six", "seven", "eight", "nine and a half"]
+    assert credentials(environment) == (*named, "ni%20ne", "ni ne", "ten", "ten")
+    assert passwords("sqlite:///runs.db") == ()
