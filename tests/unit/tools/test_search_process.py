@@ -115,7 +115,7 @@ def test_a_call_that_was_given_up_starts_no_search_that_stays(root):
     """Where that happened before the process began, it is killed at once."""
     given_up = Future()
     given_up.cancel()
-    assert run(python(FOR_EVER), root, 3600, given_up) == (b"", -signal.SIGKILL)
+    assert run(python(FOR_EVER), root, PATIENCE, given_up) == (b"", -signal.SIGKILL)
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
