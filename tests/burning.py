@@ -11,7 +11,7 @@ from uuid import uuid4
 
 PATTERN = r"(?=a)(a+)+$"
 """ripgrep leaves a pattern that looks ahead to Python, which tries this one in 2**50 ways on the file."""
-PATIENCE = 60
+PATIENCE = 120
 """The longest that a process is waited for, so that one that stays is a failure [s]."""
 _POLL = 0.01
 
@@ -28,8 +28,10 @@ class Burning:
         return [pid for pid, _ in _command_lines(self.name)]
 
     def searching(self) -> list[int]:
-        """Return the ids of those that have limited themselves and become the search program."""
-        return [pid for pid, words in _command_lines(self.name) if b"limited.py" not in words]
+        """Return the ids of those that have limited themselves and become the search in Python."""
+        return [
+            pid for pid, words in _command_lines(self.name) if b"linescan.py" in words and b"limited.py" not in words
+        ]
 
     def wait_for_search(self) -> None:
         """Wait until a process searches the file."""

@@ -118,7 +118,7 @@ def test_a_call_that_was_given_up_starts_no_search_that_stays(root):
 
     def search():
         may_begin.wait(PATIENCE)
-        results.append(run(python(FOR_EVER), root, 3600))
+        results.append(run(python(FOR_EVER), root, PATIENCE))
         may_begin.set()
 
     async def call():
