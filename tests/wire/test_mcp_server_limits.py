@@ -57,7 +57,7 @@ async def serving(script=(), *, tools=(), **bounds):
         try:
             await asyncio.wait_for(ready.wait(), PATIENCE)
             place = httpx2.URL(http.url)
-            yield SimpleNamespace(url=http.url, place=(place.host, place.port), said=said)
+            yield SimpleNamespace(http=http, url=http.url, place=(place.host, place.port), said=said)
         finally:
             await service.close(PATIENCE)
             http.stop()
@@ -189,11 +189,15 @@ async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
         await asyncio.wait([streaming])
 
 
-async def test_a_client_that_does_not_read_its_answers_is_cut_off():
-    """It sends requests for long lists and reads none; the connection is reset, and nothing is kept for it."""
+def list_request() -> bytes:
+    """Return a request for the list of tools, whose answer is long."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
     modern = "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
-    one = f"{KNOWN}{modern}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+    return f"{KNOWN}{modern}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+async def test_a_client_that_does_not_read_its_answers_is_cut_off():
+    """It sends requests for long lists and reads none; the connection is reset, and nothing is kept for it."""
     async with serving(times=TimeLimits(unread=0.05)) as served:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -201,12 +205,39 @@ async def test_a_client_that_does_not_read_its_answers_is_cut_off():
             client.setblocking(False)
             watch = select.poll()
             watch.register(client, 0)
+            unsent = b""
             async with asyncio.timeout(PATIENCE):
-                # An event without a number asked for: the connection is gone.
+                # An event that was not asked for: the connection is gone.
                 while not watch.poll(0):
+                    unsent = unsent or list_request() * 100
                     with suppress(OSError):
-                        client.send(one * 100)
+                        unsent = unsent[client.send(unsent) :]
                     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+async def test_a_client_that_reads_slowly_gets_all_of_its_answers(count):
+    """It begins to read long after the time for its next head would have been over."""
+    async with serving(times=TimeLimits(head=0.05)) as served:
+        # The answer does not fit into the buffers of the system.
+        served.http._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(served.place)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            sending = asyncio.ensure_future(loop.sock_sendall(client, list_request() * count))
+            for _ in range(5):
+                later, other = await opened(served, HEAD)
+                assert "408" in await rest(later)
+                other.close()
+            got = b""
+            async with asyncio.timeout(PATIENCE):
+                while got.count(b"HTTP/1.1 200 OK") < count or not got.endswith(b"}}"):
+                    data = await loop.sock_recv(client, 1_000_000)
+                    assert data, "closed too early"
+                    got += data
+                await sending
 
 
 async def test_one_connection_too_many_closes_the_one_that_waits_longest():

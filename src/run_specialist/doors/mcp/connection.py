@@ -57,8 +57,8 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         self._watcher = watcher
         self._buffer = bytearray(READ_SIZE)
         self._socket: asyncio.Transport
-        self._period: tuple[Awaited | None, object] = (None, None)
-        """What is awaited, and after which request: each request has time limits of its own."""
+        self._awaited: Awaited | None = None
+        """What the client has yet to send; None while it is being answered."""
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -80,16 +80,17 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the bytes that came; after an answer that ended the exchange they are discarded."""
-        if self._period[0] is Awaited.CLOSE:
+        if self._awaited is Awaited.CLOSE:
             return
         self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
         self._update()
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or close where the client is still sending the one that was answered."""
-        super().on_response_complete()
+        # Afterwards this would be the state of a request that was sent ahead.
         if self.conn.their_state is h11.SEND_BODY:
             self.transport.close()
+        super().on_response_complete()
         self._update()
 
     def pause_writing(self) -> None:
@@ -103,10 +104,16 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
             self._unread.cancel()
             self._unread = None
         super().resume_writing()
+        self._update()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection; one whose last answer is still being read is not idle."""
+        if not self.flow.write_paused:
+            super().timeout_keep_alive_handler()
 
     def shutdown(self) -> None:
         """Close the connection; an answer under way is finished first."""
-        if self._period[0] is not None:
+        if self._awaited is not None:
             self.drop()
         elif self._is_answering:
             self.cycle.keep_alive = False
@@ -115,8 +122,8 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
-        self._wait_for(None)
         self.resume_writing()
+        self._wait_for(None)
         super().connection_lost(exc)
 
     @property
@@ -126,14 +133,14 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def _update(self) -> None:
         if not self.transport.is_closing():
-            parts = {h11.IDLE: Awaited.HEAD, h11.SEND_BODY: Awaited.BODY}
+            # A client that still reads its answer is not expected to send the next request.
+            parts = {} if self.flow.write_paused else {h11.IDLE: Awaited.HEAD, h11.SEND_BODY: Awaited.BODY}
             self._wait_for(parts.get(self.conn.their_state))
 
     def _wait_for(self, awaited: Awaited | None) -> None:
-        period = (awaited, self.cycle)
-        if period == self._period:
+        if awaited is self._awaited:
             return
-        self._period = period
+        self._awaited = awaited
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -142,7 +149,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         self._watcher(self, awaited)
 
     def _expire(self) -> None:
-        match self._period[0]:
+        match self._awaited:
             case Awaited.HEAD if self.conn.trailing_data[0]:
                 self._answer_timeout(f"the headers of a request may take {self._limits.head:g} seconds")
             case Awaited.BODY if self._is_answering and not self.cycle.response_started:
