@@ -31,7 +31,7 @@ def run(call, write, monkeypatch, tmp_path):
     assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
 
     def run_it(name, redirected="", stdout=subprocess.PIPE):
-        program, *arguments = COMMANDS[name]
+        program, *arguments = [*COMMANDS.get(name, ["specialists", "no-such-command"])]
         line = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-c", PROGRAMS[program], *arguments]
         return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
 
@@ -57,6 +57,12 @@ def test_an_output_that_cannot_be_written_is_a_failure(run, name):
     done = run(name, ">/dev/full")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "No space left on device: " in done.stderr
+
+
+@full
+def test_a_wrong_flag_stays_one_though_nobody_is_told(run):
+    """Exit code 2, as ever."""
+    assert run("wrong", "2>/dev/full").returncode == 2
 
 
 @full

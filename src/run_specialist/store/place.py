@@ -15,6 +15,8 @@ VARIABLE = "SPECIALIST_STORE"
 """Names the store where no flag does."""
 ELSEWHERE = "name another store with --store"
 """The way out where a store cannot be used."""
+FOLDER = "run-specialist"
+"""The folder of the default store, which holds nothing of anybody else."""
 OnLost = Literal["go_on", "abort"]
 """What a run does when its store can no longer be written: go on unstored, or end before its next request."""
 
@@ -44,7 +46,7 @@ def place(given: str | None) -> Place:
         return Place(_url(named), named=True)
     import platformdirs  # noqa: PLC0415 - 20 ms that only the default costs
 
-    folder = platformdirs.user_data_path("run-specialist", appauthor=False)
+    folder = platformdirs.user_data_path(FOLDER, appauthor=False)
     return Place(f"{_SQLITE}{(folder / 'runs.db').absolute()}", named=False)
 
 

@@ -19,7 +19,7 @@ def modes(folder):
 @pytest.fixture
 async def wide(tmp_path):
     """Make a store that everybody may read, and leave it with its log, as a process that was killed does."""
-    folder = tmp_path / "data"
+    folder = tmp_path / "run-specialist"
     writer = Writer(Place(f"sqlite:///{folder}/runs.db", named=True))
     assert await write(writer.journal("run-0"), *begun("run-0")) is None
     for path in (folder, *folder.iterdir()):
@@ -37,7 +37,7 @@ async def test_the_default_store_is_narrowed_and_one_that_was_named_stays(wide, 
     found = modes(wide)
     writer.close()
     folder, file = (0o755, 0o644) if named else (0o700, 0o600)
-    assert {found.pop("data"), found.pop("runs.db.owners")} == {folder}
+    assert {found.pop("run-specialist"), found.pop("runs.db.owners")} == {folder}
     assert set(found.values()) == {file}
 
 
@@ -62,4 +62,16 @@ async def test_a_link_is_not_followed(wide, tmp_path):
     assert await write(writer.journal("run-1"), *begun("run-1")) is None
     after = modes(wide)
     writer.close()
-    assert {name: after[name] for name in ("data", "runs.db")} == {name: before[name] for name in ("data", "runs.db")}
+    assert {name: after[name] for name in ("run-specialist", "runs.db")} == {
+        name: before[name] for name in ("run-specialist", "runs.db")
+    }
+
+
+async def test_a_folder_that_is_not_ours_alone_keeps_its_rights(wide, tmp_path):
+    """A home, or the folder of all devices, holds more than a store."""
+    shared = wide.rename(tmp_path / "shared")
+    writer = Writer(Place(f"sqlite:///{shared}/runs.db", named=False))
+    assert await write(writer.journal("run-1"), *begun("run-1")) is None
+    found = modes(shared)
+    writer.close()
+    assert (found["shared"], found["runs.db"]) == (0o755, 0o600)
