@@ -19,7 +19,7 @@ from run_specialist.purse import drawn
 from run_specialist.spawner import LIMITS, Surroundings, digest, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.project import project_of, project_root
+from run_specialist.specialist.project import project_of
 from run_specialist.specialist.resolve import checked
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.archive import Archive
@@ -81,8 +81,8 @@ def begun_with(run: StoredRun) -> tuple[SpecialistFile, Specialist]:
     """Return the file and the settings of a run, as they were when it began."""
     # What another version of this program knew, and this one does not, is passed over.
     settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")
-    path, root = Path(run.frozen["file"]), Path(run.frozen["root"])
-    now = load(path, project_of(path, [project_root(root)])) if settings.mcp_servers else None
+    path = Path(run.frozen["file"])
+    now = load(path, project_of(path, [Path(run.frozen["root"])])) if settings.mcp_servers else None
     if now and now.specialist and now.digest == run.frozen["digest"]:
         # What is handed to servers stands in the file alone: it may be secret.
         settings = settings.model_copy(update={"mcp_servers": now.specialist.mcp_servers})

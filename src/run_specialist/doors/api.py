@@ -145,7 +145,7 @@ class Runner:
         provider = self._provider or self._connections.provider(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
-        now = load(file.path, project_of(file.path, [project_root(root)]))
+        now = load(file.path, project_of(file.path, [root]))
         around = await self._around(root, now, settled, provider, parent, resumed=True)
         job = resume(run, Wish(question, limits, force), around)
         return Run(job, listener, watch, journal=await self._storing.claim(run), on_lost=self._on_lost)
