@@ -1,12 +1,13 @@
 """What a tool may know of the call that it works for: the run's budget, and a child's share of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from run_specialist.budget import Budget, Kind, Limit
 from run_specialist.events import Event
 from run_specialist.outcome import Child
+from run_specialist.tools import threads
 
 
 class Purse(Protocol):
@@ -45,6 +46,14 @@ class Context:
     """After these the call is given up [s]."""
     purse: Purse = field(repr=False)
     """For `delegate` alone, whose call is a run of its own; what any other tool takes out of it is nobody's."""
+
+    def when_cancelled(self, call: Callable[[], object]) -> None:
+        """Call a function as soon as nobody waits for this call any more, or it has returned.
+
+        For functions that run in a thread: they are not interrupted, and have to end what they started, such as a
+        process. Does nothing in coroutines, which are cancelled themselves.
+        """
+        threads.when_cancelled(call)
 
     def left(self, kind: Kind | str = Kind.TOOL_CALLS) -> float | None:
         """Return how much of a kind is left; None when it is not limited.

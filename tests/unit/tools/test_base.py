@@ -11,7 +11,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.base import Output, Toolset
 from run_specialist.tools.context import Context
 from run_specialist.tools.own import tool
-from run_specialist.tools.threads import is_cancelled, when_cancelled
+from run_specialist.tools.threads import is_cancelled
 
 pytestmark = pytest.mark.anyio
 
@@ -104,9 +104,9 @@ async def test_a_function_in_a_thread_learns_that_it_was_given_up():
     begun, ended = threading.Event(), threading.Event()
 
     @tool
-    def slow() -> str:
+    def slow(ctx: Context) -> str:
         """Wait for something that it has started."""
-        when_cancelled(ended.set)
+        ctx.when_cancelled(ended.set)
         begun.set()
         return str(ended.wait(30))
 
