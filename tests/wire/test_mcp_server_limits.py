@@ -4,34 +4,17 @@ import asyncio
 import json
 import select
 import socket
-from contextlib import asynccontextmanager, suppress
-from types import SimpleNamespace
+from contextlib import suppress
 
-import httpx2
 import pytest
 
-from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp.bounds import Bounds
 from run_specialist.doors.mcp.connection import READ_SIZE, Connection, TimeLimits
-from run_specialist.doors.mcp.http import Address, Http
-from run_specialist.doors.mcp.server import make_server
-from run_specialist.doors.mcp.service import Service
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.tools.base import Tool
+from run_specialist.providers.scripted import calls, says
+from tests.wire.raw_http import HEAD, KNOWN, ask, list_request, listed, opened, rest, serving, tool_call
 from tests.wire.serving import PATIENCE, Held, write_specialist
 
 pytestmark = pytest.mark.anyio
-TOKEN = "a-token-of-a-test"  # noqa: S105 - of a server that lives for a test
-HEAD = (
-    "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    "Accept: application/json, text/event-stream\r\n"
-)
-KNOWN = f"{HEAD}Authorization: Bearer {TOKEN}\r\n"
 SHORT = TimeLimits(head=0.05, body=0.05, unread=0.05, close=0.05)
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -43,63 +26,6 @@ def project(tmp_path, monkeypatch):
     write_specialist(root, "looker", "tools: []")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(root)
-
-
-@asynccontextmanager
-async def serving(script=(), *, tools=(), **bounds):
-    """Serve with these bounds; gives the address, the URL and what was said."""
-    said = []
-    async with Runner(provider=ScriptedProvider(script), tools=tools, store="none") as runner:
-        service = Service(runner, said.append)
-        http = Http(Address("127.0.0.1", 0), TOKEN, said.append, Bounds(**bounds))
-        ready = asyncio.Event()
-        task = asyncio.create_task(http.serve(make_server(service), lambda _: ready.set()))
-        try:
-            await asyncio.wait_for(ready.wait(), PATIENCE)
-            place = httpx2.URL(http.url)
-            yield SimpleNamespace(http=http, url=http.url, place=(place.host, place.port), said=said)
-        finally:
-            await service.close(PATIENCE)
-            http.stop()
-            await asyncio.wait_for(task, PATIENCE)
-
-
-async def opened(served, text=""):
-    """Open a connection and send a text."""
-    reader, writer = await asyncio.open_connection(*served.place)
-    writer.write(text.encode())
-    return reader, writer
-
-
-async def rest(reader) -> str:
-    """Read until the server closes the connection."""
-    async with asyncio.timeout(PATIENCE):
-        return (await reader.read()).decode()
-
-
-async def listed(served) -> int:
-    """Ask for the tools as an honest client does, and return the status."""
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
-    return (await ask(served, body)).status_code
-
-
-async def ask(served, body) -> httpx2.Response:
-    """Send a request of the newer protocol."""
-    headers = {
-        "accept": "application/json, text/event-stream",
-        "authorization": f"Bearer {TOKEN}",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": body["method"],
-        **({"mcp-name": body["params"]["name"]} if "name" in body["params"] else {}),
-    }
-    async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-        return await client.post(served.url, json=body, headers=headers)
-
-
-def tool_call() -> dict:
-    """Return a call of the specialist."""
-    params = {"name": "looker", "arguments": {"query": "?"}, "_meta": META}
-    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
 
 
 @pytest.mark.parametrize(
@@ -189,13 +115,6 @@ async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
         await asyncio.wait([streaming])
 
 
-def list_request() -> bytes:
-    """Return a request for the list of tools, whose answer is long."""
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
-    modern = "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
-    return f"{KNOWN}{modern}Content-Length: {len(body)}\r\n\r\n{body}".encode()
-
-
 async def test_a_client_that_does_not_read_its_answers_is_cut_off():
     """It sends requests for long lists and reads none; the connection is reset, and nothing is kept for it."""
     async with serving(times=TimeLimits(unread=0.05)) as served:
@@ -238,65 +157,6 @@ async def test_a_client_that_reads_slowly_gets_all_of_its_answers(count):
                     assert data, "closed too early"
                     got += data
                 await sending
-
-
-async def test_one_connection_too_many_closes_the_one_that_waits_longest():
-    """Every client gets in, and what happened is told in one line and the rest at the end."""
-    async with serving(connections=8) as served:
-        idle = [await opened(served, "POST" if number % 2 else "") for number in range(8)]
-        assert await listed(served) == 200
-        assert await rest(idle[0][0]) == ""
-        idle += [await opened(served) for _ in range(20)]
-        assert await rest(idle[19][0]) == ""
-        assert await listed(served) == 200
-        assert len(served.said) == 1
-    told = "8 connections are served at the same time; to make room, "
-    assert [line.partition(told)[0] for line in served.said] == ["warning: "] * 2
-    assert served.said[0].endswith(" 1 was closed or refused")
-    for _, writer in idle:
-        writer.close()
-
-
-async def test_a_body_of_a_client_that_was_let_in_gives_way_last():
-    """Those that have not shown a token are closed before it."""
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
-    modern = "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nConnection: close\r\n"
-    async with serving(connections=4) as served:
-        reader, writer = await opened(
-            served, f"{KNOWN}{modern}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        # From then on its body is awaited.
-        assert "100" in (await reader.readline()).decode()
-        crowd = [await opened(served) for _ in range(20)]
-        assert await rest(crowd[10][0]) == ""
-        writer.write(body.encode())
-        assert "200 OK" in await rest(reader)
-        for _, other in [*crowd, (reader, writer)]:
-            other.close()
-
-
-async def test_more_requests_than_can_be_answered_are_refused_in_words():
-    """503, when to come again, one line; those under way are answered, and then there is room."""
-    entered, released = asyncio.Semaphore(0), asyncio.Event()
-
-    async def hold() -> str:
-        entered.release()
-        await released.wait()
-        return "let go"
-
-    script = [calls(("hold", {}))] * 7 + [says("Here.")] * 7
-    async with serving(script, tools=[Tool("hold", "Waits.", hold)], connections=8) as served:
-        asking = [asyncio.ensure_future(ask(served, tool_call())) for _ in range(7)]
-        for _ in asking:
-            await asyncio.wait_for(entered.acquire(), PATIENCE)
-        refused = await ask(served, tool_call())
-        assert refused.status_code == 503
-        assert refused.headers["retry-after"] == "1"
-        assert refused.text == "7 requests are being answered already; try again\n"
-        released.set()
-        answers = await asyncio.gather(*asking)
-        assert [answer.status_code for answer in answers] == [200] * 7
-        assert await listed(served) == 200
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""The HTTP server when more connections come, or more requests, than it serves at the same time."""
+
+import asyncio
+import json
+
+import pytest
+
+from run_specialist.providers.scripted import calls, says
+from run_specialist.tools.base import Tool
+from tests.wire.raw_http import KNOWN, META, ask, listed, opened, rest, serving, tool_call
+from tests.wire.serving import PATIENCE, write_specialist
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """A project with one specialist, entered."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists"):
+        (root / folder).mkdir(parents=True)
+    write_specialist(root, "looker", "tools: []")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(root)
+
+
+async def test_one_connection_too_many_closes_the_one_that_waits_longest():
+    """Every client gets in, and what happened is told in one line and the rest at the end."""
+    async with serving(connections=8) as served:
+        idle = [await opened(served, "POST" if number % 2 else "") for number in range(8)]
+        assert await listed(served) == 200
+        assert await rest(idle[0][0]) == ""
+        idle += [await opened(served) for _ in range(20)]
+        assert await rest(idle[19][0]) == ""
+        assert await listed(served) == 200
+        assert len(served.said) == 1
+    told = "8 connections are served at the same time; to make room, "
+    assert [line.partition(told)[0] for line in served.said] == ["warning: "] * 2
+    assert served.said[0].endswith(" 1 was closed or refused")
+    for _, writer in idle:
+        writer.close()
+
+
+async def test_a_body_of_a_client_that_was_let_in_gives_way_last():
+    """Those that have not shown a token are closed before it."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
+    modern = "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nConnection: close\r\n"
+    async with serving(connections=4) as served:
+        reader, writer = await opened(
+            served, f"{KNOWN}{modern}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        # From then on its body is awaited.
+        assert "100" in (await reader.readline()).decode()
+        crowd = [await opened(served) for _ in range(20)]
+        assert await rest(crowd[10][0]) == ""
+        writer.write(body.encode())
+        assert "200 OK" in await rest(reader)
+        for _, other in [*crowd, (reader, writer)]:
+            other.close()
+
+
+async def test_more_requests_than_can_be_answered_are_refused_in_words():
+    """503, when to come again, one line; those under way are answered, and then there is room."""
+    entered, released = asyncio.Semaphore(0), asyncio.Event()
+
+    async def hold() -> str:
+        entered.release()
+        await released.wait()
+        return "let go"
+
+    script = [calls(("hold", {}))] * 7 + [says("Here.")] * 7
+    async with serving(script, tools=[Tool("hold", "Waits.", hold)], connections=8) as served:
+        asking = [asyncio.ensure_future(ask(served, tool_call())) for _ in range(7)]
+        for _ in asking:
+            await asyncio.wait_for(entered.acquire(), PATIENCE)
+        refused = await ask(served, tool_call())
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "1"
+        assert refused.text == "7 requests are being answered already; try again\n"
+        released.set()
+        answers = await asyncio.gather(*asking)
+        assert [answer.status_code for answer in answers] == [200] * 7
+        assert await listed(served) == 200
