@@ -90,7 +90,9 @@ async def test_the_loop_goes_on_meanwhile(root, monkeypatch):
     assert (await task).warnings == ()
 
 
-@pytest.mark.parametrize("limits", [{"time_limit": 0.1}, {"tool_timeout": 0.05}, {"time_limit": 0}])
+@pytest.mark.parametrize(
+    "limits", [{"time_limit": 0.1, "tool_timeout": 3600}, {"tool_timeout": 0.05}, {"time_limit": 0}]
+)
 async def test_when_the_time_is_over_the_walk_ends_and_the_run_may_begin(root, endless, limits):
     """The warning says where, and the time is counted."""
     check = await checked(root, "'*.md'", **limits)
