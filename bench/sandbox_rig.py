@@ -47,6 +47,20 @@ def many(root: Path, given: argparse.Namespace) -> Calls:
     return [*EVERYWHERE, ("read", {"path": "d1/e10/n1.md"}), ("read", {"path": "d1/e10/nothing.md"})]
 
 
+def ignored(root: Path, given: argparse.Namespace) -> Calls:
+    """Make the same files below a .gitignore of 120,000 lines."""
+    calls = many(root, given)
+    (root / ".gitignore").write_text("".join(f"x{number:05}\n" for number in range(120_000)))
+    return [*calls, ("glob", {"pattern": "*absent*"})]
+
+
+def wide(root: Path, given: argparse.Namespace) -> Calls:
+    """Make all files in one folder."""
+    for number in range(given.files):
+        (root / f"n{number}.md").write_text(f"needle {number % 100} of {number // 1_000}\n")
+    return [*EVERYWHERE, ("glob", {"pattern": "*absent*"})]
+
+
 def sparse(root: Path, given: argparse.Namespace) -> Calls:
     """Make huge files: of nothing, of one line, and of a line and then nothing."""
     size = int(given.gigabytes * 1_000_000_000)
@@ -108,6 +122,8 @@ def system(_: Path, __: argparse.Namespace) -> Calls:
 
 ROOTS: dict[str, Callable[[Path, argparse.Namespace], Calls]] = {
     "many": many,
+    "ignored": ignored,
+    "wide": wide,
     "sparse": sparse,
     "deep": deep,
     "growing": growing,

@@ -17,6 +17,7 @@ SECRET = "marzipan"  # noqa: S105 - the word that must not be shown
 _PIECES = (
     *("..", "../", "/", "//", "./", "~", "\\", "..\\", "\0", "\n", "\\n", "\\xff", "\udcff", "%2e%2e/", "file://", " "),
     *("a/", "a/b/", "x.md", "out", "out/", "up/", "up/up/", "in.md", "loop", "pipe", ".git", ".GIT", ".git/config"),
+    *(".env", ".ENV", ".ssh/", ".ssh/config", "server.pem", "key.md"),
     *("hidden/", "hidden.log", "/proc/self/root/", "/proc/self/cwd/", "/proc/self/fd/", "/etc/passwd", "CON", "-rf"),
     *("*", "**", "**/", "?", "[a-z]", "[!a]", "[", "]", "{a,b}", "{", "}", "!", "#", "(?=x)", "(a+)+", "^", "$", "|"),
     *("\\d", "\\b", "NEAR(", "AND", '"', "NOT ", ":", "é", "e\u0301", "\u202e", "K"),
@@ -32,6 +33,8 @@ def tree(outer: Path) -> Path:
     (outer / SECRET).mkdir()
     secrets = [outer / f"{SECRET}.md", outer / "x.md", outer / SECRET / f"{SECRET}.md", outer / SECRET / "x.md"]
     secrets += [root / "hidden" / f"{SECRET}.md", root / "hidden.log", root / ".git" / "config"]
+    (root / ".ssh").mkdir()
+    secrets += [root / ".env", root / "a" / "server.pem", root / ".ssh" / "config"]
     for secret in secrets:
         secret.write_text(f"the word is {SECRET}\n")
     (root / ".gitignore").write_text("hidden/\n*.log\n")
@@ -39,7 +42,15 @@ def tree(outer: Path) -> Path:
     for inside in (root / "x.md", root / "a" / "x.md", root / "a" / "b" / "new\nline.md", root / "-rf", long):
         inside.write_text("# An almond\n\nneedle 1\nneedle 2 d\u00e9j\u00e0\n")
     Path(os.fsdecode(os.fsencode(root) + b"/caf\xe9.md")).write_text("needle\n")
-    links = {"out": f"../{SECRET}", "up": "..", "a/up": "../..", "in.md": "a/x.md", "loop": "loop", "hid": "hidden"}
+    links = {
+        "out": f"../{SECRET}",
+        "up": "..",
+        "a/up": "../..",
+        "in.md": "a/x.md",
+        "loop": "loop",
+        "hid": "hidden",
+        "key.md": ".env",
+    }
     links |= {"out.md": f"../{SECRET}.md", "abs": str(outer), "proc": "/proc/self/root", "chain": "a/up"}
     for link, target in links.items():
         (root / link).symlink_to(target)

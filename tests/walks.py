@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -44,11 +45,12 @@ class HeldWalk:
 
 
 class EndlessWalk:
-    """A walk through a folder that never ends; only its own check can stop it."""
+    """A walk through a folder that does not end while a test waits; only its own check can stop it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "{}.txt") -> None:
         self.entered, self.ended = threading.Event(), threading.Event()
         self._stopped = threading.Event()
+        self._until = time.monotonic() + 3 * PATIENCE
 
         @contextmanager
         def endless(_: Folder) -> Iterator[Iterator[object]]:
@@ -61,7 +63,7 @@ class EndlessWalk:
         monkeypatch.setattr(Folder, "listing", endless)
 
     def _goes_on(self, _: int) -> bool:
-        return not self._stopped.is_set()
+        return not self._stopped.is_set() and time.monotonic() < self._until
 
     def stop(self) -> None:
         """End it, so that a thread that nothing else stopped does not outlive its test."""

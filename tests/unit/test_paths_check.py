@@ -14,6 +14,8 @@ from run_specialist.safe_open import Folder
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
 from run_specialist.tools.files import file_tools
+from run_specialist.tools.listing import files
+from run_specialist.tools.sandbox import Sandbox
 from tests.walks import PATIENCE, EndlessWalk, HeldWalk
 
 pytestmark = pytest.mark.anyio
@@ -90,7 +92,9 @@ async def test_the_loop_goes_on_meanwhile(root, monkeypatch):
     assert (await task).warnings == ()
 
 
-@pytest.mark.parametrize("limits", [{"time_limit": 0.1}, {"tool_timeout": 0.05}, {"time_limit": 0}])
+@pytest.mark.parametrize(
+    "limits", [{"time_limit": 0.1, "tool_timeout": 3600}, {"tool_timeout": 0.05}, {"time_limit": 0}]
+)
 async def test_when_the_time_is_over_the_walk_ends_and_the_run_may_begin(root, endless, limits):
     """The warning says where, and the time is counted."""
     check = await checked(root, "'*.md'", **limits)
@@ -160,3 +164,12 @@ async def test_a_search_that_is_given_up_leaves_its_index_to_the_next(root, monk
     walk.released.set()
     assert "next.md:1: all about plans/next.md" in (await search.call({"query": "next"})).text
     assert walk.listings == 1
+
+
+async def test_a_walk_checks_before_each_folder_too(root):
+    """Very many empty folders have been listed at once, and each of them still takes its time."""
+    for name in ("a", "b", "c"):
+        (root / "empty" / name).mkdir(parents=True)
+    checks = []
+    assert list(files(Sandbox(root), "empty", check=lambda: checks.append(1))) == []
+    assert len(checks) == 3 + 4

@@ -48,6 +48,14 @@ def test_very_many_lines_hide_what_they_say(call, write, compiled):
     assert len(compiled) == 1
 
 
+def test_the_last_line_that_fits_decides():
+    """Between lines with wildcards and lines without, also where one expression holds older and newer lines."""
+    file = ignore_file(["!a*", "a.md", "zz*q", "b.md", "!b*", "!*.log", "x*.log", "!*.?d/", "x.md/"])
+    names = {"a.md": True, "b.md": False, "ab": False, "x1.log": True, "y.log": False, "c": None, "zzq": True}
+    assert {name: file.hides(name, is_folder=False) for name in names} == names
+    assert [file.hides(name, is_folder=True) for name in ("x.md", "y.md", "c")] == [True, False, None]
+
+
 def test_threads_that_come_together_compile_once(write, root, compiled):
     """Many runs begin at the same time in one project."""
     write({".gitignore": "\n".join(f"x{number}*y" for number in range(500)), "a.md": "x", "x1-y": "x"})
