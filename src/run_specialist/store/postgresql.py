@@ -23,20 +23,16 @@ VANISHED = IDLE + INTERVAL * COUNT
 """After so much silence the server drops a session, and the locks it holds [s]."""
 
 _SESSION = {
-    "lock_timeout": f"{WAIT}s",
     "tcp_keepalives_idle": IDLE,
     "tcp_keepalives_interval": INTERVAL,
     "tcp_keepalives_count": COUNT,
 }
 """Settings of our sessions at the server, which by default notices a vanished host after two hours."""
 _CONNECTION = {
-    "connect_timeout": WAIT,
     "keepalives": 1,
     "keepalives_idle": IDLE,
     "keepalives_interval": INTERVAL,
     "keepalives_count": COUNT,
-    # Shorter than `VANISHED`: this end notices first, and has its lock again before the server lets it go.
-    "tcp_user_timeout": WAIT * 1_000,
 }
 """Settings of our end; libpq's names."""
 
@@ -58,10 +54,12 @@ def parsed(url: str) -> URL:
     given = make_url(url)
     if "@" in (given.host or ""):
         raise StoreUnusable(f"{shown(url)}: write an @ in the password as %40")
-    query: dict[str, str | tuple[str, ...]] = {name: str(value) for name, value in _CONNECTION.items()}
+    # The user timeout is shorter than `VANISHED`: this end takes its lock again before the server lets it go.
+    ours = {**_CONNECTION, "connect_timeout": WAIT, "tcp_user_timeout": WAIT * 1_000}
+    query: dict[str, str | tuple[str, ...]] = {name: str(value) for name, value in ours.items()}
     query.update(given.query)
     # The server takes the last value of a setting.
-    options = [f"-c {name}={value}" for name, value in _SESSION.items()]
+    options = [f"-c {name}={value}" for name, value in {**_SESSION, "lock_timeout": f"{WAIT}s"}.items()]
     query["options"] = " ".join([*options, *_texts(given.query.get("options", ()))])
     # Without it the driver returns bytes where the database is in SQL_ASCII; nothing else could hold every text.
     query["client_encoding"] = "utf8"

@@ -35,6 +35,19 @@ def test_no_server_is_waited_for_without_end():
     assert parsed("postgresql://me@host/runs?connect_timeout=60").query["connect_timeout"] == "60"
 
 
+def test_a_setting_in_the_url_wins(database):
+    """At this end and at the server; but the encoding is ours, for no other holds every text."""
+    mine = "keepalives_idle=77&options=-c tcp_keepalives_idle=66 -c work_mem=1MB&client_encoding=latin1"
+    url = parsed(f"{database}?{mine}")
+    assert (url.query["keepalives_idle"], url.query["keepalives_interval"]) == ("77", "5")
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "work_mem", "client_encoding", "lock_timeout")
+        shown = [connection.execute(text(f"show {name}")).scalar() for name in names]
+    engine.dispose()
+    assert shown == ["66", "5", "1MB", "UTF8", "10s"]
+
+
 def test_the_server_s_reasons_are_told(database):
     """A wrong password and a missing database, in one line each."""
     url = parsed(database)
