@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROUNDS, A_LITTLE = 500, 0.01
+ROUNDS, A_LITTLE = 3_000, 0.01
 """What is on its way out is waited for so many times, so long [s]."""
 POOLED = ("asyncio_", "AnyIO worker thread")
 """Names of threads that an event loop keeps until it ends."""

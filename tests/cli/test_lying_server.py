@@ -15,7 +15,7 @@ from tests.wire.liar.moments import MOMENTS
 from tests.wire.liar.server import Liar
 from tests.wire.simulator import policies
 
-PATIENCE = 30
+PATIENCE = 90
 KIND = {kind.name: kind for kind in KINDS}
 MIDDLE = MOMENTS[1]
 SAID = {

@@ -23,8 +23,9 @@ def marked(tmp_path, monkeypatch):
 
 
 def servers(how, mark):
-    """Return the line of front matter for a server that misbehaves."""
-    return f"mcp_servers: {{raw: {{command: {json.dumps(script('raw', how, str(mark)))}, env: {{MARKER: {mark}}}}}}}"
+    """Return the line of front matter for a server that misbehaves; it has far more time than a test waits."""
+    command = json.dumps(script("raw", how, str(mark)))
+    return f"mcp_servers: {{raw: {{command: {command}, env: {{MARKER: {mark}}}, timeout: 600}}}}"
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -50,7 +51,7 @@ def test_a_signal_while_servers_are_started_ends_the_program(api, write, program
     process = program("finder", "What do owls eat?", "--trust", start_new_session=True)
     assert marked.read_text() == "started"
     os.killpg(process.pid, number)
-    out, err = process.communicate(timeout=PATIENCE / 3)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (130, "", "run-specialist: interrupted\n")
     assert not simulator.requests
     assert running(marked) == []

@@ -109,7 +109,7 @@ def test_s3_6_ctrl_c_does_not_wait_for_the_thread_of_a_tool(write, program):
     with telling(program, "finder", "What?", "--model", "offline", "--json", code=HANGING_TOOL) as (process, told):
         assert told.read(1) == b"."
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=5)  # that it ends at all is the point
+        out, _ = process.communicate(timeout=PATIENCE)  # that it ends at all is the point
     assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
 
 

@@ -11,7 +11,7 @@ from run_specialist.store.place import file_of
 from run_specialist.store.reading import Store
 from run_specialist.store.stored import StoredRun
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """The longest that a dead process may be taken for alive [s]."""
 
 

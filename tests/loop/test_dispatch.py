@@ -78,7 +78,7 @@ async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
 
 async def test_s2_5_plain_functions_run_in_parallel_too():
     """Three blocking calls wait for one another in threads: one after the other they would never end."""
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
 
     def meet(query: str) -> str:
         together.wait()

@@ -113,7 +113,7 @@ async def test_taking_a_run_up_holds_up_no_other(store, monkeypatch):
 
     def slowly(writer, run):
         loop.call_soon_threadsafe(going_on.set)
-        assert going_on.wait(10), "the loop stood still"
+        assert going_on.wait(60), "the loop stood still"
         return claim(writer, run)
 
     async with Runner(provider=cast, store=store) as runner:

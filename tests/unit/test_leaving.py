@@ -8,7 +8,7 @@ import pytest
 from run_specialist import Specialist, run_sync
 from run_specialist.doors import leaving
 
-PATIENCE = 30
+PATIENCE = 90
 """The longest that anything is waited for, so that a hang is a failure [s]."""
 
 

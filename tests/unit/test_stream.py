@@ -354,7 +354,7 @@ def test_s3_6_ctrl_c_in_run_sync_aborts_stores_and_goes_on_its_way(whom, tmp_pat
         assert process.stdout.readline() == "reached\n"
         if whom == "process":
             process.send_signal(signal.SIGINT)
-        told, errors = process.communicate(timeout=30)
+        told, errors = process.communicate(timeout=90)
     assert (told, errors, process.returncode) == ("interrupted\n", "", 0)
     stored = load(url)
     assert stored.status == "aborted"

@@ -11,7 +11,7 @@ import pytest
 
 from run_specialist.doors.waking import heard
 
-PATIENCE = 30
+PATIENCE = 90
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows sends no signal to a thread")
 

@@ -18,7 +18,7 @@ from run_specialist.doors.mcp.service import Service
 from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.tools.base import Tool
 
-PATIENCE = 30
+PATIENCE = 90
 """The longest that anything is waited for, so that a hang is a failure [s]."""
 MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
 

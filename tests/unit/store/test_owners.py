@@ -183,10 +183,13 @@ def test_who_may_not_ask_does_not_take_it_for_dead():
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         owner = take(f"sqlite:///{name}/runs.db")
-        for path in (Path(name) / "runs.db.owners").iterdir():
+        owners = Path(name) / "runs.db.owners"
+        for path in owners.iterdir():
             path.chmod(0)
+        owners.chmod(0o555)
         with nobody():
             assert is_alive(f"sqlite:///{name}/runs.db", owner.token)
             with pytest.raises(StoreUnusable, match="no file can be locked there: Permission denied"):
                 take(f"sqlite:///{name}/runs.db")
+        owners.chmod(0o755)
         owner.close()

@@ -86,7 +86,7 @@ async def test_a_thread_that_ends_after_it_was_given_up_harms_nobody():
     def slow() -> str:
         """Wait."""
         begun.set()
-        may_end.wait(10)
+        may_end.wait(60)
         ended.set()
         return "late"
 

@@ -130,7 +130,7 @@ async def _go(case: Case, liar: Liar, folder: Path) -> Came:
 
 async def _open_connections(liar: Liar) -> int:
     """Return how many connections there are once those are gone that were hung up."""
-    until = time.monotonic() + 1
+    until = time.monotonic() + HANG
     while liar.open > 1 and time.monotonic() < until:  # noqa: ASYNC110 - a client does not tell when it has hung up
         await asyncio.sleep(0.005)
     return liar.open

@@ -12,7 +12,7 @@ from typing import Any, cast
 from .rules.http import MAX_BODY
 from .wire import Wire
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Longest wait for a handler when the server stops [s]."""
 STEP = 1024 * 1024
 

@@ -59,9 +59,12 @@ class Guard:
         return self.hosts is None or name in self.hosts or is_loopback(name)
 
     def _is_own_page(self, origin: str, host: str) -> bool:
-        parts = urlsplit(origin)
         name = _name(origin)
-        if name is None or parts.scheme not in {"http", "https"}:
+        if name is None:
+            return False
+        # Not before: some versions of Python raise for an address that names no host.
+        parts = urlsplit(origin)
+        if parts.scheme not in {"http", "https"}:
             return False
         if is_loopback(name):
             return True
