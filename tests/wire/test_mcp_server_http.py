@@ -332,6 +332,22 @@ async def test_a_session_that_nobody_uses_is_forgotten():
     assert another != session
 
 
+async def test_a_session_too_many_ends_the_one_that_is_idle_longest():
+    """Its client is told to begin another one; the tasks of the ended session are gone, and the others go on."""
+    async with serving(bounds=Bounds(sessions=2)) as served, httpx2.AsyncClient(timeout=PATIENCE) as client:
+        first, second = [(await begins(client, served.url)).headers["mcp-session-id"] for _ in range(2)]
+        assert "looker" in (await lists(client, served.url, first)).text
+        third = await begins(client, served.url)
+        gone = await lists(client, served.url, second)
+        assert (third.status_code, gone.status_code) == (200, 404)
+        for session in (first, third.headers["mcp-session-id"]):
+            assert "looker" in (await lists(client, served.url, session)).text
+        before = asyncio.all_tasks()
+        for _ in range(20):
+            assert (await begins(client, served.url)).status_code == 200
+        assert len(asyncio.all_tasks()) < len(before) + 10
+
+
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [
