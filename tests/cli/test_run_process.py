@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from tests.cli.conftest import MAIN
 from tests.lines import beside_the_summary
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
@@ -74,6 +75,20 @@ def test_s3_6_ctrl_c_midway_prints_what_was_gathered(api, write, program):
     assert out.startswith("[No finished answer: interrupted.")
     assert "Owls eat mice at night." in out
     assert err.splitlines() == ["run-specialist: aborted: interrupted"]
+
+
+def test_under_nohup_a_run_outlives_its_terminal(api, write, program):
+    """A signal that the program was started to ignore stays ignored: the run answers."""
+    write("finder")
+    gate = Gate()
+    api([LOOK, says(tool_use("search", {"query": "mice"}), gate=gate), answers("Mice.")])
+    deaf = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    process = program("finder", "What do owls eat?", code=deaf + MAIN)
+    gate.wait_for_request(PATIENCE)
+    process.send_signal(signal.SIGHUP)
+    gate.open()
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "Mice.\n")
 
 
 @pytest.mark.exhaustive
