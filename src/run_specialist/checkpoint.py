@@ -10,9 +10,8 @@ from run_specialist.budget import Kind
 from run_specialist.dispatch import Dispatcher
 from run_specialist.events import Warned
 from run_specialist.exchange import Exchange
-from run_specialist.journal import Stood, TakenOver
+from run_specialist.journal import OnLost, Stood, TakenOver
 from run_specialist.messages import Message
-from run_specialist.store.place import OnLost
 
 PATIENCE = 10.0
 """After this a run goes on without knowing that it is kept: a disk that hangs must not cost an answer [s]."""

@@ -6,11 +6,14 @@ A run writes records in order and never waits for them, but for the places where
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from run_specialist.events import Event
 from run_specialist.messages import Message, Reply, ToolCall, Usage
 from run_specialist.outcome import Child, Outcome
+
+OnLost = Literal["go_on", "abort"]
+"""What a run does when its store can no longer be written: go on unstored, or end before its next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,13 +20,12 @@ from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.events import Finished, Listener, Resumed
 from run_specialist.exchange import Exchange
 from run_specialist.job import Job
-from run_specialist.journal import Ended, Journal
+from run_specialist.journal import Ended, Journal, OnLost
 from run_specialist.messages import Message, Reply, Stop, sendable
 from run_specialist.outcome import Exit, Outcome
 from run_specialist.providers.base import Choice, Watch
 from run_specialist.replies import Replies
 from run_specialist.room import Room
-from run_specialist.store.place import OnLost
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from run_specialist.errors import UsageError
+from run_specialist.journal import OnLost
 from run_specialist.landing import Style
 from run_specialist.specialist.presets import Preset
-from run_specialist.store.place import OnLost
 
 LONGEST_NUMBER = 18
 """Digits of a limit on the command line."""

@@ -14,6 +14,7 @@ from run_specialist.equipment import equip
 from run_specialist.errors import UsageError
 from run_specialist.events import Listener
 from run_specialist.executed import Augmenter
+from run_specialist.journal import OnLost
 from run_specialist.outcome import Outcome
 from run_specialist.paths_check import check_paths
 from run_specialist.providers.base import Provider, Watch
@@ -27,7 +28,6 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry, is_same, places, project_of, project_root
 from run_specialist.specialist.resolve import resolve
-from run_specialist.store.place import OnLost
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.own import given

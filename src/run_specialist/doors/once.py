@@ -8,9 +8,9 @@ from run_specialist.doors.api import Runner
 from run_specialist.doors.leaving import and_leave
 from run_specialist.doors.waking import heard
 from run_specialist.errors import UsageError
+from run_specialist.journal import OnLost
 from run_specialist.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
-from run_specialist.store.place import OnLost
 
 
 async def run(  # noqa: PLR0913 - as in `Runner`

@@ -4,7 +4,6 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.identity import VERSION
@@ -17,8 +16,6 @@ ELSEWHERE = "name another store with --store"
 """The way out where a store cannot be used."""
 FOLDER = "run-specialist"
 """The folder of the default store, which holds nothing of anybody else."""
-OnLost = Literal["go_on", "abort"]
-"""What a run does when its store can no longer be written: go on unstored, or end before its next request."""
 
 _SQLITE = "sqlite:///"
 _SCHEMES = ("sqlite:", "postgresql:", "postgres:")
