@@ -70,13 +70,12 @@ class PostgresServer:
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._as, str(self._programs / program), *arguments]
         # The server inherits what it is started with: a pipe would be held open by it.
-        said = self._folder.parent / f"{self._folder.name}.said"
+        said = self._folder / "said"
         with said.open("w") as out:
             done = subprocess.run(
                 command, cwd="/", env={**os.environ, "LC_ALL": "C"}, stdout=out, stderr=out, check=False
             )
         assert done.returncode == 0, said.read_text()
-        said.unlink()
 
 
 @contextmanager

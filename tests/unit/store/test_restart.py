@@ -19,7 +19,7 @@ from run_specialist.store.session import Away
 from run_specialist.store.writer import Writer
 from tests.jobs import job
 from tests.postgres_server import postgres_server
-from tests.unit.store.records import ask, begun, change, counts, ended, stored, turn_of, write
+from tests.unit.store.records import ask, begun, change, connection, counts, ended, stored, turn_of, write
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +68,13 @@ def writers(database):
     """Give a maker of writers."""
     with Writers(database) as made:
         yield made
+
+
+def promote(url):
+    """Let sessions that begin from now on write."""
+    with connection(url) as found:
+        found.execute("set default_transaction_read_only = off")
+        found.execute("alter database postgres reset default_transaction_read_only")
 
 
 def looks(number, before=lambda: None):
@@ -122,6 +129,20 @@ async def test_a_server_that_stays_away_for_some_attempts_is_waited_for_at_the_c
     assert (await run.outcome()).warnings == ()
     assert kept_at == [0, 2]
     assert counts(database)["turns"] == 4
+
+
+async def test_a_server_that_may_not_be_written_yet_is_asked_by_a_new_session(database, writers):
+    """After a failover sessions lead to a standby, until it is promoted and they are made anew."""
+    writer = writers.make(Backoff(sleep=after(3, lambda: promote(database))))
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1")) is None
+    change(database, "alter database postgres set default_transaction_read_only = on")
+    try:
+        change(database, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+        assert await write(journal, *turn_of(1)) is None
+    finally:
+        promote(database)
+    assert counts(database)["turns"] == 1
 
 
 async def test_other_runs_and_the_loop_go_on_while_the_store_is_away(server, writers):

@@ -6,11 +6,14 @@ import time
 import pytest
 from sqlalchemy import create_engine, text
 
-from run_specialist.errors import StoreUnusable
-from run_specialist.store import server_owner
+from run_specialist.errors import StoreUnusable, UsageError
+from run_specialist.store import deleting, server_owner
+from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import is_alive, take
 from run_specialist.store.postgresql import parsed
+from run_specialist.store.reading import Store
 from tests.stores import postgresql_url
+from tests.unit.store.opened import add_run
 
 PATIENCE = 60
 """The longest that something is waited for, so that a hang is a failure [s]."""
@@ -44,8 +47,9 @@ def cut_owners(url):
     engine.dispose()
 
 
-def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url):
-    """Without a word from the writer; the token is the same, the session another one."""
+def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url, monkeypatch):
+    """The server's last word is heard, so that no ping is waited for; the token is the same, the session another."""
+    monkeypatch.setattr(server_owner, "PING", 3_600)
     owner = take(url)
     first = holder(url, owner.token)
     cut_owners(url)
@@ -122,3 +126,17 @@ def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for(url):
     left_behind.close()
     assert is_alive(url, owner.token)
     owner.close()
+
+
+def test_a_run_whose_lock_is_held_again_is_not_deleted(url, monkeypatch):
+    """Its session was cut, and at the second look its process has the lock again."""
+    engine = open_engine(url)
+    add_run(engine, "run-1")
+    engine.dispose()
+    looks = iter([False, True])
+    monkeypatch.setattr(deleting, "GRACE", 0)
+    monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: next(looks))
+    with Store(url) as store:
+        with pytest.raises(UsageError, match="run-1 is still at work"):
+            store.delete(["run-1"])
+        assert len(store.runs()) == 1
