@@ -48,6 +48,7 @@ def interrupt_twice(process):
     process.send_signal(signal.SIGINT)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("line", "flags", "reason"),
     [
@@ -67,6 +68,7 @@ def test_a_time_limit_ends_the_search(api, write, program, fire, line, flags, re
     fire.wait_for_end()
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "end",
     [
@@ -88,6 +90,7 @@ def test_a_signal_ends_the_search(api, write, program, fire, end):
     fire.wait_for_end()
 
 
+@pytest.mark.exhaustive
 @only_linux
 @pytest.mark.parametrize("arguments", [("finder", "What?"), ("mcp",)], ids=["run-specialist", "specialists mcp"])
 def test_a_program_that_is_killed_takes_its_search_along(api, write, program, fire, arguments):
@@ -103,6 +106,7 @@ def test_a_program_that_is_killed_takes_its_search_along(api, write, program, fi
     fire.wait_for_end()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "end",
     [

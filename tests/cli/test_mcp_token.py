@@ -80,6 +80,7 @@ async def test_the_official_client_gets_in_with_the_token_that_is_printed(starte
     assert (data / "runs.db").exists()
 
 
+@pytest.mark.exhaustive
 def test_nobody_gets_in_without_it(started):
     """Neither without a token nor with another one."""
     lines = started()
@@ -88,6 +89,7 @@ def test_nobody_gets_in_without_it(started):
     assert status(lines, authorization=f"Bearer {token_in(lines)}") == 404
 
 
+@pytest.mark.exhaustive
 def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
     """What clients have in their configuration holds at the next start; nobody else can read the file."""
     first = started()
@@ -99,6 +101,7 @@ def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
     assert token_in(started()) != token_in(first)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["flag", "environment"])
 def test_a_token_that_was_given_is_not_printed_and_none_is_made(started, data, monkeypatch, how):
     """Who chose it knows it."""
@@ -121,6 +124,7 @@ def test_without_a_token_one_line_says_what_that_opens(started, data):
     assert not (data / FILE).exists()
 
 
+@pytest.mark.exhaustive
 def test_who_serves_others_is_warned(started):
     """The token guards it, and travels in the clear."""
     lines = started("--http", "0.0.0.0:0")

@@ -41,6 +41,7 @@ def run(call, write, monkeypatch, tmp_path):
 full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")  # noqa: PTH110 - a device
 
 
+@pytest.mark.exhaustive(one_in=9)
 @full
 @pytest.mark.parametrize("name", COMMANDS)
 def test_lines_that_are_lost_on_standard_error_change_no_exit_code(run, name):
@@ -50,6 +51,7 @@ def test_lines_that_are_lost_on_standard_error_change_no_exit_code(run, name):
     assert done.stdout.endswith(("\n", "</html>"))
 
 
+@pytest.mark.exhaustive(one_in=9)
 @full
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_output_that_cannot_be_written_is_a_failure(run, name):
@@ -71,6 +73,7 @@ def test_an_output_that_cannot_be_written_is_a_failure_though_nobody_is_told(run
     assert run("answer", ">/dev/full 2>/dev/full").returncode == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "redirected"),
     [*((name, ">&- 2>&-") for name in COMMANDS), ("answer", ">&-"), ("answer", "2>&-"), ("runs", ">&-")],
@@ -82,6 +85,7 @@ def test_an_output_that_is_closed_is_not_written(run, name, redirected):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "help"])
 def test_a_pipe_that_nobody_reads_is_no_failure(run, name):
     """As behind `| head -1`, which has read enough."""

@@ -55,6 +55,7 @@ def held(api, write, program, database):
     gate.open()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_of_the_server_in_the_middle_of_a_run_costs_nothing(held, server, database, mode):
     """Every turn is stored once, and nobody is warned."""
@@ -72,6 +73,7 @@ def test_a_restart_of_the_server_in_the_middle_of_a_run_costs_nothing(held, serv
     assert ask(database, "select status, tool_calls from runs") == [("answered", 2)]
 
 
+@pytest.mark.exhaustive
 def test_a_run_whose_lock_alone_was_cut_is_not_taken_over(held, database):
     """`resume` of another process finds it at work, and it goes on to its answer."""
     start, gate, served = held
@@ -87,6 +89,7 @@ def test_a_run_whose_lock_alone_was_cut_is_not_taken_over(held, database):
     assert (len(served.requests), counts(database)["turns"]) == (3, 3)
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_was_taken_over_asks_nothing_more(held, database):
     """Two processes would pay for one run; what it gathered is printed, with exit code 4."""
     start, gate, served = held
@@ -102,6 +105,7 @@ def test_a_run_that_was_taken_over_asks_nothing_more(held, database):
     assert counts(database)["turns"] == 1
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_needs_its_store_ends_when_that_is_lost(held, database):
     """Its tables were dropped: waiting would not bring them back."""
     start, gate, served = held
@@ -124,6 +128,7 @@ def ascii_server():
         yield running
 
 
+@pytest.mark.exhaustive
 def test_a_database_in_sql_ascii_keeps_every_text(ascii_server, call, write, notes):
     """The driver would return bytes for every text of it."""
     write("finder", body="Du findest Notizen über Eulen – 鳥.")
@@ -171,6 +176,7 @@ ODD = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("oddity", ODD)
 def test_every_command_says_in_one_line_what_is_wrong_with_a_server(database, call, write, notes, oddity, command):

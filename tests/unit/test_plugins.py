@@ -171,6 +171,7 @@ def test_what_a_process_inherits_is_the_same_for_every_test(run, workers):
     assert "1 passed" in told, told
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("flags", "passed"), [((), "4 passed"), (("--exhaustive",), "9 passed"), (("-m", "exhaustive"), "8 passed")]
 )

@@ -80,6 +80,7 @@ def test_at_the_limit_of_descriptors_honest_clients_are_served_and_one_line_tell
         connection.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_standard_error_that_nobody_reads_holds_up_neither_an_answer_nor_the_end(program, project, number):
     """Its pipe is full, and there is something to say with every call."""
@@ -117,6 +118,7 @@ def test_standard_error_that_nobody_reads_holds_up_neither_an_answer_nor_the_end
     os.close(writing)
 
 
+@pytest.mark.exhaustive
 @on_linux
 def test_a_line_of_100_megabytes_is_reported_once_and_answered(program):
     """It takes no memory to speak of; its request has an error, and the next one an answer."""

@@ -38,6 +38,7 @@ UNITS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("before", ["", "password='"])
 def test_a_long_text_of_each_comes_through(before):
     """What looks like a thousand beginnings of secrets does not hang the run."""
