@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 import warnings
 
 import pytest
@@ -72,12 +73,15 @@ def test_who_does_not_read_holds_up_nothing(pipe):
     """Lines beyond the bound are dropped, and the end does not wait; who reads again is told how many."""
     fill(pipe[1])
     with BackgroundStderr(pipe[1].fileno(), most=10, patience=0.01) as stderr:
-        for number in range(1000):
+        stderr.say("0")
+        while not stderr._lines.empty():
+            time.sleep(0.001)  # until its thread has taken the line, and waits for a reader
+        for number in range(1, 1000):
             stderr.say(str(number))
         assert stderr._lines.full()
     reading = pipe[0].fileno()
     got = b""
-    while not got.endswith(b": 9\n"):
+    while b": 10\n" not in got:
         got += os.read(reading, 65_536)
     stderr._lines.put(None, timeout=TIMELESS)
     stderr._thread.join(TIMELESS)

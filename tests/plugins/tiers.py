@@ -55,10 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption(FLAG) or "exhaustive" in config.getoption("markexpr"):
         return
     counts: Counter[str] = Counter()
-    kept = [item for item in items if _is_ordinary(item, counts)]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-        items[:] = kept
+    left_out = [item for item in items if not _is_ordinary(item, counts)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 def _is_ordinary(item: pytest.Item, counts: Counter[str]) -> bool:
