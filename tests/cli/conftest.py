@@ -93,3 +93,14 @@ def program(notes: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             return process
 
         yield start
+
+
+@pytest.fixture
+def ask(call: Callable[..., Result]) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that puts a question offline, and returns exit code, stdout and stderr."""
+
+    def put(*flags: str) -> tuple[int, str, str]:
+        result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", *flags)
+        return result.exit_code, result.stdout, result.stderr
+
+    return put

@@ -19,17 +19,6 @@ def app(notes, write):
         yield made
 
 
-@pytest.fixture
-def ask(call):
-    """Return a function that puts a question offline, and returns exit code, stdout and stderr."""
-
-    def put(*flags):
-        result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", *flags)
-        return result.exit_code, result.stdout, result.stderr
-
-    return put
-
-
 def specialists(*arguments):
     """Call the other command."""
     result = CliRunner().invoke(manage.app, arguments, catch_exceptions=False)

@@ -16,17 +16,6 @@ def app(notes):
         yield made
 
 
-@pytest.fixture
-def ask(call):
-    """Return a function that puts a question offline, and returns exit code, stdout and stderr."""
-
-    def put(*flags):
-        result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", *flags)
-        return result.exit_code, result.stdout, result.stderr
-
-    return put
-
-
 @pytest.mark.parametrize("entry", ["{url: 'URL/${SOME_KEY}'}", "{url: 'URL', headers: {A: '${SOME_KEY}'}}", "'URL'"])
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_url_on_this_machine_is_told_nothing_before_somebody_allows_it(

@@ -12,6 +12,7 @@ from run_specialist.providers.base import Watch
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from tests.jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
+from tests.wire.serving import Program
 from tests.wire.simulator import MessagesSimulator
 
 StartSimulator = Callable[..., MessagesSimulator]
@@ -68,3 +69,17 @@ def ask_chat(
             return await outcome_of(job(provider, limit, **settings), events, seen), simulator
 
     return run
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[..., Program]]:
+    """Return a function that starts the server; what still runs at the end is killed."""
+    running: list[Program] = []
+
+    def start(*arguments: str, **options: Any) -> Program:
+        running.append(Program.start(*arguments, **options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.end()

@@ -36,20 +36,6 @@ def project(tmp_path, monkeypatch) -> Path:
     return root
 
 
-@pytest.fixture
-def program():
-    """Return a function that starts the server; what still runs at the end is killed."""
-    running = []
-
-    def start(*arguments, **options) -> Program:
-        running.append(Program.start(*arguments, **options))
-        return running[-1]
-
-    yield start
-    for one in running:
-        one.end()
-
-
 def listed(url: str) -> str:
     """Return what an honest client gets that begins a session."""
     headers = {"accept": "application/json, text/event-stream", "authorization": "Bearer t"}

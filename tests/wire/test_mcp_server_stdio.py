@@ -72,20 +72,6 @@ def stored(tmp_path):
 
 
 @pytest.fixture
-def program():
-    """Return a function that starts the server; what still runs at the end is killed."""
-    running = []
-
-    def start(*arguments, **options) -> Program:
-        running.append(Program.start(*arguments, **options))
-        return running[-1]
-
-    yield start
-    for one in running:
-        one.end()
-
-
-@pytest.fixture
 def api(monkeypatch):
     """Return a function that starts a simulated API and points ANTHROPIC_BASE_URL at it."""
     running = []
