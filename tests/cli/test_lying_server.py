@@ -65,6 +65,7 @@ def ask(api, write, call, notes, monkeypatch):
     return run
 
 
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("name", SAID)
 def test_x_12_a_lie_is_one_line_and_exit_code_3(ask, name):
     """What was gathered stands on stdout, the reason on stderr; the command that is named there brings the answer."""

@@ -70,6 +70,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(refused):
         (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),
     ],
 )
+@pytest.mark.exhaustive(one_in=2)
 def test_what_cannot_be_served_is_one_line(refused, arguments, told):
     """Exit code 2, before any client comes."""
     code, said = refused(*arguments)

@@ -61,6 +61,7 @@ def status(lines, **headers) -> int:
     return httpx2.get(url, headers=headers, timeout=PATIENCE).status_code
 
 
+@pytest.mark.exhaustive
 @pytest.mark.anyio
 async def test_the_official_client_gets_in_with_the_token_that_is_printed(started, data, write):
     """As the line to be copied says it; it asks a specialist, and the token is nowhere but in its file."""

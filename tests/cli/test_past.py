@@ -329,6 +329,7 @@ def test_a_transcript_marks_errors_and_keeps_lines(store):
     )
 
 
+@pytest.mark.exhaustive
 def test_nothing_reaches_a_terminal_raw(store):
     """Neither from a question nor from a result, an id or a name; our own colours do."""
     evil = "\x1b[31mred\x07\u202e"

@@ -124,6 +124,7 @@ def test_x_12_a_server_that_refuses_is_exit_code_3_and_one_line(chat, write, cal
     assert "Traceback" not in line
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url", "http://["], ids=["closed", "no URL", "broken"])
 def test_x_12_a_server_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
     """One line with the variable that the address came from."""

@@ -132,6 +132,7 @@ def test_x_12_an_endpoint_that_refuses_is_exit_code_3_and_one_line(api, write, c
         assert result.stdout == ""
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url"], ids=["closed", "no URL"])
 def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
     """Exit code 3 and one line with the address and the variable it came from."""
@@ -145,6 +146,7 @@ def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypat
     assert "ANTHROPIC_BASE_URL" in line
 
 
+@pytest.mark.exhaustive
 def test_a_key_with_stray_characters_is_one_line(api, write, call, monkeypatch):
     """A line end that came along with a key is told in one line, and the key itself is not shown."""
     write("finder")

@@ -197,6 +197,7 @@ def test_bars_fit_the_width(store, write):
         assert any(line.startswith(" 6  ░") for line in lines)
 
 
+@pytest.mark.exhaustive
 def test_no_run_is_lost_to_rounding(store, write):
     """One that ended among many that were cut has its column, and the other way round."""
     write("finder", "tool_calls_limit: 6")

@@ -167,7 +167,7 @@ async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp
     assert [outcome.tool_calls.used for outcome in outcomes] == [1, 1]
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
     """They are started anew; one that is gone is a warning, its tools stay defined, and calling one is an error."""

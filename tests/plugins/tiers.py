@@ -5,6 +5,7 @@ server. Where the marker says `one_in=5`, the first, sixth, ... of the test's pa
 Properties have a tenth of their examples there, the same in each run.
 """
 
+import math
 import os
 import random
 from collections import Counter
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 FLAG = "--exhaustive"
+WORKERS_PER_CORE = 1.5
+"""A third of the time a test waits for a server, a child process or a disk."""
 SHARE = 10
 """One in so many examples is tried in the ordinary run."""
 LUCK = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
@@ -33,6 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("exhaustive", **luck, derandomize=False, print_blob=True)
     settings.register_profile("ordinary", **luck, derandomize=True, database=None, max_examples=examples(100))
     settings.load_profile("exhaustive" if _full else "ordinary")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many workers `-n auto` starts."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return math.ceil(cores * WORKERS_PER_CORE)
 
 
 def examples(full: int) -> int:

@@ -198,7 +198,7 @@ def all_commands(scene: Scene, tmp_path: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.exhaustive(one_in=7)
+@pytest.mark.exhaustive(one_in=21)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_command_shows_what_lies_outside_of_the_project(scene: Scene, tmp_path: Path, attack: str) -> None:
     """Neither outputs, nor tools of the MCP server, nor the store, nor the report have a piece of it."""

@@ -128,7 +128,7 @@ def still_there(tmp_path):
     return [one.pid for one in here if one.status() != psutil.STATUS_ZOMBIE]
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", ["1", "0"])
 def test_a_test_that_hangs_is_ended_and_leaves_no_process(run, tmp_path, workers):
     """Children, one in a session of its own, one with a bare environment, and an orphan; the other test goes on."""
@@ -158,7 +158,7 @@ def test_what_a_worker_that_died_has_started_is_killed(run, tmp_path):
     assert len(left) == 1
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", ["1", "0"])
 def test_what_a_process_inherits_is_the_same_for_every_test(run, workers):
     """Ignored and blocked signals, umask, time zone, locale, keys, proxies, colours, HOME."""

@@ -40,6 +40,7 @@ def written(folder, run):
     return path
 
 
+@pytest.mark.exhaustive
 def test_the_page_asks_for_nothing_and_complains_of_nothing(page, full):
     """One file is all that is loaded; no error, no warning, no breach of its own policy."""
     page.open(full)

@@ -25,7 +25,7 @@ def no_collector():
     gc.enable()
 
 
-@pytest.mark.exhaustive(one_in=4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("watch", [None, lambda delta: None], ids=["json", "stream"])
 @pytest.mark.parametrize("kind", ["messages", "chat"])
 @pytest.mark.usefixtures("no_collector")

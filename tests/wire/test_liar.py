@@ -66,6 +66,7 @@ async def test_x_12_whatever_the_server_does_the_run_ends_well(case, folder):
     assert not came.wrong
 
 
+@pytest.mark.exhaustive
 async def test_x_12_a_server_that_is_silent_or_never_ends_is_left(folder):
     """The client's patience, or the limit of time, ends each; all at once, because they only wait."""
     before = Census.take()

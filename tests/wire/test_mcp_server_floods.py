@@ -42,6 +42,7 @@ def listed(url: str) -> str:
     return httpx2.post(url, json=HELLO, headers=headers, timeout=PATIENCE).text
 
 
+@pytest.mark.exhaustive
 @on_linux
 def test_at_the_limit_of_descriptors_honest_clients_are_served_and_one_line_tells_it(program):
     """The limit falls below the bound on connections while it serves: nothing is logged for each attempt to accept."""

@@ -101,6 +101,7 @@ async def until_idle(served) -> None:
             await asyncio.wait([one.task for one in served.runs._at_work])
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 async def test_the_official_client_asks_over_http(mode, host):
@@ -390,7 +391,7 @@ def test_a_name_that_leads_nowhere_is_one_line():
         Http(Address("no-such-host.invalid", 0), "t")
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_with_gate):
     """Idle connections and an open stream do not hold it up; the call under way is answered with what was gathered."""

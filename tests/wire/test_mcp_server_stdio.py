@@ -161,6 +161,7 @@ def test_nothing_but_the_protocol_is_written_to_standard_output(program):
     assert server.process.returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_closed_input_stops_what_is_at_work_and_ends(api, program, stored):
     """Exit code 0, no traceback, the run is stored as aborted with what was gathered."""
     gate = Gate()

@@ -193,6 +193,7 @@ def test_body_in_chunks(messages_api: Start) -> None:
     assert api.requests[0].raw == body
 
 
+@pytest.mark.exhaustive
 def test_many_at_once(messages_api: Start) -> None:
     """Two hundred clients are served side by side, each request is on record, and no id comes twice."""
     api = messages_api(lambda _: REPLY)

@@ -21,7 +21,7 @@ from tests.jobs import job
 from tests.postgres_server import postgres_server
 from tests.unit.store.records import ask, begun, change, connection, counts, ended, stored, turn_of, write
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]
 
 ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}
 ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)

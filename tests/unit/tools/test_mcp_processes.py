@@ -265,6 +265,7 @@ async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path
         ("shut", "the server ended before it answered: it closed its output"),
     ],
 )
+@pytest.mark.exhaustive(one_in=3)
 async def test_a_call_that_goes_wrong_is_an_error_result(tmp_path, how, why, capfd):
     """Each time anew; a server that had to be stopped is started again for the next call."""
     async with had(tmp_path, raw(how, tmp_path / "marker")) as one:
@@ -273,6 +274,7 @@ async def test_a_call_that_goes_wrong_is_an_error_result(tmp_path, how, why, cap
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.exhaustive
 async def test_a_server_that_closes_its_input_is_not_waited_for(tmp_path):
     """It goes on running, and nothing can be asked of it."""
     marker = tmp_path / "marker"
@@ -357,6 +359,7 @@ async def test_what_a_server_asks_of_us_is_not_supported(tmp_path):
         ]
 
 
+@pytest.mark.exhaustive
 async def test_a_server_that_takes_no_hint_is_killed(tmp_path):
     """It ignores the end of its input and SIGTERM."""
     async with had(tmp_path, raw("deaf", tmp_path / "marker")) as one:
@@ -365,6 +368,7 @@ async def test_a_server_that_takes_no_hint_is_killed(tmp_path):
     assert running(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 async def test_who_is_cancelled_while_a_server_starts_leaves_nothing(tmp_path):
     """The wait ends at once, and closing ends the server."""
     clients = McpClients()

@@ -231,6 +231,7 @@ def test_files_may_change_between_the_two_stages(root, write, by_files, change: 
     assert index.search("needle", 10).best == ()
 
 
+@pytest.mark.exhaustive
 def test_threads_share_the_words(notes, by_files):
     """Searches in parallel, from the first on, get what each gets alone."""
     folder, queries = notes
