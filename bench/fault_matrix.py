@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from run_specialist.providers import bounds
-from tests.leaks import Census, left_since, resident
+from run_specialist.providers import reply_limits
+from tests.leak_check import Census, left_since, resident
 from tests.wire.liar.case import Came, Case, play
 from tests.wire.liar.kinds import KINDS
 from tests.wire.liar.moments import MOMENTS
@@ -39,7 +39,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"TMPDIR": str(Path(folder, "tmp")), "SPECIALIST_STORE": "none"}
         Path(folder, "tmp").mkdir()
-        bounds.LONGEST_BODY = 4 * MIB
+        reply_limits.LONGEST_BODY = 4 * MIB
         begun, before = time.monotonic(), Census.take()
         came = asyncio.run(_play(cases, Path(folder), verbose=chosen.verbose))
         left = [one for one in left_since(before) if not one.startswith("descriptors")]

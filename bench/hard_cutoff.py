@@ -12,7 +12,7 @@ import asyncio
 import anthropic
 
 from run_specialist.providers.anthropic import AnthropicProvider
-from tests.jobs import job, outcome_of
+from tests.loop_jobs import job, outcome_of
 from tests.wire.simulator import MessagesSimulator, policies
 
 LIMIT = 30

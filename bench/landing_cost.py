@@ -20,12 +20,12 @@ import anthropic
 import httpx2
 
 from run_specialist import prompts
-from run_specialist.landing import Style
-from run_specialist.outcome import Outcome
+from run_specialist.budget.ladder import Style
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Opening
+from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import Tool
-from tests.jobs import job, outcome_of
+from tests.loop_jobs import job, outcome_of
 from tests.wire.simulator import MessagesSimulator, billed, find_model, policies
 
 RESULT = 9_300

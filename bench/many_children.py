@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.crowd.crowd import alive, play, unread, wrong
 from tests.crowd.fates import FATES, drawn
 from tests.crowd.server import serving
-from tests.leaks import Census, left_since, resident
+from tests.leak_check import Census, left_since, resident
 
 MEGABYTE = 1024 * 1024
 

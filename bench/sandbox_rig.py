@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.files import file_tools
+from run_specialist.tools.files.files import file_tools
 
 MOST = 1_000_000_000
 """What a growing file grows to before it begins anew [bytes]."""

@@ -19,10 +19,10 @@ from unittest.mock import patch
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from run_specialist import telemetry
+from run_specialist.loop.observing import telemetry
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.tools.base import Tool
-from tests.jobs import job, outcome_of
+from tests.loop_jobs import job, outcome_of
 
 CALLS = 300
 RUNS = 7

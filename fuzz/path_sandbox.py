@@ -9,8 +9,8 @@ import going
 
 with atheris.instrument_imports(include=["run_specialist.tools", "pathspec"]):
     from run_specialist.errors import RunSpecialistError
-    from run_specialist.tools.files import file_tools
-    from run_specialist.tools.sandbox import Sandbox
+    from run_specialist.tools.files.files import file_tools
+    from run_specialist.tools.sandbox.sandbox import Sandbox
 
 SECRET = "marzipan"  # noqa: S105 - the word that must not be shown
 """Stands in every file outside the root, in their names, and in what the root hides."""

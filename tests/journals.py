@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from run_specialist.journal import Ended, Opened, Record
-from run_specialist.store.keeping import Row, rows_of
-from run_specialist.store.place import Place
-from run_specialist.store.reading import INTERRUPTED, Store
-from run_specialist.store.restoring import stored_run
+from run_specialist.record.journal import Ended, Opened, Record
+from run_specialist.store.from_rows import stored_run
+from run_specialist.store.location import Place
+from run_specialist.store.reader import INTERRUPTED, Store
 from run_specialist.store.stored import StoredRun
+from run_specialist.store.to_rows import Row, rows_of
 from run_specialist.store.writer import Writer
 
 

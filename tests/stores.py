@@ -67,7 +67,7 @@ def make_first_version(url: str, *run_ids: str) -> None:
     from sqlalchemy import create_engine, text
 
     from run_specialist.store.identity import APPLICATION_ID, NAMESPACE
-    from run_specialist.store.place import file_of
+    from run_specialist.store.location import file_of
     from run_specialist.store.postgresql import parsed
     from run_specialist.store.versions import upgrade
 

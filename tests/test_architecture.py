@@ -21,7 +21,7 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["run_specialist.cli.run", "run_specialist.cli.manage"])
+@pytest.mark.parametrize("module", ["run_specialist.cli.ask", "run_specialist.cli.manage"])
 def test_help_does_not_pay_for_heavy_libraries(module):
     """What `--help` imports is the parser and little else."""
     assert not modules_after(f"import {module}") & set(HEAVY)
@@ -29,4 +29,4 @@ def test_help_does_not_pay_for_heavy_libraries(module):
 
 def test_the_sdk_is_imported_only_on_the_way_to_a_request():
     """A program that prepares offline runs never loads the SDK."""
-    assert "anthropic" not in modules_after("import run_specialist.doors.api, run_specialist.providers.anthropic")
+    assert "anthropic" not in modules_after("import run_specialist.api.runner, run_specialist.providers.anthropic")

@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from run_specialist.doors.api import Runner
-    from run_specialist.doors.delegate import Delegate, Delegated, delegate_tool
-    from run_specialist.doors.once import run, run_sync
-    from run_specialist.doors.stream import Stream
+    from run_specialist.api.delegate import Delegate, Delegated, delegate_tool
+    from run_specialist.api.once import run, run_sync
+    from run_specialist.api.runner import Runner
+    from run_specialist.api.stream import Stream
     from run_specialist.errors import (
         NotResumable,
         NotTrusted,
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
-    from run_specialist.events import (
+    from run_specialist.loop.run import Run
+    from run_specialist.loop.tool_calls.executed import Augmenter, Executed
+    from run_specialist.providers.base import Delta
+    from run_specialist.record.events import (
         BudgetSpent,
         Called,
         ChildTold,
@@ -43,14 +46,11 @@ if TYPE_CHECKING:
         Summarized,
         Warned,
     )
-    from run_specialist.executed import Augmenter, Executed
-    from run_specialist.outcome import Child, Evidence, Outcome
-    from run_specialist.providers.base import Delta
-    from run_specialist.runner import Run
+    from run_specialist.record.outcome import Child, Evidence, Outcome
     from run_specialist.specialist.fields import Specialist
     from run_specialist.tools.base import Output, Tool
     from run_specialist.tools.context import Context
-    from run_specialist.tools.own import tool
+    from run_specialist.tools.decorator import tool
 
 __all__ = [
     "Augmenter",
@@ -97,10 +97,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "doors.api": ("Runner",),
-    "doors.once": ("run", "run_sync"),
-    "doors.delegate": ("Delegate", "Delegated", "delegate_tool"),
-    "doors.stream": ("Stream",),
+    "api.runner": ("Runner",),
+    "api.once": ("run", "run_sync"),
+    "api.delegate": ("Delegate", "Delegated", "delegate_tool"),
+    "api.stream": ("Stream",),
     "errors": (
         "NotResumable",
         "NotTrusted",
@@ -113,14 +113,14 @@ _HOMES = {
         "ToolError",
         "UsageError",
     ),
-    "executed": ("Augmenter", "Executed"),
-    "outcome": ("Child", "Evidence", "Outcome"),
+    "loop.tool_calls.executed": ("Augmenter", "Executed"),
+    "record.outcome": ("Child", "Evidence", "Outcome"),
     "providers.base": ("Delta",),
-    "runner": ("Run",),
+    "loop.run": ("Run",),
     "specialist.fields": ("Specialist",),
     "tools.base": ("Output", "Tool"),
     "tools.context": ("Context",),
-    "tools.own": ("tool",),
+    "tools.decorator": ("tool",),
 }
 """Where the names are defined; all others are events."""
 
@@ -130,7 +130,7 @@ if not TYPE_CHECKING:  # else every name that there is not would be taken for an
         """Import a public name when it is first asked for: the commands' `--help` must not pay for all of them."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = next((home for home, names in _HOMES.items() if name in names), "events")
+        home = next((home for home, names in _HOMES.items() if name in names), "record.events")
         value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
         return value
 

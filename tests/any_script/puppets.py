@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Any, Literal
 
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.messages import Message, Reply, Stop, Usage
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.record.messages import Message, Reply, Stop, Usage
 from tests.any_script.puppet_tools import Clock
 
 GIVEN_UP = 600

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from run_specialist.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
-from run_specialist.messages import Block, Message, encode
-from run_specialist.transcript import FEW_CHARACTERS
-from tests.any_script.plays import Played, Told
+from run_specialist.loop.transcript import FEW_CHARACTERS
+from run_specialist.record.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
+from run_specialist.record.messages import Block, Message, encode
 from tests.any_script.puppets import Asked
+from tests.any_script.run_script import Played, Told
 
 EXIT_CODES = {"answered": {0}, "landed": {0}, "partial": {0}, "failed": {3, 4}, "aborted": {130}}
 

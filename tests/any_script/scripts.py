@@ -5,9 +5,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from run_specialist.budget import Kind
-from run_specialist.landing import Style
-from run_specialist.messages import Stop, Usage
+from run_specialist.budget.budget import Kind
+from run_specialist.budget.ladder import Style
+from run_specialist.record.messages import Stop, Usage
 from tests.any_script.puppet_tools import RAISED, RETURNED, WAITS
 from tests.any_script.puppets import Line, Terse, Wish
 

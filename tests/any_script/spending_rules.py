@@ -3,11 +3,11 @@
 from collections import Counter
 from fractions import Fraction
 
-from run_specialist.budget import Kind, Limit
-from run_specialist.events import Called, Landed, Replied, Requested, Summarized
-from run_specialist.messages import Reply, Stop, Usage
+from run_specialist.budget.budget import Kind, Limit
 from run_specialist.prompts import WARNING
-from tests.any_script.plays import Played
+from run_specialist.record.events import Called, Landed, Replied, Requested, Summarized
+from run_specialist.record.messages import Reply, Stop, Usage
+from tests.any_script.run_script import Played
 
 
 def executed_calls_stay_within_their_limit(played: Played) -> None:

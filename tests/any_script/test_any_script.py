@@ -6,12 +6,12 @@ EXAMPLES in the environment says how many scripts are tried. A script that once 
 import pytest
 from hypothesis import given, settings
 
-from run_specialist.budget import Kind
-from run_specialist.events import BudgetSpent, Landed, Requested
-from run_specialist.messages import Stop, Usage
-from tests.any_script.plays import Played, play
+from run_specialist.budget.budget import Kind
+from run_specialist.record.events import BudgetSpent, Landed, Requested
+from run_specialist.record.messages import Stop, Usage
 from tests.any_script.puppets import Line, Wish
 from tests.any_script.rules import RULES
+from tests.any_script.run_script import Played, play
 from tests.any_script.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
 from tests.any_script.spending_rules import SPENDING_RULES
 from tests.plugins.tiers import examples

@@ -13,21 +13,21 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.budget import Kind
-from run_specialist.events import Called, Event, Finished, Resumed, Started
-from run_specialist.job import Job
-from run_specialist.journal import Opened, Received, Record, Returned
-from run_specialist.messages import Message, Usage
-from run_specialist.outcome import Outcome
-from run_specialist.resuming import Wish as Asked
-from run_specialist.resuming import resume
-from run_specialist.runner import Run
-from run_specialist.spawner import Surroundings, spawn
+from run_specialist.budget.budget import Kind
+from run_specialist.loop.compaction.turns import summarized
+from run_specialist.loop.job import Job
+from run_specialist.loop.run import Run
+from run_specialist.record.events import Called, Event, Finished, Resumed, Started
+from run_specialist.record.journal import Opened, Received, Record, Returned
+from run_specialist.record.messages import Message, Usage
+from run_specialist.record.outcome import Outcome
+from run_specialist.spawning.resuming import Wish as Asked
+from run_specialist.spawning.resuming import resume
+from run_specialist.spawning.spawner import Surroundings, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.archive import Archive
-from run_specialist.turns import summarized
 from tests.any_script.puppet_tools import HANDS, TOOLS, Hands
 from tests.any_script.puppets import Puppet
 from tests.any_script.rules import every_call_has_one_result

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from run_specialist.cli.run import app
+from run_specialist.cli.ask import app
 from tests.wire.chat import ChatSimulator
 from tests.wire.simulator import MessagesSimulator
 
-MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.run import main; main()"
+MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
 
 
 @pytest.fixture

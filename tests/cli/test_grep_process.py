@@ -8,17 +8,17 @@ import sys
 import pytest
 
 from run_specialist import Runner
-from run_specialist.tools import grep as by_pattern
-from tests.burning import PATIENCE, PATTERN, burning
+from run_specialist.tools.files import grep as by_pattern
+from tests.endless_search import PATIENCE, PATTERN, burning
 from tests.wire.simulator.replies import answers, calls
 
 LASTING = """
 import sys
-from run_specialist.tools import grep
+from run_specialist.tools.files import grep
 grep.SECONDS = 3600.0
 """
 """A search that its own time limit does not end while a test waits."""
-RUN = f"{LASTING}sys.argv[0] = 'run-specialist'; from run_specialist.cli.run import main; main()"
+RUN = f"{LASTING}sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
 SERVE = f"{LASTING}sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
 SEARCH = calls("grep", {"pattern": PATTERN, "path": "notes"})
 CALL = [

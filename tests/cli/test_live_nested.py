@@ -7,14 +7,14 @@ import re
 import pytest
 from rich.console import Console
 
+from run_specialist.api.runner import Runner
 from run_specialist.cli.live import LiveView
 from run_specialist.cli.scroll import Paper, Scroll
 from run_specialist.cli.summary import summary
-from run_specialist.doors.api import Runner
-from run_specialist.events import BudgetSpent, Called, ChildTold, Finished, Started, Warned
-from run_specialist.messages import Usage
-from run_specialist.outcome import Child, Outcome, ToolCalls
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished, Started, Warned
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Child, Outcome, ToolCalls
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 TIMES = re.compile(r"[0-9]+\.[0-9] s")

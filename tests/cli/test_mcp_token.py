@@ -13,8 +13,8 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from run_specialist.doors.mcp.access_token import FILE, access_token
 from run_specialist.errors import UsageError
+from run_specialist.mcp_server.access_token import FILE, access_token
 from tests.wire.serving import PATIENCE, Program, command
 
 FLAGS = ["--http", "127.0.0.1:0", "--model", "offline"]
@@ -183,7 +183,7 @@ def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
 def test_starts_at_the_same_time_agree_on_one_token(tmp_path):
     """Whoever is first."""
     given = f"access_token(Path({str(tmp_path / 'new')!r}))"
-    code = f"from run_specialist.doors.mcp.access_token import *; print({given}.value)"
+    code = f"from run_specialist.mcp_server.access_token import *; print({given}.value)"
     starts = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     tokens = {start.communicate(timeout=PATIENCE)[0] for start in starts}
     assert len(tokens) == 1

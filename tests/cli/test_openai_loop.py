@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
 from run_specialist.tools.base import Tool
-from tests.lines import beside_the_summary
+from tests.stderr_lines import beside_the_summary
 from tests.wire.chat import policies
 from tests.wire.chat.replies import calls, says
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 PROGRAMS = {
-    "run-specialist": "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.run import main; main()",
+    "run-specialist": "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()",
     "specialists": "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()",
 }
 COMMANDS = {

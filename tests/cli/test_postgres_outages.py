@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from run_specialist.cli import manage
 from run_specialist.store.postgresql import parsed
-from tests.lines import beside_the_summary
 from tests.postgres_server import postgres_server
+from tests.stderr_lines import beside_the_summary
 from tests.unit.store.records import ask, change, counts
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from run_specialist.cli import manage
 from run_specialist.cli.private_file import write_private
-from run_specialist.store.place import Place
+from run_specialist.store.location import Place
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, turn_of, write
 

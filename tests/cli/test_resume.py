@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from run_specialist.cli.manage import app
 from run_specialist.cli.summary import FLAGS, resume_command
-from run_specialist.messages import Usage
-from run_specialist.outcome import LandingReport, Outcome, Spent, ToolCalls
-from tests.lines import SUMMARY
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
+from tests.stderr_lines import SUMMARY
 from tests.wire.chat import replies as chat_replies
 from tests.wire.simulator import Gate, faults
 from tests.wire.simulator.replies import answers, calls, says, thinking, tool_use

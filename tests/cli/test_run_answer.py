@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.lines import beside_the_summary
+from tests.stderr_lines import beside_the_summary
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from run_specialist.providers.choose import make_provider
-from tests.lines import beside_the_summary
+from tests.stderr_lines import beside_the_summary
 from tests.wire.chat import faults, policies
 from tests.wire.chat.replies import answers, says
 

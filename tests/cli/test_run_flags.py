@@ -4,10 +4,10 @@ import inspect
 
 import pytest
 
-from run_specialist.budget import Kind
+from run_specialist.api.runner import Runner
+from run_specialist.budget.budget import Kind
 from run_specialist.cli import flags as flags_
-from run_specialist.cli.run import run
-from run_specialist.doors.api import Runner
+from run_specialist.cli.ask import run
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.lines import beside_the_summary
+from tests.stderr_lines import beside_the_summary
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers
 

@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 from typer.main import get_command
 
-from run_specialist import prices
-from run_specialist.cli.run import app, run
-from run_specialist.messages import Usage
+from run_specialist.cli.ask import app, run
+from run_specialist.providers import prices
+from run_specialist.record.messages import Usage
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 

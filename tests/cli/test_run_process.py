@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.cli.conftest import MAIN
-from tests.lines import beside_the_summary
+from tests.stderr_lines import beside_the_summary
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
@@ -31,7 +31,7 @@ async def wait_for_ever(*arguments):
     await asyncio.Event().wait()
 
 OfflineConversation.ask = OfflineProvider.aclose = wait_for_ever
-from run_specialist.cli.run import main
+from run_specialist.cli.ask import main
 main()
 """
 """The program with a provider that neither answers nor closes; it writes a byte each time it is asked to."""
@@ -46,7 +46,7 @@ def hang(self, query: str, limit: int = 10) -> str:
     threading.Event().wait()
 
 files._FileTools.search = hang
-from run_specialist.cli.run import main
+from run_specialist.cli.ask import main
 main()
 """
 """The program with a search that never ends, in the thread where it runs; it writes a byte when it begins."""
@@ -256,7 +256,7 @@ def test_help_loads_nothing_heavy(program):
     """`--help` pays for no client, no validation, no YAML and no terminal drawing."""
     heavy = ("anthropic", "httpx2", "pydantic", "yaml", "rich.live", "pathspec")
     code = (
-        "import sys; import run_specialist.cli.run as command\n"
+        "import sys; import run_specialist.cli.ask as command\n"
         "try: command.app(['--help'])\n"
         "except SystemExit: pass\n"
         f"print([name for name in {heavy} if name in sys.modules])"

@@ -8,22 +8,23 @@ from typing import Any, get_args
 import pytest
 from typer.testing import CliRunner
 
-from run_specialist import Specialist, events
-from run_specialist.budget import Kind, Phase
-from run_specialist.cli import manage, run
-from run_specialist.doors.api import Runner
+from run_specialist import Specialist
+from run_specialist.api.runner import Runner
+from run_specialist.budget.budget import Kind, Phase
+from run_specialist.budget.ladder import Rung
+from run_specialist.cli import ask, manage
 from run_specialist.errors import ProviderError
-from run_specialist.landing import Rung
-from run_specialist.messages import Stop
-from run_specialist.outcome import Exit, Outcome, Status
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record import events
+from run_specialist.record.messages import Stop
+from run_specialist.record.outcome import Exit, Outcome, Status
 from run_specialist.views.advice import Verdict
-from tests.cast import Cast, write
 from tests.contracts import tables
 from tests.contracts.shapes import Shape, faults
-from tests.docs.reading import COMMAND_LINE, named, table
-from tests.jobs import LOOK
+from tests.docs.markdown import COMMAND_LINE, named, table
+from tests.loop_jobs import LOOK
+from tests.scripted_family import Cast, write
 
 CONTRACT = (
     "this is a contract with the programs that read it: change docs/command-line.md and CHANGELOG.md, then tables.py"
@@ -186,7 +187,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def call(command: str, *more: str, code: int = 0) -> str:
     """Call one of the two commands; return what it printed."""
     name, *words = command.split()
-    app = run.app if name == "run-specialist" else manage.app
+    app = ask.app if name == "run-specialist" else manage.app
     result = CliRunner().invoke(app, [*words, *more], catch_exceptions=False)
     the_same((command, result.exit_code), (command, code))
     return result.stdout

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.doors.api import Runner
-from run_specialist.journal import Journal, Record, Told
-from run_specialist.messages import Message, Reply, Stop, Usage
+from run_specialist.api.runner import Runner
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.record.journal import Journal, Record, Told
+from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store import writer
 from run_specialist.store.writer import Writer
-from run_specialist.tools.own import tool
+from run_specialist.tools.decorator import tool
 
 LONG = 900
 """Of the outputs of the second turn, so that a summary is due before the third [characters]."""

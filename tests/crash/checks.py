@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from run_specialist.messages import Usage
 from run_specialist.prompts import NOT_BEGUN, PROCESS_ENDED, STOPPED
+from run_specialist.record.messages import Usage
 from run_specialist.store.stored import StoredCall, StoredRun
 from run_specialist.tools.respond import NAME as RESPOND
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from run_specialist.messages import Reply, Stop, Usage
+from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.store.stored import StoredRun
 from tests.crash.checks import Asked, broken_off, check_ended, check_kept, finished, unmarked
 from tests.crash.going import Going, Milestones, WatchedSimulator

@@ -6,10 +6,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from run_specialist.store.keeping import RUNNING
-from run_specialist.store.place import file_of
-from run_specialist.store.reading import Store
+from run_specialist.store.location import file_of
+from run_specialist.store.reader import Store
 from run_specialist.store.stored import StoredRun
+from run_specialist.store.to_rows import RUNNING
 
 PATIENCE = 60.0
 """The longest that a dead process may be taken for alive [s]."""

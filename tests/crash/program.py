@@ -24,9 +24,9 @@ call_within = Tool.call_within
 LATE = (
     "anthropic",
     "run_specialist.cli.manage",
-    "run_specialist.doors.api",
+    "run_specialist.api.runner",
     "run_specialist.store.ledger",
-    "run_specialist.store.reading",
+    "run_specialist.store.reader",
     "run_specialist.store.server_session",
     "tests.crash.boundary",
 )
@@ -62,7 +62,7 @@ def main(*command: str) -> None:
     if command[0] == "specialists":
         from run_specialist.cli.manage import main as run
     else:
-        from run_specialist.cli.run import main as run
+        from run_specialist.cli.ask import main as run
     run()
 
 

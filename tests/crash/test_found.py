@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.dispatch import Earlier
-from run_specialist.executed import Executed
-from run_specialist.job import Past
-from run_specialist.journal import Ended, Standing, Stood
-from run_specialist.messages import ToolCall
+from run_specialist.loop.job import Past
+from run_specialist.loop.run import Run
+from run_specialist.loop.tool_calls.dispatcher import Earlier
+from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.runner import Run
-from run_specialist.store.keeping import rows_of
-from tests.jobs import LOOK, job, outcome_of, results
+from run_specialist.record.journal import Ended, Standing, Stood
+from run_specialist.record.messages import ToolCall
+from run_specialist.store.to_rows import rows_of
 from tests.journals import Notebook
+from tests.loop_jobs import LOOK, job, outcome_of, results
 
 
 @pytest.mark.anyio

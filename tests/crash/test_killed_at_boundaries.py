@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from run_specialist.messages import Usage
-from run_specialist.store.place import file_of
+from run_specialist.record.messages import Usage
+from run_specialist.store.location import file_of
 from run_specialist.store.stored import StoredRun
 from tests.crash.boundary import NOTES
 from tests.crash.checks import Asked, broken_off, check_ended, check_kept, finished

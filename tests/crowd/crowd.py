@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from run_specialist.doors.api import Runner
-from run_specialist.events import Called, Event, Finished
-from run_specialist.outcome import Outcome
+from run_specialist.api.runner import Runner
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.record.events import Called, Event, Finished
+from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
-from run_specialist.store.reading import Store
+from run_specialist.store.reader import Store
 from tests.crowd.fates import Fate, question
 from tests.crowd.server import Crowded
-from tests.leaks import resident
+from tests.leak_check import resident
 
 CHILD = Specialist(name="child", description="", prompt="You look.", tools=(), tool_timeout=0.2, model="haiku")
 PATIENCE = 120

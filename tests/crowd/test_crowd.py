@@ -11,7 +11,7 @@ import pytest
 from tests.crowd.crowd import alive, play, unread, wrong
 from tests.crowd.fates import FATES, drawn
 from tests.crowd.server import serving
-from tests.leaks import Census, left_since
+from tests.leak_check import Census, left_since
 from tests.plugins.tiers import seed
 
 CHILDREN = int(os.environ.get("CHILDREN", "70"))

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.docs.reading import ROOT
+from tests.docs.markdown import ROOT
 
 DEFINED = set(
     re.findall(r"^\| ([SX]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE)

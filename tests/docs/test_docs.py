@@ -11,21 +11,21 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from run_specialist import events
-from run_specialist.cli import manage, run
+from run_specialist.api.runner import Runner
+from run_specialist.cli import ask, manage
 from run_specialist.cli.flags import takes
 from run_specialist.cli.summary import FLAGS
-from run_specialist.doors.api import Runner
-from run_specialist.outcome import Exit, Outcome
+from run_specialist.loop.compaction.summarizer import SHARE_OF_TARGET, SUMMARY_LIMIT
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.spawner import LIMITS
+from run_specialist.record import events
+from run_specialist.record.outcome import Exit, Outcome
+from run_specialist.spawning.spawner import LIMITS
+from run_specialist.specialist.editor_schema import json_schema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load, load_text
 from run_specialist.specialist.presets import PRESETS
-from run_specialist.specialist.schema import json_schema
-from run_specialist.summariser import SHARE_OF_TARGET, SUMMARY_LIMIT
-from tests.docs.reading import COMMAND_LINE, FILES, README, ROOT, STRUCTURED, blocks, named, table
-from tests.docs.reading import LIMITS as LIMITS_PAGE
+from tests.docs.markdown import COMMAND_LINE, FILES, README, ROOT, STRUCTURED, blocks, named, table
+from tests.docs.markdown import LIMITS as LIMITS_PAGE
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
@@ -48,7 +48,7 @@ COMMANDS = [f"specialists {one.name or one.callback.__name__}" for one in manage
 def test_help_texts_stand_in_the_docs_as_they_are_printed(command):
     """docs/command-line.md holds the very output of `--help`, that of each command below its name."""
     name, *words = command.split()
-    app = run.app if name == "run-specialist" else manage.app
+    app = ask.app if name == "run-specialist" else manage.app
     wide = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
     printed = CliRunner().invoke(app, [*words, "--help"], prog_name=name, env=wide).stdout
     below = re.split(rf"^##+ {command}$", COMMAND_LINE, flags=re.MULTILINE)[1]
@@ -170,10 +170,10 @@ def test_the_commands_of_the_readme_are_understood():
         if not command.startswith(("run-specialist ", "specialists ")):
             continue
         words = shlex.split(command, comments=True)
-        app = run.app if words[0] == "run-specialist" else manage.app
+        app = ask.app if words[0] == "run-specialist" else manage.app
         told = CliRunner().invoke(app, [*words[1:2], "--help"] if app is manage.app else ["--help"]).stdout
         assert [word for word in words if word.startswith("--") and word not in told] == []
-        if app is run.app:
+        if app is ask.app:
             assert (ROOT / "specialists" / f"{words[1]}.md").is_file()
 
 

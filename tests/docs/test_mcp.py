@@ -6,11 +6,11 @@ import shlex
 from typer.testing import CliRunner
 
 from run_specialist.cli import manage
-from run_specialist.doors.mcp import access_token, bounds, catalogue, following, http, runs, stdio
-from run_specialist.doors.mcp.bounds import Bounds
-from run_specialist.doors.mcp.catalogue import Catalogue
-from run_specialist.doors.mcp.connection import TimeLimits
-from tests.docs.reading import ROOT, blocks, named, table
+from run_specialist.mcp_server import access_token, catalogue, http, run_tools, runs, server_limits, stdio
+from run_specialist.mcp_server.catalogue import Catalogue
+from run_specialist.mcp_server.http_connection import TimeLimits
+from run_specialist.mcp_server.server_limits import Bounds
+from tests.docs.markdown import ROOT, blocks, named, table
 
 TEXT = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
 
@@ -33,7 +33,7 @@ def test_every_command_and_snippet_starts_the_server():
 def test_the_tools_are_documented_with_their_arguments_and_results():
     """The table is that of the server."""
     rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools")}
-    for tool in following.run_tools(Catalogue({}, ())):
+    for tool in run_tools.run_tools(Catalogue({}, ())):
         _, arguments, result = rows[tool.name]
         assert named(arguments) == [*tool.input_schema["properties"]]
         assert result == "the same" or named(result) == [*tool.output_schema["properties"]]
@@ -44,16 +44,16 @@ def test_numbers_are_those_of_the_code():
     """Seconds, sizes, counts, wherever the lines break."""
     words = " ".join(TEXT.split())
     assert f"Without news for {runs.HEARTBEAT:.0f} seconds" in words
-    assert f"waits up to {following.LONGEST_WAIT} seconds" in words
+    assert f"waits up to {run_tools.LONGEST_WAIT} seconds" in words
     assert f"At most {runs.MOST_AT_WORK} runs" in words
     assert f"may have {http.LONGEST_BODY // 1024**2} MiB" in words
     times = TimeLimits()
     assert f"{times.head:.0f} seconds for the head of a request and {times.body:.0f} seconds for its body" in words
     assert f"does not read what was sent to it for {times.unread:.0f} seconds" in words
-    assert f"At most {bounds.MOST_CONNECTIONS} connections" in words
+    assert f"At most {server_limits.MOST_CONNECTIONS} connections" in words
     assert Bounds(connections=512).requests == 512 * 7 / 8, "seven eighths"
-    assert f"forgotten after {bounds.IDLE // 60} minutes" in words
-    assert f"Beyond {bounds.MOST_SESSIONS:,} sessions" in words
+    assert f"forgotten after {server_limits.IDLE // 60} minutes" in words
+    assert f"Beyond {server_limits.MOST_SESSIONS:,} sessions" in words
     assert f"the file `{access_token.FILE}`" in words
     assert stdio.LONGEST_LINE == http.LONGEST_BODY
     assert f"cut after {catalogue.LONGEST_NAME} characters" in words

@@ -5,16 +5,16 @@ import sys
 
 import pytest
 
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.server import START_TIMEOUT
-from run_specialist.specialist.servers import LONGEST_START
-from run_specialist.tools.mcp.line import MOST_PAGES, MOST_TOOLS
+from run_specialist.specialist.mcp_servers.server_config import START_TIMEOUT
+from run_specialist.specialist.mcp_servers.servers import LONGEST_START
 from run_specialist.tools.mcp.process import LARGEST_MESSAGE
 from run_specialist.tools.mcp.result import LONGEST
-from tests.docs.reading import ROOT, blocks
-from tests.jobs import results
+from run_specialist.tools.mcp.session import MOST_PAGES, MOST_TOOLS
+from tests.docs.markdown import ROOT, blocks
+from tests.loop_jobs import results
 
 TEXT = (ROOT / "docs" / "mcp-servers.md").read_text(encoding="utf-8")
 

@@ -7,12 +7,12 @@ import shutil
 import pytest
 
 from run_specialist import NotTrusted, Runner
-from run_specialist.budget import Kind
+from run_specialist.budget.budget import Kind
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.specialist.loader import load
-from tests.docs.reading import ROOT, blocks
+from tests.docs.markdown import ROOT, blocks
 from tests.docs.test_python import execute
-from tests.jobs import results
+from tests.loop_jobs import results
 from tests.projects import project as made_project
 
 PAGE = (ROOT / "docs/own-tools.md").read_text(encoding="utf-8")

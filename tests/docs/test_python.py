@@ -14,8 +14,9 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import export
 
 import run_specialist
-from run_specialist import errors, events
-from tests.docs.reading import ROOT, blocks, table
+from run_specialist import errors
+from run_specialist.record import events
+from tests.docs.markdown import ROOT, blocks, table
 
 SPANS = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")

@@ -12,18 +12,18 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist import prompts
-from run_specialist.budget import Budget, Kind
-from run_specialist.checkpoint import PATIENCE
-from run_specialist.cli import manage, run
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.cli import ask, manage
+from run_specialist.loop.checkpoint import PATIENCE
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.store.place import VARIABLE, file_of, place
-from run_specialist.store.reading import Store
-from run_specialist.store.schema import Words, metadata
+from run_specialist.store.location import VARIABLE, file_of, place
+from run_specialist.store.reader import Store
 from run_specialist.store.stored import Listed
+from run_specialist.store.tables import Words, metadata
 from run_specialist.views.report import data
 from run_specialist.views.tune import tune
-from tests.docs.reading import COMMAND_LINE, README, ROOT, STORED, blocks, named, table
+from tests.docs.markdown import COMMAND_LINE, README, ROOT, STORED, blocks, named, table
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def project(tmp_path, monkeypatch):
 def call(line, code=0):
     """Call a command as it stands in a document, and return what it printed."""
     name, *words = shlex.split(line, comments=True)
-    app = run.app if name == "run-specialist" else manage.app
+    app = ask.app if name == "run-specialist" else manage.app
     told = CliRunner().invoke(app, words, catch_exceptions=False)
     assert told.exit_code == code, (line, told.stderr)
     return told

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from run_specialist.dispatch import DispatchSettings
 from run_specialist.errors import ToolError
-from run_specialist.events import Called, Warned
+from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record.events import Called, Warned
 from run_specialist.tools.base import Tool
-from tests.jobs import COUNT_DOWN, LOOK, job, outcome_of, results
+from tests.loop_jobs import COUNT_DOWN, LOOK, job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 DONE = says("done")

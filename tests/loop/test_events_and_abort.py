@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.errors import ProviderError, UsageError
-from run_specialist.outcome import Exit
+from run_specialist.loop.run import Run
 from run_specialist.providers.base import Delta
 from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls, says
-from run_specialist.runner import Run
+from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
-from tests.jobs import LOOK, job, outcome_of
+from tests.loop_jobs import LOOK, job, outcome_of
 
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "a"}))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from run_specialist.exchange import MOST_CALLS
+from run_specialist.loop.exchange import MOST_CALLS
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from tests.jobs import job, outcome_of, results
+from tests.loop_jobs import job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 

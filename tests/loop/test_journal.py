@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist import checkpoint
 from run_specialist.errors import ContextExceeded, ProviderError
-from run_specialist.journal import Ended, Opened, Received, Returned, Stood, Told
-from run_specialist.messages import Stop
+from run_specialist.loop import checkpoint
+from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.runner import Run
+from run_specialist.record.journal import Ended, Opened, Received, Returned, Stood, Told
+from run_specialist.record.messages import Stop
 from run_specialist.tools.base import Tool
-from tests.jobs import job
 from tests.journals import Notebook, stored
+from tests.loop_jobs import job
 
 pytestmark = pytest.mark.anyio
 ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)

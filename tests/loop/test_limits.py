@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.budget import Kind
-from run_specialist.dispatch import DispatchSettings
-from run_specialist.events import Called, Landed
-from run_specialist.messages import Usage
+from run_specialist.budget.budget import Kind
+from run_specialist.loop.run import Run
+from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.runner import Run
+from run_specialist.record.events import Called, Landed
+from run_specialist.record.messages import Usage
 from run_specialist.tools.base import Tool
-from tests.jobs import Clock, job, outcome_of, results
+from tests.loop_jobs import Clock, job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 

@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.store.reading import Store
-from tests.jobs import results
+from run_specialist.store.reader import Store
+from tests.loop_jobs import results
 from tests.wire.mcp_servers.had import running, script
 
 pytestmark = pytest.mark.anyio

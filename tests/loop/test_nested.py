@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
 from run_specialist.errors import ProviderError
-from run_specialist.events import BudgetSpent, Called, ChildTold, Finished
 from run_specialist.providers.scripted import Asked, calls, says
+from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished
 from run_specialist.tools.base import Tool
-from tests.cast import Cast, write
-from tests.jobs import LOOK, results
+from tests.loop_jobs import LOOK, results
+from tests.scripted_family import Cast, write
 
 pytestmark = pytest.mark.anyio
 
@@ -153,7 +153,7 @@ async def test_x_11_a_child_is_held_to_the_price_of_its_own_model(tmp_path, monk
     cheap = Cast(finder=[[answers("mice")]])
     dear.cost = lambda usage: usage.output_tokens / 60_000 + usage.input_tokens / 20_000
     cheap.cost = lambda usage: usage.total_tokens / 1_000_000
-    monkeypatch.setattr("run_specialist.doors.connections.make_provider", {"opus": dear, "haiku": cheap}.__getitem__)
+    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", {"opus": dear, "haiku": cheap}.__getitem__)
     async with Runner() as runner:
         outcome = await runner.run("lead", "What is known?")
     assert [child.specialist for child in outcome.children] == ["finder"], dear.played["lead"][0].asked[-1].messages
@@ -406,7 +406,7 @@ async def test_a_child_without_a_model_of_its_own_has_its_parents(tmp_path, monk
         made.append(model)
         return cast
 
-    monkeypatch.setattr("run_specialist.doors.connections.make_provider", make)
+    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", make)
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder, other]", "model: opus")
     write(tmp_path, "finder")

@@ -5,17 +5,17 @@ import threading
 
 import pytest
 
-from run_specialist.doors.api import Runner
-from run_specialist.events import ChildTold
-from run_specialist.journal import Ended, Returned, Stood, Told
+from run_specialist.api.runner import Runner
+from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import calls
-from run_specialist.runner import Run
-from run_specialist.store.reading import Store
+from run_specialist.record.events import ChildTold
+from run_specialist.record.journal import Ended, Returned, Stood, Told
+from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
-from tests.cast import Cast, write
-from tests.jobs import LOOK, results
 from tests.journals import Notebook, keep
+from tests.loop_jobs import LOOK, results
+from tests.scripted_family import Cast, write
 
 pytestmark = pytest.mark.anyio
 

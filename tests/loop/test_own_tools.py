@@ -9,9 +9,9 @@ import pytest
 
 from run_specialist import Context, Executed, NotTrusted, Runner, Specialist, UsageError, tool
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from tests.cast import Cast, write
-from tests.jobs import results
+from tests.loop_jobs import results
 from tests.projects import project
+from tests.scripted_family import Cast, write
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.tools.base import Tool
-from tests.jobs import LOOK, outcome_of, results
+from tests.loop_jobs import LOOK, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 PRESETS = ("soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop")

@@ -8,15 +8,15 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Usage
-from run_specialist.outcome import Exit
 from run_specialist.providers.scripted import calls, says
-from run_specialist.resuming import begun_with
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Exit
+from run_specialist.spawning.resuming import begun_with
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
-from tests.goings import LOOKER, Desk
-from tests.jobs import Clock, results
 from tests.journals import stored
+from tests.loop_jobs import Clock, results
+from tests.stored_runs import LOOKER, Desk
 
 pytestmark = pytest.mark.anyio
 NO_LONGER = (

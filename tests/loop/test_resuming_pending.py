@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from run_specialist import prompts
-from run_specialist.journal import Received, Returned
-from run_specialist.messages import Stop
-from run_specialist.outcome import Exit
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record.journal import Received, Returned
+from run_specialist.record.messages import Stop
+from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
-from tests.goings import Desk
-from tests.jobs import LOOK, results
 from tests.journals import stored
+from tests.loop_jobs import LOOK, results
+from tests.stored_runs import Desk
 
 pytestmark = pytest.mark.anyio
 ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)

@@ -8,13 +8,13 @@ import sqlite3
 import pytest
 
 from run_specialist import prompts
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
 from run_specialist.errors import NotResumable, RunNotFound, StoreMissing, StoreUnusable, UsageError
-from run_specialist.journal import Received, Returned
-from run_specialist.messages import Reply, Stop, Usage
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record.journal import Received, Returned
+from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
-from tests.goings import Desk
+from tests.stored_runs import Desk
 
 pytestmark = pytest.mark.anyio
 ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)

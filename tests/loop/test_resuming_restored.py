@@ -6,9 +6,9 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Stop, Usage
 from run_specialist.providers.scripted import calls, says
-from tests.goings import Desk
+from run_specialist.record.messages import Stop, Usage
+from tests.stored_runs import Desk
 
 pytestmark = pytest.mark.anyio
 ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)

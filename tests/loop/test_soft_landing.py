@@ -7,7 +7,7 @@ import pytest
 from run_specialist.errors import ForcingRefused
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from tests.jobs import COUNT_DOWN, job, outcome_of, results
+from tests.loop_jobs import COUNT_DOWN, job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 ANSWER = calls(("respond", {"answer": "the answer"}), first_id=999)

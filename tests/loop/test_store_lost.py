@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from run_specialist import checkpoint
-from run_specialist.budget import Kind
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
+from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
-from run_specialist.journal import Ended, Stood, TakenOver
+from run_specialist.loop import checkpoint
+from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.runner import Run
+from run_specialist.record.journal import Ended, Stood, TakenOver
 from run_specialist.specialist.fields import Specialist
-from tests.jobs import Clock, job
 from tests.journals import Notebook
+from tests.loop_jobs import Clock, job
 
 pytestmark = pytest.mark.anyio
 ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)

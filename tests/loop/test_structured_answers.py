@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.messages import Stop
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.record.messages import Stop
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.respond import respond_tool
-from tests.jobs import LOOK, job, outcome_of, results
+from tests.loop_jobs import LOOK, job, outcome_of, results
 
 pytestmark = pytest.mark.anyio
 

@@ -9,18 +9,18 @@ from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from run_specialist.budget import Kind
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
+from run_specialist.budget.budget import Kind
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Reply, Stop, Usage
+from run_specialist.loop.observing.telemetry import CONTENT
+from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.runner import Run
-from run_specialist.telemetry import CONTENT
+from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
-from tests.cast import Cast, write
-from tests.goings import Desk
-from tests.jobs import LOOK, job, outcome_of
+from tests.loop_jobs import LOOK, job, outcome_of
+from tests.scripted_family import Cast, write
 from tests.spans import recorded
+from tests.stored_runs import Desk
 
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "a"}))

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist import Runner, Specialist
-from run_specialist.cli import manage, run
+from run_specialist.cli import ask, manage
 from run_specialist.errors import UsageError
 from run_specialist.providers.choose import make_provider
 from tests.secrets.canaries import PIECE, came_out, stored
@@ -82,7 +82,7 @@ def test_a_key_that_a_server_repeats_is_not_printed(tmp_path, monkeypatch, capfd
     monkeypatch.setenv("ANTHROPIC_BASE_URL", echo.url)
     monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
     echo.shape = "cut at 200"
-    printed = [CliRunner().invoke(run.app, ["finder", "What?", "--dir", str(tmp_path), flag])]
+    printed = [CliRunner().invoke(ask.app, ["finder", "What?", "--dir", str(tmp_path), flag])]
     assert printed[0].exit_code == 3
     for command in ("runs", "transcript last", "report last", "report last --out -", "resume last"):
         as_json = [] if "--out" in command else ["--json"]

@@ -22,9 +22,9 @@ COMMANDS = """
 import asyncio, json, sys
 from typer.testing import CliRunner
 from run_specialist import Runner, delegate_tool
-from run_specialist.cli import manage, run
+from run_specialist.cli import ask, manage
 from run_specialist.cli.console import complete_names
-from run_specialist.doors.mcp.service import Caller, Service
+from run_specialist.mcp_server.service import Caller, Service
 
 NAMES = ["odd", "ODD_NAME", "specialists/odd.md"]
 MANAGE = [
@@ -56,7 +56,7 @@ async def served():
             said.append(str(error))
 
 for name in ["honest", *NAMES]:
-    note(CliRunner().invoke(run.app, [name, "What do owls eat?", "--model", "offline", "--events"]))
+    note(CliRunner().invoke(ask.app, [name, "What do owls eat?", "--model", "offline", "--events"]))
 for command in MANAGE:
     note(CliRunner().invoke(manage.app, command))
 said += complete_names("")

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist import Runner, Specialist, ToolError
-from run_specialist.cli import manage, run
+from run_specialist.cli import ask, manage
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.redaction import MASK
-from tests.cast import write
-from tests.jobs import results
+from tests.loop_jobs import results
+from tests.scripted_family import write
 from tests.secrets.canaries import came_out, stored
 
 WORDS = {
@@ -57,7 +57,7 @@ def fails() -> str:
     raise ToolError(everything())
 
 
-async def ask(folder, script, tools=(), secrets=(), own=OWN):
+async def run_once(folder, script, tools=(), secrets=(), own=OWN):
     """Return the outcome of a run, the results that its model saw, and all that could be seen of it."""
     provider, told = ScriptedProvider([calls(*script), says("done")]), []
     store = folder / "runs.db"
@@ -78,7 +78,7 @@ async def test_what_the_process_uses_is_masked_by_value(tmp_path, monkeypatch):
     own = Specialist(name="finder", description="", prompt="You look.", tools=None, mcp_servers={"s": server})
     script = [("everything", {}), ("fails", {}), ("read", {"path": "a.md"}), ("search", {"query": "owls"})]
     secrets = [SECRETS["given"], SECRETS["store"]]
-    outcome, seen, told = await ask(tmp_path, script, [everything, fails], secrets, own)
+    outcome, seen, told = await run_once(tmp_path, script, [everything, fails], secrets, own)
     assert outcome.tool_calls.failed == 1
     assert seen.count(MASK) >= 3 * len(SECRETS)
     told = [one for one in told if not (isinstance(one, str) and "SQLite" in one[:20])]
@@ -92,7 +92,7 @@ async def test_what_the_process_uses_is_masked_by_value(tmp_path, monkeypatch):
 @pytest.mark.anyio
 async def test_the_password_of_a_store_given_to_a_runner(tmp_path, monkeypatch):
     """A tool that reads the program's own settings does not show it."""
-    monkeypatch.setattr("run_specialist.doors.storing.Storing.journal", _nothing)
+    monkeypatch.setattr("run_specialist.api.run_store.Storing.journal", _nothing)
     provider = ScriptedProvider([calls(("everything", {})), says("done")])
     url = f"postgresql://me:{SECRETS['store']}@127.0.0.1:9/runs"
     async with Runner(root=tmp_path, store=url, provider=provider, tools=[everything]) as runner:
@@ -137,7 +137,7 @@ ALL = [
 async def test_no_tool_shows_a_piece_of_a_key(keys, tool):
     """Neither a slice of its lines, nor the lines around a match, nor a part of a line that is clipped."""
     script = [call for call in ALL if call[0] == tool]
-    outcome, seen, _ = await ask(keys, script)
+    outcome, seen, _ = await run_once(keys, script)
     assert outcome.tool_calls.used == len(script)
     assert tool == "ls" or MASK in seen
     assert pieces(seen) == []
@@ -146,7 +146,7 @@ async def test_no_tool_shows_a_piece_of_a_key(keys, tool):
 @pytest.mark.anyio
 async def test_line_numbers_stay_right(keys):
     """Each line of the key is masked where it stands, and what follows keeps its number."""
-    _, seen, _ = await ask(keys, [("read", {"path": "a.md", "offset": 5, "limit": 20})])
+    _, seen, _ = await run_once(keys, [("read", {"path": "a.md", "offset": 5, "limit": 20})])
     lines = seen.split("\n")
     assert [line.split("\t")[0].strip() for line in lines[:14]] == [str(number) for number in range(5, 19)]
     assert lines[1].endswith(MASK)
@@ -162,7 +162,7 @@ async def test_the_limit_of_a_result_cuts_no_secret(tmp_path):
         return "x " * 495 + token
 
     own = Specialist(name="finder", description="", prompt="You look.", tools=None, tool_result_limit=1000)
-    _, seen, told = await ask(tmp_path, [("long", {})], [long], own=own)
+    _, seen, told = await run_once(tmp_path, [("long", {})], [long], own=own)
     assert came_out(token, seen, *told) == []
 
 
@@ -173,7 +173,7 @@ def test_an_offline_answer_quotes_no_key(keys, monkeypatch):
     monkeypatch.setenv("HOME", str(keys))
     monkeypatch.setenv("SPECIALIST_STORE", str(keys / "runs.db"))
     result = CliRunner().invoke(
-        run.app, ["finder", "What do owls have, and which private key?", "--model", "offline", "--json"]
+        ask.app, ["finder", "What do owls have, and which private key?", "--model", "offline", "--json"]
     )
     assert result.exit_code == 0
     assert "owls" in result.stdout
@@ -186,7 +186,7 @@ async def test_a_key_in_the_name_of_a_file(tmp_path):
     """It is masked in a listing as in a text."""
     token = "ghp_" + "a1B2" * 9
     (tmp_path / token).touch()
-    _, seen, _ = await ask(tmp_path, [("ls", {}), ("glob", {"pattern": "*"}), ("read", {"path": token[:-1]})])
+    _, seen, _ = await run_once(tmp_path, [("ls", {}), ("glob", {"pattern": "*"}), ("read", {"path": token[:-1]})])
     assert seen.count(token) == 0
 
 
@@ -234,7 +234,7 @@ def test_the_token_of_a_server_is_handed_over(tmp_path, monkeypatch):
         made.extend(results(provider.asked[-1].messages[-1]))
         return 0
 
-    monkeypatch.setattr("run_specialist.doors.mcp.server.serve", serve)
+    monkeypatch.setattr("run_specialist.mcp_server.server.serve", serve)
     words = ["mcp", "--http", "127.0.0.1:0", "--store", "none", "--root", str(tmp_path), "--token", SECRETS["given"]]
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(manage.app, words).exit_code == 0

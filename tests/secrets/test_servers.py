@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from run_specialist import Runner, Specialist
-from run_specialist.doors.mcp.guard import Guard
-from run_specialist.outcome import Outcome
+from run_specialist.mcp_server.guard import Guard
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import MASK
-from run_specialist.specialist.server import Server
-from run_specialist.specialist.servers import without_secrets
+from run_specialist.specialist.mcp_servers.server_config import Server
+from run_specialist.specialist.mcp_servers.servers import without_secrets
 from tests.secrets.canaries import came_out, stored
 from tests.secrets.echo import EchoOfTools, serving
 

@@ -8,14 +8,14 @@ from mcp import Client
 from typer.testing import CliRunner
 
 from run_specialist import Runner, Specialist, ToolError, delegate_tool
-from run_specialist.cli import manage, run
-from run_specialist.doors.mcp.server import make_server
-from run_specialist.doors.mcp.service import Service
+from run_specialist.cli import ask, manage
+from run_specialist.loop.observing.telemetry import CONTENT
+from run_specialist.mcp_server.server import make_server
+from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.redaction import MASK
-from run_specialist.telemetry import CONTENT
 from run_specialist.tools.base import Output
-from tests.cast import Cast, write
+from tests.scripted_family import Cast, write
 from tests.secrets.canaries import came_out, stored
 from tests.spans import recorded
 
@@ -154,7 +154,7 @@ def test_what_a_module_raises_when_it_is_imported_is_masked(project):
     """The line that says why a function cannot be had, before anything is asked."""
     (project / "odd.py").write_text(f"raise RuntimeError('no {key('raised')}')\n")
     write(project, "finder", "python_tools: [odd:look]")
-    result = CliRunner().invoke(run.app, ["finder", "What?", "--model", "offline", "--trust"])
+    result = CliRunner().invoke(ask.app, ["finder", "What?", "--model", "offline", "--trust"])
     assert (result.exit_code, MASK in result.stderr) == (2, True)
     assert leaks(result.stdout, result.stderr, result.exception) == {}
 
@@ -163,7 +163,7 @@ def test_what_a_module_raises_when_it_is_imported_is_masked(project):
 def test_what_an_offline_answer_quotes_is_masked(project, flags):
     """Nothing of a key is printed, kept or left in a temporary file."""
     write(project, "finder", "tools: [search, grep, read, ls, glob]", "paths: [.]")
-    result = CliRunner().invoke(run.app, ["finder", "Which key do owls have?", "--model", "offline", *flags])
+    result = CliRunner().invoke(ask.app, ["finder", "Which key do owls have?", "--model", "offline", *flags])
     assert result.exit_code == 0
     assert "owls" in result.stdout
     assert leaks(result.stdout, result.stderr, *shown(project)) == {}
@@ -175,7 +175,7 @@ def test_the_password_of_a_store_is_not_told(project, command):
     write(project, "finder")
     app, words = manage.app, command.split()
     if command == "run-specialist":
-        app, words = run.app, ["finder", "What?", "--model", "offline"]
+        app, words = ask.app, ["finder", "What?", "--model", "offline"]
     password = "zebra-cardigan-lamplight-quokka"  # noqa: S105 - it opens nothing
     url = f"postgresql://me:{password}@127.0.0.1:9/runs?sslpassword={password}"
     result = CliRunner().invoke(app, [*words, "--store", url], input="")

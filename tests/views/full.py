@@ -1,11 +1,11 @@
 """A run in which nearly everything happens: 24 calls, a summary, a resumption, a landing by force."""
 
 from run_specialist import prompts
-from run_specialist.budget import Kind
-from run_specialist.events import Warned
-from run_specialist.landing import Rung
-from run_specialist.messages import Message, ToolResult
-from run_specialist.outcome import Evidence
+from run_specialist.budget.budget import Kind
+from run_specialist.budget.ladder import Rung
+from run_specialist.record.events import Warned
+from run_specialist.record.messages import Message, ToolResult
+from run_specialist.record.outcome import Evidence
 from run_specialist.store.stored import StoredRun
 from tests.views.runs import Did, Tape
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget import Budget, Kind, Limit
-from run_specialist.events import (
+from run_specialist.budget.budget import Budget, Kind, Limit
+from run_specialist.budget.ladder import Rung
+from run_specialist.loop.compaction.turns import summarized, summary_pair
+from run_specialist.record.events import (
     BudgetSpent,
     Called,
     Event,
@@ -19,12 +21,10 @@ from run_specialist.events import (
     Summarized,
     Warned,
 )
-from run_specialist.journal import Standing
-from run_specialist.landing import Rung
-from run_specialist.messages import Block, Message, ToolResult, Usage
-from run_specialist.outcome import Evidence, LandingReport, Outcome, Spent, Status, ToolCalls
+from run_specialist.record.journal import Standing
+from run_specialist.record.messages import Block, Message, ToolResult, Usage
+from run_specialist.record.outcome import Evidence, LandingReport, Outcome, Spent, Status, ToolCalls
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
-from run_specialist.turns import summarized, summary_pair
 
 BEGIN = 1_795_320_000.0
 """When the runs begin: 2026-11-22 04:00:00 UTC [seconds since 1970]."""

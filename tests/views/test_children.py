@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.budget import Kind
-from run_specialist.messages import Usage
-from run_specialist.outcome import Child
-from run_specialist.views.page.children import below
+from run_specialist.budget.budget import Kind
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Child
+from run_specialist.views.page.child_runs import below
 from run_specialist.views.report import data, report
 from tests.browser import browser
 from tests.views.full import full_run

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from run_specialist import prompts
-from run_specialist.landing import Rung
-from run_specialist.messages import Usage
-from run_specialist.views.page import words
-from run_specialist.views.page.drawing import path
+from run_specialist.budget.ladder import Rung
+from run_specialist.record.messages import Usage
+from run_specialist.views.page import formats
+from run_specialist.views.page.chart_geometry import path
 from run_specialist.views.page.quotes import parted
 from run_specialist.views.report import data, report
 from tests.views import odd
@@ -513,7 +513,7 @@ def test_tools_in_the_shape_of_either_api_are_named():
 
 def test_line_ends_of_other_systems_are_line_ends():
     """A lone carriage return is none, and is shown."""
-    assert words.legible("a\r\nb\rc") == "a\nb⟨CR⟩c"
+    assert formats.legible("a\r\nb\rc") == "a\nb⟨CR⟩c"
 
 
 @pytest.mark.parametrize(
@@ -531,18 +531,18 @@ def test_line_ends_of_other_systems_are_line_ends():
 )
 def test_lengths_of_time_are_rounded_to_two_units(seconds, text):
     """Nothing lasts 60 seconds and a minute."""
-    assert words.lasted(seconds) == text
+    assert formats.lasted(seconds) == text
 
 
 def test_moments_on_the_axis_are_round_and_few():
     """For any length there are 2 to 6 of them, from 0 on, none beyond the end."""
     for seconds in (0.3, 1, 7, 42, 61, 600, 5_000, 90_000, 2_000_000):
-        found = words.ticks(seconds)
+        found = formats.ticks(seconds)
         assert found[0] == 0
         assert 2 <= len(found) <= 6
         assert found[-1] <= seconds
-    assert words.ticks(0) == [0]
-    assert [words.clock(at) for at in words.ticks(100)] == ["0 s", "20 s", "40 s", "1:00", "1:20", "1:40"]
+    assert formats.ticks(0) == [0]
+    assert [formats.clock(at) for at in formats.ticks(100)] == ["0 s", "20 s", "40 s", "1:00", "1:20", "1:40"]
 
 
 def test_a_line_has_no_needless_corners():

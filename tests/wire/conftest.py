@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from run_specialist.events import Event
-from run_specialist.outcome import Outcome
 from run_specialist.providers.base import Watch
 from run_specialist.providers.openai_chat import ChatProvider, make_client
-from tests.jobs import job, outcome_of
+from run_specialist.record.events import Event
+from run_specialist.record.outcome import Outcome
+from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
 from tests.wire.serving import Program
 from tests.wire.simulator import MessagesSimulator

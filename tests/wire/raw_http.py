@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import httpx2
 
-from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp.bounds import Bounds
-from run_specialist.doors.mcp.http import Address, Http
-from run_specialist.doors.mcp.server import make_server
-from run_specialist.doors.mcp.service import Service
+from run_specialist.api.runner import Runner
+from run_specialist.mcp_server.http import Address, Http
+from run_specialist.mcp_server.server import make_server
+from run_specialist.mcp_server.server_limits import Bounds
+from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import ScriptedProvider
 from tests.wire.serving import PATIENCE
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from mcp import Client
 
-from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp.server import make_server
-from run_specialist.doors.mcp.service import Service
+from run_specialist.api.runner import Runner
+from run_specialist.mcp_server.server import make_server
+from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.tools.base import Tool
 

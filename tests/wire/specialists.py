@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from run_specialist.account import Clock
-from run_specialist.doors.api import Runner
-from run_specialist.events import Event
-from run_specialist.executed import Augmenter
-from run_specialist.outcome import Outcome
+from run_specialist.api.runner import Runner
+from run_specialist.loop.run import Run
+from run_specialist.loop.spending.account import Clock
+from run_specialist.loop.tool_calls.executed import Augmenter
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.runner import Run
+from run_specialist.record.events import Event
+from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import Tool
-from tests.jobs import LOOK
+from tests.loop_jobs import LOOK
 from tests.wire.simulator import MessagesSimulator, Recorded, Reply
 from tests.wire.simulator.prompt import as_blocks
 from tests.wire.simulator.replies import calls

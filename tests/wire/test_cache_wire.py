@@ -8,7 +8,7 @@ import pytest
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Opening
 from run_specialist.providers.models import capabilities
-from tests.jobs import job, outcome_of
+from tests.loop_jobs import job, outcome_of
 from tests.wire.simulator import MODELS, Model, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
 from tests.wire.simulator.prompt import segments

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from run_specialist.outcome import Exit
 from run_specialist.providers.openai_chat import ChatProvider, make_client
-from tests.jobs import job, outcome_of
+from run_specialist.record.outcome import Exit
+from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import faults
 from tests.wire.chat.replies import answers, calls, says
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.messages import Stop, Usage
 from run_specialist.providers.base import Delta
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
-from tests.jobs import job, outcome_of
+from run_specialist.record.messages import Stop, Usage
+from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.faults import Stream, json_value
 from tests.wire.chat.replies import ChatReply, answers, calls, says, tool_call
 

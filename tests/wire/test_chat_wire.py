@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
-from run_specialist.messages import Message, ToolResult
 from run_specialist.providers import openai_chat
 from run_specialist.providers.base import Choice, Opening
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.providers.openai_messages import encoded
+from run_specialist.record.messages import Message, ToolResult
 from run_specialist.tools.base import Toolset
-from tests.jobs import LOOK, job, outcome_of
+from tests.loop_jobs import LOOK, job, outcome_of
 from tests.wire.chat import faults, policies
 from tests.wire.chat.replies import answers, calls, says, tool_call
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.doors.api import Runner
-from run_specialist.doors.delegate import delegate_tool
+from run_specialist.api.delegate import delegate_tool
+from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
 from tests.wire import parent
 from tests.wire.chat import replies as chat
@@ -235,7 +235,7 @@ def test_the_examples_of_the_docs_are_those_that_run_here(document):
 
 def listed(path):
     """Return the runs of a store."""
-    from run_specialist.store.reading import Store
+    from run_specialist.store.reader import Store
 
     with Store(f"sqlite:///{path}") as store:
         return store.runs()

@@ -8,12 +8,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from run_specialist.outcome import Exit
-from run_specialist.providers import bounds
+from run_specialist.providers import reply_limits
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.reading import MOST_TOKENS, count
+from run_specialist.providers.json_reader import MOST_TOKENS, count
 from run_specialist.providers.sdk_errors import refuse_long_waits
-from tests.jobs import job, outcome_of
+from run_specialist.record.outcome import Exit
+from tests.loop_jobs import job, outcome_of
 from tests.wire.simulator import faults
 from tests.wire.simulator.prompt import serialise
 from tests.wire.simulator.replies import Reply, answers, calls, cut_call, pauses, refuses, respond, says, text, thinking
@@ -335,6 +335,6 @@ def test_the_largest_figure_that_is_believed():
 
 async def test_a_reply_that_takes_for_ever_is_given_up(ask, monkeypatch):
     """A server that sends a byte now and then would be waited for without an end, where no limit of time is set."""
-    monkeypatch.setattr(bounds, "LONGEST_REPLY", -1.0)
+    monkeypatch.setattr(reply_limits, "LONGEST_REPLY", -1.0)
     outcome, _ = await ask([GOOD])
     assert (outcome.status, outcome.error) == ("failed", "the server's reply took more than -1 seconds; try again")

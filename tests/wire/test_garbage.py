@@ -9,7 +9,7 @@ from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.anthropic import make_client as messages_client
 from run_specialist.providers.openai_chat import ChatProvider
 from run_specialist.providers.openai_chat import make_client as chat_client
-from tests.jobs import job, outcome_of
+from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.replies import says as chat_says
 from tests.wire.simulator.replies import says
 

@@ -7,9 +7,9 @@ from itertools import cycle
 
 import pytest
 
-from run_specialist.providers import bounds
-from tests.jobs import job, outcome_of
-from tests.leaks import Census, resident, still_left_since
+from run_specialist.providers import reply_limits
+from tests.leak_check import Census, resident, still_left_since
+from tests.loop_jobs import job, outcome_of
 from tests.wire.liar import plays
 from tests.wire.liar.case import Case, play, provider_of
 from tests.wire.liar.kinds import KINDS, MIB, End
@@ -38,7 +38,7 @@ CHOSEN = list(chosen())
 @pytest.fixture(autouse=True)
 def _short_bodies(monkeypatch):
     """Let a reply be as long as a mebibyte, so that one that is too long costs little."""
-    monkeypatch.setattr(bounds, "LONGEST_BODY", MIB)
+    monkeypatch.setattr(reply_limits, "LONGEST_BODY", MIB)
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from itertools import accumulate
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.messages import Usage
-from run_specialist.prices import cost
+from run_specialist.providers.prices import cost
+from run_specialist.record.messages import Usage
 from run_specialist.tools.base import Tool
 from tests.wire.simulator import Gate, Model, faults, policies
 from tests.wire.simulator.replies import answers, says

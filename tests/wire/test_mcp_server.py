@@ -10,12 +10,12 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from sqlalchemy import create_engine, text
 
-from run_specialist.doors.mcp import runs as mcp_runs
 from run_specialist.errors import ProviderError
+from run_specialist.mcp_server import runs as mcp_runs
 from run_specialist.providers.scripted import calls, says
-from run_specialist.store.reading import Store
+from run_specialist.store.reader import Store
 from run_specialist.tools.base import Tool
-from tests.jobs import LOOK
+from tests.loop_jobs import LOOK
 from tests.wire.serving import PATIENCE, Heard, Held, serving, write_specialist
 
 pytestmark = pytest.mark.anyio
@@ -296,9 +296,9 @@ async def test_a_mistake_of_ours_ends_one_call_and_no_more(looker, monkeypatch):
     """It is told as one, and the next call is answered."""
     async with serving([says("Here.")]) as served:
         with monkeypatch.context() as broken:
-            broken.setattr("run_specialist.doors.mcp.service.outcome_result", lambda *_, **__: 1 / 0)
+            broken.setattr("run_specialist.mcp_server.service.outcome_result", lambda *_, **__: 1 / 0)
             first = await served.call("get_run", run_id="x")
-            broken.setattr("run_specialist.doors.mcp.service.past_run", lambda *_: 1 / 0)
+            broken.setattr("run_specialist.mcp_server.service.past_run", lambda *_: 1 / 0)
             second = await served.call("get_run", run_id="x")
         assert "no run x" in first.content[0].text
         assert second.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"

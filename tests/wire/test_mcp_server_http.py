@@ -13,16 +13,16 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from run_specialist.doors.api import Runner
-from run_specialist.doors.mcp.bounds import Bounds
-from run_specialist.doors.mcp.guard import LOOPBACK, Guard
-from run_specialist.doors.mcp.http import LONGEST_BODY, Address, Http
-from run_specialist.doors.mcp.server import make_server
-from run_specialist.doors.mcp.service import Service
+from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
+from run_specialist.mcp_server.guard import LOOPBACK, Guard
+from run_specialist.mcp_server.http import LONGEST_BODY, Address, Http
+from run_specialist.mcp_server.server import make_server
+from run_specialist.mcp_server.server_limits import Bounds
+from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.store.reading import Store
-from tests.jobs import LOOK
+from run_specialist.store.reader import Store
+from tests.loop_jobs import LOOK
 from tests.wire.serving import PATIENCE, Heard, Held, Program, write_specialist
 from tests.wire.simulator import Gate, MessagesSimulator, replies
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from run_specialist.doors.mcp.connection import READ_SIZE, Connection, TimeLimits
+from run_specialist.mcp_server.http_connection import READ_SIZE, Connection, TimeLimits
 from run_specialist.providers.scripted import calls, says
 from tests.wire.raw_http import HEAD, KNOWN, ask, list_request, listed, opened, rest, serving, tool_call
 from tests.wire.serving import PATIENCE, Held, write_specialist

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from run_specialist.doors.mcp.sessions import Sessions
+from run_specialist.mcp_server.session_limit import Sessions
 
 pytestmark = pytest.mark.anyio
 

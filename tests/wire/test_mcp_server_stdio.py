@@ -17,7 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-from run_specialist.store.reading import Store
+from run_specialist.store.reader import Store
 from tests.wire.serving import MAIN, PATIENCE, Heard, Program, command, write_specialist
 from tests.wire.simulator import Gate, MessagesSimulator
 from tests.wire.simulator.replies import answers, calls, says

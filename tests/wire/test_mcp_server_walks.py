@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.providers.scripted import calls
-from tests.walks import PATIENCE, HeldWalk
+from tests.slow_folders import PATIENCE, HeldWalk
 from tests.wire.serving import serving, write_specialist
 
 pytestmark = pytest.mark.anyio

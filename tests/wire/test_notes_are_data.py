@@ -6,13 +6,13 @@ import re
 import pytest
 
 from run_specialist import prompts
-from run_specialist.landing import Rung
+from run_specialist.budget.ladder import Rung
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.tools.base import Tool
-from run_specialist.tools.files import file_tools
-from run_specialist.tools.sandbox import meant
-from tests.jobs import job, outcome_of
+from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.sandbox.sandbox import meant
+from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import policies as chat_policies
 from tests.wire.simulator import policies
 from tests.wire.simulator.replies import answers, calls, says, tool_use

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from run_specialist.doors.api import Runner
+from run_specialist.api.runner import Runner
 from run_specialist.errors import ToolError
-from run_specialist.messages import text_of
-from run_specialist.outcome import Exit
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.record.messages import text_of
+from run_specialist.record.outcome import Exit
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
 from tests.wire.simulator import Gate, faults, policies

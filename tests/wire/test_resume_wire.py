@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from run_specialist import prompts
-from run_specialist.doors.api import Runner
-from run_specialist.journal import Returned
-from run_specialist.messages import encode
-from run_specialist.outcome import Exit
+from run_specialist.api.runner import Runner
+from run_specialist.loop.run import Run
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.runner import Run
+from run_specialist.record.journal import Returned
+from run_specialist.record.messages import encode
+from run_specialist.record.outcome import Exit
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
-from tests.jobs import LOOK
 from tests.journals import Notebook, keep, load
+from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
 from tests.wire.simulator import faults, replies

@@ -6,10 +6,10 @@ from itertools import count
 
 import pytest
 
-from run_specialist.messages import Usage
-from run_specialist.prices import cost
+from run_specialist.loop.transcript import FEW_CHARACTERS
+from run_specialist.providers.prices import cost
+from run_specialist.record.messages import Usage
 from run_specialist.tools.base import Tool
-from run_specialist.transcript import FEW_CHARACTERS
 from tests.wire.simulator import Gate, faults, policies
 from tests.wire.simulator.replies import answers, calls, says, thinking, tool_use
 from tests.wire.specialists import FORCED, Asker, batches, for_summary, looks, note, noting, texts

@@ -7,7 +7,7 @@ from opentelemetry.trace import SpanKind
 
 from run_specialist.providers import anthropic, openai_chat
 from run_specialist.tools.base import Tool
-from tests.jobs import job, outcome_of
+from tests.loop_jobs import job, outcome_of
 from tests.spans import recorded
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies

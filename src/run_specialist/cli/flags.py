@@ -7,9 +7,9 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
+from run_specialist.budget.ladder import Style
 from run_specialist.errors import UsageError
-from run_specialist.journal import OnLost
-from run_specialist.landing import Style
+from run_specialist.record.journal import OnLost
 from run_specialist.specialist.presets import Preset
 
 LONGEST_NUMBER = 18

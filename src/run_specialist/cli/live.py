@@ -11,12 +11,13 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from run_specialist import units
-from run_specialist.budget import Kind, Phase
+from run_specialist.budget import units
+from run_specialist.budget.budget import Kind, Phase
 from run_specialist.cli.console import printable
 from run_specialist.cli.scroll import COLOURS, Paper, Scroll, one_line, words
-from run_specialist.draft import Draft
-from run_specialist.events import (
+from run_specialist.loop.observing.partial_reply import Draft
+from run_specialist.providers.base import Delta
+from run_specialist.record.events import (
     BudgetSpent,
     Called,
     ChildTold,
@@ -27,7 +28,6 @@ from run_specialist.events import (
     Resumed,
     Started,
 )
-from run_specialist.providers.base import Delta
 
 BAR_WIDTH = 24
 ANSWER_LINES = 6

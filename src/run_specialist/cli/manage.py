@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli import mcp, past, resume, tuning
+from run_specialist.cli import history, mcp, resume, tuning
 from run_specialist.cli.console import (
     as_program,
     complete_names,
@@ -21,7 +21,7 @@ from run_specialist.cli.console import (
 )
 from run_specialist.cli.flags import Dir, PresetName, ProjectRoot, setting, takes
 from run_specialist.cli.table import print_table
-from run_specialist.cli.trusting import trust_told
+from run_specialist.cli.trust_flag import trust_told
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
@@ -166,12 +166,12 @@ def show(
 def schema() -> None:
     """Print the JSON Schema of the front matter, for editors."""
     with guarded():
-        from run_specialist.specialist.schema import json_schema  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.editor_schema import json_schema  # noqa: PLC0415 - fast `--help`
 
         print_json(json_schema())
 
 
-for command in (past.runs, past.transcript, resume.resume, past.report, tuning.tune, mcp.mcp):
+for command in (history.runs, history.transcript, resume.resume, history.report, tuning.tune, mcp.mcp):
     app.command()(command)
 
 

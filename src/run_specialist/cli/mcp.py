@@ -13,11 +13,11 @@ import typer
 
 from run_specialist.cli.console import fail, guarded, say
 from run_specialist.cli.flags import Dir, Model, OnLostFlag, StoreUrl
-from run_specialist.store.place import place
+from run_specialist.store.location import place
 
 if TYPE_CHECKING:
-    from run_specialist.doors.mcp.access_token import AccessToken
-    from run_specialist.doors.mcp.http import Http
+    from run_specialist.mcp_server.access_token import AccessToken
+    from run_specialist.mcp_server.http import Http
 
 INSTALL = "specialists mcp needs the extra mcp: pip install 'run-specialist[mcp]'"
 
@@ -70,9 +70,9 @@ def mcp(
     if http is None and (token is not None or no_token):
         say(f"warning: {'--no-token' if no_token else 'the token'} is of no use without --http")
     with guarded():
+        from run_specialist.api.runner import Runner  # noqa: PLC0415 - likewise
         from run_specialist.cli.background_stderr import BackgroundStderr  # noqa: PLC0415 - fast `--help`
-        from run_specialist.doors.api import Runner  # noqa: PLC0415 - likewise
-        from run_specialist.doors.mcp.server import serve  # noqa: PLC0415 - likewise
+        from run_specialist.mcp_server.server import serve  # noqa: PLC0415 - likewise
 
         named = place(store)
         dir_ = dir_ and dir_.absolute()
@@ -93,7 +93,7 @@ def mcp(
         )
         with BackgroundStderr() as stderr:
             if http is None:
-                from run_specialist.doors.mcp.stdio import Stdio  # noqa: PLC0415 - likewise
+                from run_specialist.mcp_server.stdio import Stdio  # noqa: PLC0415 - likewise
 
                 code = asyncio.run(serve(runner, lambda: Stdio(stderr.say), stderr.say))
             else:
@@ -118,14 +118,14 @@ def _checked(token: str | None, *, no_token: bool) -> str | None:
 
 def _made(token: str | None, *, no_token: bool) -> "AccessToken | None":
     """Return the token that is kept for this user, where none was given and one is wanted."""
-    from run_specialist.doors.mcp.access_token import access_token  # noqa: PLC0415 - fast `--help`
+    from run_specialist.mcp_server.access_token import access_token  # noqa: PLC0415 - fast `--help`
 
     return None if token or no_token else access_token()
 
 
 def _http(http: str, token: str | None, made: "AccessToken | None", say: Callable[[str], None]) -> "Http":
     """Listen, and say what a client has to send."""
-    from run_specialist.doors.mcp.http import Address, Http  # noqa: PLC0415 - fast `--help`
+    from run_specialist.mcp_server.http import Address, Http  # noqa: PLC0415 - fast `--help`
 
     opened = Http(Address.parse(http), token, say)
     if made:

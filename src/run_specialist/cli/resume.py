@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.asking import Events, OutcomeJson, Output, Quiet, answer
 from run_specialist.cli.console import guarded
 from run_specialist.cli.flags import (
     CostLimit,
@@ -17,13 +16,14 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
-from run_specialist.cli.past import RunId
-from run_specialist.cli.trusting import TrustFlag
+from run_specialist.cli.history import RunId
+from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
+from run_specialist.cli.trust_flag import TrustFlag
 
 if TYPE_CHECKING:
-    from run_specialist.events import Listener
+    from run_specialist.loop.run import Run
     from run_specialist.providers.base import Watch
-    from run_specialist.runner import Run
+    from run_specialist.record.events import Listener
 
 
 def resume(
@@ -66,7 +66,7 @@ def resume(
     )
     output = Output.chosen(json=json_, events=events, quiet=quiet)
     with guarded():
-        from run_specialist.doors.api import Runner  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust)
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from run_specialist import units
-from run_specialist.budget import Kind, Phase
+from run_specialist.budget import units
+from run_specialist.budget.budget import Kind, Phase
+from run_specialist.budget.ladder import Rung
 from run_specialist.cli.console import printable
 from run_specialist.cli.summary import brief
-from run_specialist.events import (
+from run_specialist.record.events import (
     BudgetSpent,
     Called,
     ChildTold,
@@ -20,9 +21,8 @@ from run_specialist.events import (
     Summarized,
     Warned,
 )
-from run_specialist.landing import Rung
-from run_specialist.outcome import Outcome
-from run_specialist.tools.delegate import NAME as DELEGATE
+from run_specialist.record.outcome import Outcome
+from run_specialist.tools.delegate_tool import NAME as DELEGATE
 
 COLOURS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
 STATUSES = {"answered": "green", "landed": "green", "partial": "yellow"}

@@ -4,10 +4,10 @@ import math
 import shlex
 from collections.abc import Sequence
 
-from run_specialist import units
-from run_specialist.budget import Kind
-from run_specialist.messages import Usage
-from run_specialist.outcome import Child, Outcome
+from run_specialist.budget import units
+from run_specialist.budget.budget import Kind
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Child, Outcome
 
 FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
 """What raises each limit."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from run_specialist.budget.units import dollars
 from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line, printable
 from run_specialist.cli.flags import Dir, ProjectRoot, StoreUrl
-from run_specialist.cli.kept import counted, local
-from run_specialist.cli.past import Json
+from run_specialist.cli.history import Json
+from run_specialist.cli.show_runs import counted, local
 from run_specialist.cli.table import print_table
-from run_specialist.units import dollars
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
@@ -86,8 +86,8 @@ def _limit(file: "SpecialistFile | None") -> int | Literal["none"] | None:
 
 def _past(name: str, given: str | None) -> "Sequence[PastRun]":
     """Return the runs that are over, the newest first."""
-    from run_specialist.store.place import NONE, place, shown  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.reading import Store  # noqa: PLC0415 - likewise
+    from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.reader import Store  # noqa: PLC0415 - likewise
 
     where = place(given)
     if where.url == NONE:

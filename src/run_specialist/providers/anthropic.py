@@ -11,17 +11,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from run_specialist import collector, prices
+from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.messages import Block, Message, Reply, Usage, encode
+from run_specialist.providers import prices
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.endpoint import MESSAGES
+from run_specialist.providers.json_reader import Told
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
-from run_specialist.providers.reading import Told
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
+from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
 
     options: those of `AsyncAnthropic`; what is left out comes from the environment.
     """
-    with collector.at_rest():
+    with gc_tuning.at_rest():
         import anthropic  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
 
     return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})

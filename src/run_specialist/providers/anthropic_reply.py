@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Block, Reply, Stop, Usage
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.providers.endpoint import MESSAGES
-from run_specialist.providers.reading import count, read_arguments, sound_id
+from run_specialist.providers.json_reader import count, read_arguments, sound_id
+from run_specialist.record.messages import Block, Reply, Stop, Usage
 
 STOPS = {
     "end_turn": Stop.ANSWERED,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from run_specialist.messages import Message, Reply, Usage
+from run_specialist.record.messages import Message, Reply, Usage
 from run_specialist.tools.base import Toolset
 
 

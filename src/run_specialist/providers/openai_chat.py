@@ -8,20 +8,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from run_specialist import collector, prices
+from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.messages import Block, Message, Reply, Usage, encode
-from run_specialist.providers import openai_refusals as refusals
+from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.endpoint import CHAT
+from run_specialist.providers.json_reader import Told
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.pace import pace
-from run_specialist.providers.reading import Told
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
+from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -66,16 +66,16 @@ class ChatProvider:
 
         words: of the refusal. room: what the request asked for [tokens].
         """
-        unknown = {key for key in (ROOM, STREAMING) if refusals.is_unknown(key, words)}
+        unknown = {key for key in (ROOM, STREAMING) if openai_refusals.is_unknown(key, words)}
         if unknown - self.unknown:
             self.unknown |= unknown
             return room
-        most = refusals.most_room(words)
+        most = openai_refusals.most_room(words)
         if most is not None and 0 < most < room:
             self.capabilities = replace(self.capabilities, max_output_tokens=most)
             return most
-        left = refusals.room_left(words, room)
-        return left if left is not None and refusals.LEAST_ROOM <= left < room else None
+        left = openai_refusals.room_left(words, room)
+        return left if left is not None and openai_refusals.LEAST_ROOM <= left < room else None
 
     def cost(self, usage: Usage) -> float | None:
         """Return what one request cost [USD]."""
@@ -92,7 +92,7 @@ def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's ow
     options: those of `AsyncOpenAI`; what is left out comes from the environment.
     Raises ImportError where the SDK is not installed.
     """
-    with collector.at_rest():
+    with gc_tuning.at_rest():
         import openai  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
 
     return openai.AsyncOpenAI(**{**connection(openai), **options})
@@ -133,7 +133,7 @@ class ChatConversation:
             try:
                 completion = await self._exchange(messages, choice, room)
             except APIStatusError as error:
-                less = self._provider.learn(refusals.words_of(error), room)
+                less = self._provider.learn(openai_refusals.words_of(error), room)
                 if less is None:
                     raise
                 completion = await self._exchange(messages, choice, less)
@@ -153,12 +153,12 @@ class ChatConversation:
         line = one_line(error, CHAT, self._provider.client)
         failure = ProviderError(line)
         if isinstance(error, APIError):
-            words = refusals.words_of(error)
+            words = openai_refusals.words_of(error)
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
-            if refused and choice is Choice.RESPOND and refusals.is_about_choice(words):
+            if refused and choice is Choice.RESPOND and openai_refusals.is_about_choice(words):
                 self._provider.learn_unforceable()
                 failure = ForcingRefused(line)
-            elif refusals.is_too_long(words):
+            elif openai_refusals.is_too_long(words):
                 failure = ContextExceeded(line)
         return failure
 

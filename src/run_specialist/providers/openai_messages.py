@@ -10,7 +10,7 @@ Three keys of our blocks hold what only this API knows, so that it goes back jus
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from run_specialist.messages import Block, Message, encode, text_of
+from run_specialist.record.messages import Block, Message, encode, text_of
 
 PART = "chat_part"
 FIELDS = "chat_fields"

@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Block, Reply, Stop, Usage, encode
 from run_specialist.providers.endpoint import CHAT
+from run_specialist.providers.json_reader import count, read_arguments, sound_id
 from run_specialist.providers.openai_messages import FIELDS, PART
-from run_specialist.providers.reading import count, read_arguments, sound_id
 from run_specialist.providers.sdk_errors import said, tidy
+from run_specialist.record.messages import Block, Reply, Stop, Usage, encode
 
 STOPS = {
     "stop": Stop.ANSWERED,

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
-from run_specialist.messages import Block, encode
 from run_specialist.providers.base import Delta, Watch
+from run_specialist.record.messages import Block, encode
 
 APART = {"role", "content", "tool_calls", "function_call"}
 """Keys of a delta that are not simply joined to what came before."""

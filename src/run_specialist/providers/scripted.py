@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from run_specialist.messages import Message, Reply, Stop, Usage
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.record.messages import Message, Reply, Stop, Usage
 
 
 class OffScript(BaseException):

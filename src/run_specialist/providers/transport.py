@@ -4,11 +4,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
-from run_specialist.messages import Block
-from run_specialist.providers.bounds import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
 from run_specialist.providers.endpoint import Endpoint
-from run_specialist.providers.reading import read_object
+from run_specialist.providers.json_reader import read_object
+from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
 from run_specialist.providers.sdk_errors import refuse_long_waits
+from run_specialist.record.messages import Block
 
 _HEADERS = {"Content-Type": "application/json"}
 

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 
 from run_specialist.redaction.bare import bare
+from run_specialist.redaction.line_numbers import NUMBERED
 from run_specialist.redaction.literals import is_placeholder, is_type
 from run_specialist.redaction.mask import Span
-from run_specialist.redaction.names import Kind
-from run_specialist.redaction.numbered import NUMBERED
-from run_specialist.redaction.place import SUFFIX, Place, place_of
 from run_specialist.redaction.quoted import QUOTE, quoted
+from run_specialist.redaction.secret_names import Kind
+from run_specialist.redaction.value_span import SUFFIX, Place, place_of
 
 _ANCHORS = tuple(
     # The first letters as they are: `re` is fastest at looking for these.

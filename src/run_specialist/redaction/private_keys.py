@@ -6,8 +6,8 @@ RFC 7468 has lines of 64 characters in the body of a key, OpenSSH has 70.
 import re
 from collections.abc import Iterable, Iterator
 
+from run_specialist.redaction.line_numbers import NUMBERED
 from run_specialist.redaction.mask import MASK, Span, masked
-from run_specialist.redaction.numbered import NUMBERED
 
 BEGIN = re.compile(r"-{4,5} ?BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 END = re.compile(r"-{4,5} ?END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")

@@ -4,8 +4,8 @@ import re
 
 from run_specialist.redaction.literals import is_path, is_placeholder, is_token_like, is_type
 from run_specialist.redaction.mask import Span
-from run_specialist.redaction.names import Kind, ends_like_a_name
-from run_specialist.redaction.place import Place
+from run_specialist.redaction.secret_names import Kind, ends_like_a_name
+from run_specialist.redaction.value_span import Place
 
 _LEAST = 3
 """A key or token of fewer characters is a sample, or no key."""

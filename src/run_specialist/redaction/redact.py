@@ -7,8 +7,8 @@ from run_specialist.redaction.assignments import assigned
 from run_specialist.redaction.headers import authorising
 from run_specialist.redaction.mask import MASK, lowered, masked
 from run_specialist.redaction.private_keys import without_private_keys
+from run_specialist.redaction.process_credentials import encodings
 from run_specialist.redaction.tokens import tokens
-from run_specialist.redaction.values import encodings
 
 
 def redact(text: str) -> str:

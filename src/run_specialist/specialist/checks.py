@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.specialist.field_values import wanted
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.frontmatter import Field, FrontMatter
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.keys import canonical
-from run_specialist.specialist.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.problems import START, Problems, shown
+from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
+from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
-from run_specialist.specialist.values import wanted
 
 # A bad value of these holds nothing back, so it is left out with a warning.
 _FORGIVEN = frozenset({"effort", "mcp_servers"})

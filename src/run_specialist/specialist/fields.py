@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from run_specialist.landing import Style
+from run_specialist.budget.ladder import Style
 from run_specialist.specialist.presets import Preset
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")

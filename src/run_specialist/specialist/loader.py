@@ -10,10 +10,10 @@ from typing import Any, Literal
 from run_specialist import safe_open
 from run_specialist.specialist.checks import check_output_schema, check_tools, validate
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.frontmatter import FrontMatter, read
-from run_specialist.specialist.given import take_values
+from run_specialist.specialist.mcp_servers.server_checks import check_servers
 from run_specialist.specialist.problems import START, Problem, Problems, shown
-from run_specialist.specialist.server_checks import check_servers
+from run_specialist.specialist.raw_fields import take_values
+from run_specialist.specialist.reading.frontmatter import FrontMatter, read
 
 LARGEST = 32 * 1024 * 1024
 _ENDING = ".md"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from run_specialist import safe_open
 from run_specialist.errors import SpecialistNotFound
-from run_specialist.specialist import family
+from run_specialist.specialist import agent_graph
 from run_specialist.specialist.loader import SpecialistFile, load, load_unreadable, stem
-from run_specialist.specialist.names import Names
+from run_specialist.specialist.lookup import Names
 from run_specialist.specialist.problems import Problem, shown
 from run_specialist.specialist.project import (
     Place,
@@ -54,7 +54,7 @@ class Registry:
     def files(self) -> list[SpecialistFile]:
         """Return every file, near ones first; one that a nearer file hides says so in a warning."""
         if self._files is None:
-            self._files = family.check(self._each_alone(), lambda: Registry(self._further)._each_alone())  # noqa: SLF001 - our own
+            self._files = agent_graph.check(self._each_alone(), lambda: Registry(self._further)._each_alone())  # noqa: SLF001 - our own
         return self._files
 
     def nearest(self) -> list[SpecialistFile]:
@@ -84,7 +84,7 @@ class Registry:
         if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
             projects = [place.project for place in self.places if place.project]
             project = (asker and asker.project) or project_of(path, projects)
-            return family.check([load(path, project)], self._each_alone)[0]
+            return agent_graph.check([load(path, project)], self._each_alone)[0]
         files = self.files()
         names = Names(files)
         if found := names.find(name):

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from run_specialist.errors import SpecialistUnusable, UsageError
+from run_specialist.specialist.field_values import wanted
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.keys import nearest
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.presets import PRESETS, Preset
 from run_specialist.specialist.problems import shown
-from run_specialist.specialist.values import wanted
 
 Source = Literal["flag", "file", "preset", "default"]
 

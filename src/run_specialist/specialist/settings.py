@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from run_specialist.specialist.keys import CANONICAL
+from run_specialist.specialist.mcp_servers.servers import without_secrets
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.resolve import Origin, Resolved
-from run_specialist.specialist.servers import without_secrets
 
 _TOLD_ELSEWHERE = ("name", "description")
 _WITHOUT = {"tools": "all", "paths": "all", "summarize_at": "none", "summary_limit": "-"}

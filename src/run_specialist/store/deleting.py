@@ -12,12 +12,12 @@ from sqlalchemy.exc import DBAPIError
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.store.descendants import portions, with_descendants
 from run_specialist.store.failures import in_one_line
-from run_specialist.store.keeping import RUNNING
+from run_specialist.store.location import file_of
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import GRACE, describe, is_alive, may_be_cut
-from run_specialist.store.place import file_of
-from run_specialist.store.schema import metadata, runs
 from run_specialist.store.sqlite_file import ALONE, connect
+from run_specialist.store.tables import metadata, runs
+from run_specialist.store.to_rows import RUNNING
 
 NEEDS_ROOM = "make room first, or delete every run with --all, which needs none while no other process uses the store"
 

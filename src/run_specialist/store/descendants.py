@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from run_specialist.journal import Standing
-from run_specialist.messages import Usage
-from run_specialist.outcome import Child
-from run_specialist.store.keeping import RUNNING
-from run_specialist.store.restoring import child, outcome, standing
-from run_specialist.store.schema import events, runs, turns
+from run_specialist.record.journal import Standing
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Child
+from run_specialist.store.from_rows import child, outcome, standing
+from run_specialist.store.tables import events, runs, turns
+from run_specialist.store.to_rows import RUNNING
 
 PORTION = 1_000
 """As many ids go into one statement."""

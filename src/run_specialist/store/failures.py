@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.store.place import shown
+from run_specialist.store.location import shown
 
 
 @contextmanager

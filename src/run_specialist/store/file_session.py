@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from run_specialist.store.session import Away, Broken, Session
+from run_specialist.store.base import Away, Broken, Session
 from run_specialist.store.sqlite_file import transaction
 from run_specialist.store.statements import Statements, Values
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from run_specialist.journal import Ended, Journal, Received, Record, TakenOver, Told
+from run_specialist.record.journal import Ended, Journal, Received, Record, TakenOver, Told
 from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"

@@ -7,13 +7,13 @@ from typing import TypeVar
 from run_specialist.errors import NotResumable, StoreUnusable
 from run_specialist.store import owners
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.keeping import RUNNING, Rows
+from run_specialist.store.base import Away, Broken
+from run_specialist.store.location import file_of, shown
+from run_specialist.store.open_session import open_session
 from run_specialist.store.owners import describe, is_alive, may_be_cut
-from run_specialist.store.place import file_of, shown
-from run_specialist.store.session import Away, Broken
-from run_specialist.store.sessions import open_session
 from run_specialist.store.statements import ADDED, Values, begun, ending, standing, values
 from run_specialist.store.stored import StoredRun
+from run_specialist.store.to_rows import RUNNING, Rows
 
 _T = TypeVar("_T")
 

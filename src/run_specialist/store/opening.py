@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.engines import file_engine
-from run_specialist.store.place import NONE, file_of, shown
+from run_specialist.store.location import NONE, file_of, shown
 from run_specialist.store.postgresql import SCHEMES, open_database
 from run_specialist.store.sqlite_file import connect, open_file, reading
 

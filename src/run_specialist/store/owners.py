@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from run_specialist.errors import StoreUnusable
+from run_specialist.store.location import ELSEWHERE, file_of
 from run_specialist.store.locks import is_free, make_locked
 from run_specialist.store.owner import Owner, digest, words
-from run_specialist.store.place import ELSEWHERE, file_of
 
 GRACE = 2.0
 """A lock on a server counts as free only if it is free again after this: a session that is cut is renewed [s]."""

@@ -10,7 +10,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.failures import reason_of
 from run_specialist.store.identity import APPLICATION_ID, NAMESPACE, VERSION
-from run_specialist.store.place import ELSEWHERE, newer, shown
+from run_specialist.store.location import ELSEWHERE, newer, shown
 from run_specialist.store.versions import make_tables, upgrade
 
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")

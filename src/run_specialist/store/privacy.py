@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 
-from run_specialist.store.place import FOLDER
+from run_specialist.store.location import FOLDER
 
 OTHERS = 0o077
 """The rights of all but the owner."""

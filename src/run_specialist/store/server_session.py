@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
+from run_specialist.store.base import Away, Broken, Session
 from run_specialist.store.failures import reason_of
 from run_specialist.store.identity import NAMESPACE
-from run_specialist.store.session import Away, Broken, Session
 from run_specialist.store.statements import Statements, Values
 
 PATIENCE = 60.0

@@ -10,12 +10,12 @@ from stat import S_ISDIR, S_ISREG
 
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.identity import APPLICATION_ID, VERSION
-from run_specialist.store.place import ELSEWHERE, newer
+from run_specialist.store.location import ELSEWHERE, newer
 
 WAIT = 10
 """For a lock that another process holds [s]."""
 TABLES = Path(__file__).with_name("tables.sql")
-"""Makes a new store, as SQLAlchemy would from `schema.py`, whose import takes longer than all of a run."""
+"""Makes a new store, as SQLAlchemy would from `tables.py`, whose import takes longer than all of a run."""
 
 ALONE = "alone"
 """A mode of `connect`: keeps all others out, and needs no room on the disk to read."""

@@ -5,8 +5,8 @@ Where a rule of the linter fears for what is put together here: it is all ours, 
 
 from collections.abc import Mapping
 
-from run_specialist.store.keeping import RUNNING
 from run_specialist.store.packing import pack
+from run_specialist.store.to_rows import RUNNING
 
 Row = Mapping[str, object]
 """Values by column."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from run_specialist.journal import Standing
-from run_specialist.messages import Block, Message, Reply, Stop, ToolCall, Usage
-from run_specialist.outcome import Child
+from run_specialist.record.journal import Standing
+from run_specialist.record.messages import Block, Message, Reply, Stop, ToolCall, Usage
+from run_specialist.record.outcome import Child
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from run_specialist.store.engines import file_engine
 from run_specialist.store.identity import VERSION
-from run_specialist.store.schema import metadata
+from run_specialist.store.tables import metadata
 
 _ALEMBIC = threading.Lock()
 """Alembic keeps what it works on in globals."""

@@ -10,15 +10,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.journal import Journal
+from run_specialist.record.journal import Journal
 from run_specialist.store.as_text import word
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
-from run_specialist.store.keeping import rows_of
+from run_specialist.store.location import Place, file_of, shown
 from run_specialist.store.owners import GRACE
-from run_specialist.store.place import Place, file_of, shown
 from run_specialist.store.privacy import make_private
 from run_specialist.store.stored import StoredRun
+from run_specialist.store.to_rows import rows_of
 
 if TYPE_CHECKING:
     from run_specialist.store.ledger import Ledger

@@ -10,6 +10,8 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.base import Output, Tool
 
 NAME = "get_tool_response"
+SUMMARIZE = "context_summarize"
+"""Name of the call whose result is a summary; reserved, no tool has it."""
 FEW = 5
 """As many ids are named to a model that asked for one that does not exist."""
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from run_specialist.budget import Budget, Kind, Limit
-from run_specialist.events import Event
-from run_specialist.outcome import Child
+from run_specialist.budget.budget import Budget, Kind, Limit
+from run_specialist.record.events import Event
+from run_specialist.record.outcome import Child
 from run_specialist.tools import threads
 
 

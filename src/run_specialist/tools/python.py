@@ -11,11 +11,11 @@ from run_specialist.errors import UsageError
 from run_specialist.redaction import redact
 from run_specialist.specialist.tool_names import BUILT_IN
 from run_specialist.tools import importing, modules
+from run_specialist.tools.archive import SUMMARIZE
 from run_specialist.tools.base import Tool
+from run_specialist.tools.decorator import tool
 from run_specialist.tools.imports import Imported, imported
 from run_specialist.tools.modules import CannotImport, Module
-from run_specialist.tools.own import tool
-from run_specialist.turns import SUMMARIZE
 
 _OURS = frozenset({*BUILT_IN, SUMMARIZE})
 _SERVED = "mcp__"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from run_specialist.budget import Kind
+from run_specialist.budget.budget import Kind
 from run_specialist.views.needs import CONTEXT, Need, enough_for
 
 SHARE = Fraction(9, 10)

@@ -7,14 +7,14 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from run_specialist import units
+from run_specialist.budget import units
 from run_specialist.store.stored import StoredRun
-from run_specialist.views.page import drawing, words
-from run_specialist.views.page.answer import answer, facts, status
+from run_specialist.views.page import chart_geometry, formats
+from run_specialist.views.page.answer_section import answer, facts, status
 from run_specialist.views.page.axis import axis
-from run_specialist.views.page.budget import budget
+from run_specialist.views.page.budget_chart import budget
 from run_specialist.views.page.calls import turns
-from run_specialist.views.page.children import Below, asked, children, spent
+from run_specialist.views.page.child_runs import Below, asked, children, spent
 from run_specialist.views.page.marks import marks
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
@@ -24,8 +24,8 @@ from run_specialist.views.page.timeline import timeline
 NOBODY: Below = MappingProxyType({})
 
 _WRITTEN_BY = {
-    **{name: getattr(words, name) for name in ("clock", "counted", "lasted", "moment", "pretty", "stamp", "ticks")},
-    **{name: getattr(drawing, name) for name in ("path", "percent")},
+    **{name: getattr(formats, name) for name in ("clock", "counted", "lasted", "moment", "pretty", "stamp", "ticks")},
+    **{name: getattr(chart_geometry, name) for name in ("path", "percent")},
     "dollars": units.dollars,
 }
 
@@ -73,7 +73,7 @@ def report(run: StoredRun, below: Below = NOBODY) -> str:
     from markupsafe import Markup  # noqa: PLC0415 - likewise
 
     def seen(value: object) -> object:
-        return words.legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        return formats.legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=seen)
     page.filters |= _WRITTEN_BY

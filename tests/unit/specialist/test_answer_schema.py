@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-from run_specialist.specialist import schema_checks
-from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.specialist.json_schema import schema_checks
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.loader import load, load_text
 
 POINTER = "/properties/answer"

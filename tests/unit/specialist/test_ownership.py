@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist import Runner
-from run_specialist.cli import manage, run
+from run_specialist.cli import ask, manage
 from run_specialist.errors import SpecialistNotFound
 from run_specialist.specialist.ownership import VARIABLE, stranger
 from run_specialist.specialist.project import project_root
@@ -109,7 +109,7 @@ def test_the_listing_says_whose_it_is_and_what_to_do(shared: Path, give: Give) -
     assert line in str(caught.value)
     (shared / "mine" / "thoughts").mkdir()
     (shared / "mine" / "thoughts" / "owls.md").write_text("# Owls\n\nOwls eat mice.\n")
-    done = CliRunner().invoke(run.app, ["thoughts-analyzer", "What do owls eat?", "--model", "offline"])
+    done = CliRunner().invoke(ask.app, ["thoughts-analyzer", "What do owls eat?", "--model", "offline"])
     assert (done.exit_code, "mice" in done.stdout) == (0, True)
     assert f"warning: {line}" in done.stderr
     assert CliRunner().invoke(manage.app, ["check"]).exit_code == 2
@@ -179,7 +179,7 @@ def test_a_folder_inside_of_ones_own_project_may_be_a_project_of_its_own(shared:
 
 def test_servers_of_another_user_are_passed_over(shared: Path, give: Give) -> None:
     """A `.mcp.json` above the folder that one stands in; the one in that folder is taken."""
-    from run_specialist.specialist.servers import project_file
+    from run_specialist.specialist.mcp_servers.servers import project_file
 
     (shared / ".git").rmdir()
     (shared / ".mcp.json").write_text("{}")

@@ -11,7 +11,7 @@ from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.project import Place, places, project_of, project_root
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.template import write_new
-from tests.swapping import can_swap, swapped
+from tests.link_swapper import can_swap, swapped
 
 TEXT = "---\nname: NAME\ndescription: Finds.\n---\nYou find notes.\n"
 TRIES = 300

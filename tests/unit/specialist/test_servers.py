@@ -8,8 +8,8 @@ import pytest
 
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.mcp_servers.servers import Server, servers_of, without_secrets
 from run_specialist.specialist.resolve import Resolved
-from run_specialist.specialist.servers import Server, servers_of, without_secrets
 from run_specialist.specialist.settings import settings_of
 
 HERE = Path("/nowhere")

@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.store import writer as writers
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.place import Place
+from run_specialist.store.location import Place
 from run_specialist.store.writer import Writer
 
 SOON = Backoff(first=0.001, patience=0.05)

@@ -16,7 +16,7 @@ import psycopg  # noqa: F401 - imported once for all processes
 import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401 - likewise
 
 import run_specialist.store.ledger  # noqa: F401 - likewise
-from run_specialist.store.place import Place
+from run_specialist.store.location import Place
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, turn_of, write
 

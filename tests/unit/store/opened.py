@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.store import schema
+from run_specialist.store import tables
 from run_specialist.store.opening import open_engine
 
 RUN = {
@@ -72,9 +72,9 @@ def snapshot(folder):
 def add_run(engine, run_id):
     """Add a run."""
     with engine.begin() as connection:
-        connection.execute(insert(schema.runs).values(run_id=run_id, **RUN))
+        connection.execute(insert(tables.runs).values(run_id=run_id, **RUN))
 
 
 def count(connection):
     """Count the runs that a connection sees."""
-    return connection.execute(select(func.count()).select_from(schema.runs)).scalar()
+    return connection.execute(select(func.count()).select_from(tables.runs)).scalar()

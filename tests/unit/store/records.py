@@ -5,13 +5,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from run_specialist.events import BudgetSpent, Event, Finished
-from run_specialist.journal import Ended, Journal, Opened, Received, Record, Returned, Spending, Standing, Stood, Told
-from run_specialist.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
-from run_specialist.outcome import Outcome, ToolCalls
+from run_specialist.record.events import BudgetSpent, Event, Finished
+from run_specialist.record.journal import (
+    Ended,
+    Journal,
+    Opened,
+    Received,
+    Record,
+    Returned,
+    Spending,
+    Standing,
+    Stood,
+    Told,
+)
+from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
+from run_specialist.record.outcome import Outcome, ToolCalls
 from run_specialist.store.identity import NAMESPACE
+from run_specialist.store.location import Place, file_of
 from run_specialist.store.packing import unpack
-from run_specialist.store.place import Place, file_of
 from run_specialist.store.stored import StoredRun
 
 TABLES = ("runs", "turns", "messages", "calls", "outputs", "events")

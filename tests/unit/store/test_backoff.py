@@ -1,7 +1,7 @@
 """How often a store that is away is tried again."""
 
 from run_specialist.store.backoff import Backoff
-from tests.jobs import Clock
+from tests.loop_jobs import Clock
 
 
 def pauses(backoff, clock, patience):

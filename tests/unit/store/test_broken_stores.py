@@ -10,14 +10,14 @@ import threading
 import pytest
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.messages import Message
+from run_specialist.record.messages import Message
 from run_specialist.store import ledger
 from run_specialist.store import writer as writers
+from run_specialist.store.base import Broken
 from run_specialist.store.identity import APPLICATION_ID
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
-from run_specialist.store.session import Broken
 from tests.unit.store.records import (
     ask,
     begun,
@@ -351,7 +351,7 @@ def test_a_loop_that_is_closed_does_not_trouble_the_others(monkeypatch, lasting,
 
 FORGETFUL = """
 import sys
-from run_specialist.store.place import Place
+from run_specialist.store.location import Place
 from run_specialist.store.writer import Writer
 assert "sqlalchemy" not in sys.modules
 from tests.unit.store.records import begun, turn_of

@@ -10,7 +10,7 @@ import pytest
 
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store import deleting
-from run_specialist.store.reading import Store
+from run_specialist.store.reader import Store
 from tests.unit.store.records import begun, change, counts, ended, turn_of, write
 
 pytestmark = pytest.mark.anyio
@@ -20,8 +20,8 @@ import asyncio, json, os, subprocess, sys
 folder, kept = sys.argv[1:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=True)
 from run_specialist.errors import StoreMissing, StoreUnusable
-from run_specialist.store.place import Place
-from run_specialist.store.reading import Store
+from run_specialist.store.location import Place
+from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, turn_of, write
 

@@ -8,9 +8,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, select
 
-from run_specialist.store import identity, schema, versions
+from run_specialist.store import identity, tables, versions
+from run_specialist.store.location import file_of
 from run_specialist.store.opening import open_engine
-from run_specialist.store.place import file_of
 from run_specialist.store.postgresql import parsed
 from tests.stores import make_first_version
 from tests.unit.store.opened import open_at_once
@@ -29,7 +29,7 @@ def differences(url):
     """Return how the tables of a store differ from those of the schema, as Alembic sees it."""
     engine = looking(url)
     with engine.connect() as connection:
-        found = compare_metadata(MigrationContext.configure(connection), schema.metadata)
+        found = compare_metadata(MigrationContext.configure(connection), tables.metadata)
     engine.dispose()
     return found
 
@@ -45,7 +45,7 @@ def columns(url):
 def run_ids(url):
     """Return the runs of a store with their parents and questions."""
     engine = open_engine(url, write=False)
-    table = schema.runs.c
+    table = tables.runs.c
     with engine.connect() as connection:
         rows = connection.execute(select(table.run_id, table.parent_id, table.question)).all()
     engine.dispose()

@@ -5,8 +5,8 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from run_specialist.store import sqlite_file
+from run_specialist.store.location import file_of, place
 from run_specialist.store.opening import open_engine
-from run_specialist.store.place import file_of, place
 from tests.unit.store.opened import add_run, count, open_at_once, refusal, snapshot
 
 

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from run_specialist.errors import StoreUnusable
+from run_specialist.store.location import file_of
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import UNKNOWN, describe, is_alive, take
-from run_specialist.store.place import file_of
 from run_specialist.store.postgresql import parsed
 from tests.stores import nobody
 

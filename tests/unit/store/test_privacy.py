@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from run_specialist.store.place import Place
+from run_specialist.store.location import Place
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, write
 

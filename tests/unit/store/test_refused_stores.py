@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from run_specialist.store import identity, sqlite_file
+from run_specialist.store.location import NONE
 from run_specialist.store.opening import open_engine
-from run_specialist.store.place import NONE
 from tests.stores import nobody
 from tests.unit.store.opened import add_run, count, refusal, snapshot
 

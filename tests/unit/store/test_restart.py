@@ -6,18 +6,18 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from run_specialist.errors import NotResumable
+from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.runner import Run
 from run_specialist.store import owners
 from run_specialist.store import writer as writer_module
 from run_specialist.store.backoff import Backoff
+from run_specialist.store.base import Away
 from run_specialist.store.ledger import Ledger
-from run_specialist.store.place import Place
-from run_specialist.store.reading import Store
+from run_specialist.store.location import Place
+from run_specialist.store.reader import Store
 from run_specialist.store.server_session import ServerSession
-from run_specialist.store.session import Away
 from run_specialist.store.writer import Writer
-from tests.jobs import job
+from tests.loop_jobs import job
 from tests.postgres_server import postgres_server
 from tests.unit.store.records import ask, begun, change, connection, counts, ended, stored, turn_of, write
 

@@ -11,7 +11,7 @@ from run_specialist.store import deleting, server_owner
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import is_alive, take
 from run_specialist.store.postgresql import parsed
-from run_specialist.store.reading import Store
+from run_specialist.store.reader import Store
 from tests.stores import postgresql_url
 from tests.unit.store.opened import add_run
 

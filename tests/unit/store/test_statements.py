@@ -9,11 +9,11 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from run_specialist.store import file_session, statements
+from run_specialist.store.base import Broken
 from run_specialist.store.file_session import FileSession
 from run_specialist.store.identity import VERSION
-from run_specialist.store.schema import Words, metadata
-from run_specialist.store.session import Broken
 from run_specialist.store.sqlite_file import TABLES, open_file
+from run_specialist.store.tables import Words, metadata
 from run_specialist.store.versions import stamp
 from tests.unit.store.records import begun, counts, ended, turn_of, write
 
@@ -44,7 +44,7 @@ def test_a_new_file_gets_the_tables_of_the_schema():
 
 WITHOUT = """
 import asyncio, sys
-from run_specialist.store.place import Place
+from run_specialist.store.location import Place
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, stored, turn_of, write
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from run_specialist.errors import NotResumable, StoreUnusable
-from run_specialist.journal import TakenOver
+from run_specialist.record.journal import TakenOver
 from run_specialist.store import ledger
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from run_specialist.events import Finished
-from run_specialist.journal import Ended, Told
-from run_specialist.messages import Message
+from run_specialist.record.events import Finished
+from run_specialist.record.journal import Ended, Told
+from run_specialist.record.messages import Message
+from run_specialist.store.base import Broken
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
-from run_specialist.store.session import Broken
 from tests.plugins.tiers import examples
 from tests.unit.store.records import (
     TABLES,
@@ -35,7 +35,7 @@ from tests.unit.store.records import (
     unpacked,
     write,
 )
-from tests.unit.store.test_keeping import BLOCKS
+from tests.unit.store.test_to_rows import BLOCKS
 
 pytestmark = pytest.mark.anyio
 
@@ -192,7 +192,7 @@ def test_loops_in_several_threads_share_the_thread(writer, store_url):
 CHILDREN = """
 import asyncio, os, sys
 import psycopg, sqlalchemy.dialects.postgresql.psycopg, run_specialist.store.ledger
-from run_specialist.store.place import Place
+from run_specialist.store.location import Place
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, turn_of
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist import evidence
 from run_specialist.errors import ToolError
-from run_specialist.executed import Executed
-from run_specialist.messages import ToolCall
+from run_specialist.loop import evidence
+from run_specialist.loop.tool_calls.executed import Executed
+from run_specialist.record.messages import ToolCall
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Output
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from run_specialist.errors import ToolError
-from run_specialist.tools import grep as by_pattern
+from run_specialist.tools.files import grep as by_pattern
 from tests.plugins.tiers import LUCK, examples
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")

@@ -11,11 +11,11 @@ import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.safe_open import Folder
-from run_specialist.tools import ignore_rules
-from run_specialist.tools.ignore import ignore_file
-from run_specialist.tools.ignore_rules import IgnoreRules
-from run_specialist.tools.listing import files
-from run_specialist.tools.sandbox import Sandbox
+from run_specialist.tools.sandbox import ignore_rules
+from run_specialist.tools.sandbox.ignore import ignore_file
+from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
+from run_specialist.tools.sandbox.listing import files
+from run_specialist.tools.sandbox.sandbox import Sandbox
 
 MANY = 120_000
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.specialist.servers import Server
+from run_specialist.specialist.mcp_servers.servers import Server
 from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.mcp.result import LONGEST
 from tests.wire.mcp_servers.had import had, raw, running, script, until
@@ -398,7 +398,7 @@ async def test_who_is_cancelled_takes_the_server_from_nobody_else(tmp_path):
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from run_specialist.specialist.servers import Server
+from run_specialist.specialist.mcp_servers.servers import Server
 from run_specialist.tools.mcp.clients import McpClients
 
 async def main():

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from run_specialist.redaction import redact
-from run_specialist.specialist.servers import Server
+from run_specialist.specialist.mcp_servers.servers import Server
 from run_specialist.tools.mcp.web import Web
 from tests.wire.mcp_servers.had import had
 from tests.wire.mcp_servers.web import good_web, raw_web
@@ -130,7 +130,7 @@ async def test_what_was_refused_beside_the_requests_is_not_told_as_their_refusal
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from run_specialist.specialist.servers import Server
+from run_specialist.specialist.mcp_servers.servers import Server
 from run_specialist.tools.mcp.clients import McpClients
 
 async def main():

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools import text
-from run_specialist.tools.files import file_tools
-from run_specialist.tools.listing import Entry
-from run_specialist.tools.present import describe
-from run_specialist.tools.sandbox import Sandbox
+from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files.present import describe
+from run_specialist.tools.sandbox import text
+from run_specialist.tools.sandbox.listing import Entry
+from run_specialist.tools.sandbox.sandbox import Sandbox
 
 LEVELS = 250
 NAME = "folder-in-folder"

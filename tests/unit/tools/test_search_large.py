@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.notes import SEAL, SEALED, write
-from run_specialist.tools import index as index_module
-from run_specialist.tools.file_index import _ends
-from run_specialist.tools.fts import Table
-from run_specialist.tools.index import Index
-from run_specialist.tools.linescan import LONGEST, lines_in, lines_of
-from run_specialist.tools.sandbox import Sandbox
-from run_specialist.tools.text import whole_text
+from run_specialist.tools.sandbox.linescan import LONGEST, lines_in, lines_of
+from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.sandbox.text import whole_text
+from run_specialist.tools.search import index as index_module
+from run_specialist.tools.search.file_index import _ends
+from run_specialist.tools.search.fts import Table
+from run_specialist.tools.search.index import Index
 
 NOTES = 300
 
@@ -193,7 +193,7 @@ def test_a_file_without_an_end_is_not_read_to_it():
 def test_stretches_are_the_whole_text(text, each):
     """Whatever the text, its stretches follow each other, none is longer than allowed, and nothing is left out."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("run_specialist.tools.file_index._STRETCH", each)
+        patch.setattr("run_specialist.tools.search.file_index._STRETCH", each)
         ends = list(_ends(text))
     assert "".join(text[start:end] for start, end in ends) == text
     assert all(end - start <= each for start, end in ends)

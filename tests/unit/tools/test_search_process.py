@@ -10,14 +10,15 @@ import threading
 
 import pytest
 
-from run_specialist.budget import Budget
-from run_specialist.tools import grep as by_pattern
-from run_specialist.tools import limited, linescan, search_process
+from run_specialist.budget.budget import Budget
 from run_specialist.tools.context import Context
-from run_specialist.tools.files import file_tools
-from run_specialist.tools.search_process import run
+from run_specialist.tools.files import grep as by_pattern
+from run_specialist.tools.files import limited, search_process
+from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files.search_process import run
+from run_specialist.tools.sandbox import linescan
 from run_specialist.tools.threads import in_thread
-from tests.burning import PATIENCE, PATTERN, burning
+from tests.endless_search import PATIENCE, PATTERN, burning
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no such limits")
 

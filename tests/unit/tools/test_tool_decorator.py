@@ -14,11 +14,11 @@ import pytest
 from pydantic import BaseModel, Field
 
 import run_specialist
-from run_specialist.budget import Budget, Kind
+from run_specialist.budget.budget import Budget, Kind
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.tools.base import Tool
 from run_specialist.tools.context import Context
-from run_specialist.tools.own import tool
+from run_specialist.tools.decorator import tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as OnlyForTypes

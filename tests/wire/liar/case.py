@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from run_specialist.doors.api import Runner
-from run_specialist.outcome import Outcome
+from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
 from run_specialist.providers.base import Provider
-from tests.leaks import Census, still_left_since
+from run_specialist.record.outcome import Outcome
+from tests.leak_check import Census, still_left_since
 
 from .kinds import End, Kind
 from .moments import CHILD, START, Looking, Model, Moment

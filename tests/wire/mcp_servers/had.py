@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from run_specialist.specialist.servers import Server
+from run_specialist.specialist.mcp_servers.servers import Server
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
 

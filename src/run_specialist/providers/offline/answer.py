@@ -7,10 +7,10 @@ from operator import itemgetter
 
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
+from run_specialist.providers.offline.quotable import Unit, all_units
 from run_specialist.providers.offline.quoting import Quote, cut, grown
 from run_specialist.providers.offline.ranking import Aim, Weights, is_in, scores
-from run_specialist.providers.offline.units import Unit, all_units
-from run_specialist.providers.offline.words import roots
+from run_specialist.providers.offline.similarity import roots
 from run_specialist.tools.respond import Evidence, Response
 
 LONGEST_ANSWER = 1500

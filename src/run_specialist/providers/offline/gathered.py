@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from run_specialist.messages import Block, Message, ToolCall, text_of
 from run_specialist.prompts import ASKS
 from run_specialist.providers.offline.question import Term
-from run_specialist.providers.offline.words import literal, roots
+from run_specialist.providers.offline.similarity import literal, roots
+from run_specialist.record.messages import Block, Message, ToolCall, text_of
 
 _FOUND = re.compile(r"(.+?):(\d+): (.*)")
 _READ = re.compile(r" *(\d+)\t(.*)")

@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from run_specialist.messages import Block, Message, Reply, Stop, Usage
 from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Watch
 from run_specialist.providers.offline.answer import answer
 from run_specialist.providers.offline.gathered import Gathered
-from run_specialist.providers.offline.plan import next_wishes
+from run_specialist.providers.offline.next_calls import next_wishes
 from run_specialist.providers.offline.question import Question
+from run_specialist.record.messages import Block, Message, Reply, Stop, Usage
 from run_specialist.tools.respond import NAME as RESPOND
 
 

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from run_specialist.providers.offline.signs import SIGNS, Sign
-from run_specialist.providers.offline.words import plain, root, roots, synonyms
-from run_specialist.tools.terms import content_terms, parts, spellings
+from run_specialist.providers.offline.question_kinds import SIGNS, Sign
+from run_specialist.providers.offline.similarity import plain, root, roots, synonyms
+from run_specialist.tools.search.terms import content_terms, parts, spellings
 
 _PART_BREAK = re.compile(
     r"(?i)[?!.;]\s+|,?\s+(?:and|but|or)\s+(?=(?:also\s+)?(?:how|why|what|which|when|where|who|whose|whom|if so|is|are|"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from run_specialist.providers.offline.units import Unit
+from run_specialist.providers.offline.quotable import Unit
 
 _ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+"))
 """Where a piece may begin or end, the better places first."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import log
 
 from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.units import Unit
-from run_specialist.providers.offline.words import roots
+from run_specialist.providers.offline.quotable import Unit
+from run_specialist.providers.offline.similarity import roots
 
 _COMMON = 1000
 """A word in this many passages says next to nothing."""

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from run_specialist.specialist.mcp_servers.servers import Server
 from run_specialist.specialist.problems import shown
-from run_specialist.specialist.servers import Server
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.connection import Connection
 from run_specialist.tools.mcp.definition import Definition, definitions, tool_name
-from run_specialist.tools.mcp.line import Listing
-from run_specialist.tools.mcp.words import Unreachable
+from run_specialist.tools.mcp.server_errors import Unreachable
+from run_specialist.tools.mcp.session import Listing
 from run_specialist.tools.threads import in_thread
 
 

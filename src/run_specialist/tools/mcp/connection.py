@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.errors import ToolError
-from run_specialist.specialist.server import Server
-from run_specialist.tools.mcp.line import Forgotten, Line, Listing
-from run_specialist.tools.mcp.words import Unreachable
+from run_specialist.specialist.mcp_servers.server_config import Server
+from run_specialist.tools.mcp.server_errors import Unreachable
+from run_specialist.tools.mcp.session import Forgotten, Line, Listing
 
 
 class Connection:

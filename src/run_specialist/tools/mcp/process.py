@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.specialist.problems import shown
-from run_specialist.tools.mcp.signs import whole_signs
-from run_specialist.tools.mcp.words import Hide
+from run_specialist.tools.mcp.server_errors import Hide
+from run_specialist.tools.mcp.surrogates import whole_signs
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.tools.mcp.process import LARGEST_MESSAGE
-from run_specialist.tools.mcp.words import Hide
+from run_specialist.tools.mcp.server_errors import Hide
 
 if TYPE_CHECKING:
     import httpx2

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.messages import Block
+from run_specialist.record.messages import Block
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views.page.axis import Axis
+from run_specialist.views.page.formats import MOST_CHARACTERS, brief, pretty
 from run_specialist.views.page.quotes import parted
-from run_specialist.views.page.said import Shown, results
-from run_specialist.views.page.words import MOST_CHARACTERS, brief, pretty
+from run_specialist.views.page.shown_results import Shown, results
 
 BRIEF = 160
 """So much of a call's arguments stands in its heading [characters]."""

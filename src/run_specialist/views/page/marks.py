@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from run_specialist.budget import Kind
-from run_specialist.landing import Rung
+from run_specialist.budget.budget import Kind
+from run_specialist.budget.ladder import Rung
 from run_specialist.store.stored import StoredEvent, StoredRun
 from run_specialist.views.page.axis import Axis
-from run_specialist.views.page.budget import HOW
-from run_specialist.views.page.words import counted, lasted
+from run_specialist.views.page.budget_chart import HOW
+from run_specialist.views.page.formats import counted, lasted
 
 
 def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from run_specialist.evidence import forms, is_in, label
+from run_specialist.loop.evidence import forms, is_in, label
 from run_specialist.store.stored import StoredCall, StoredRun
 
 _SPACE = r"(?:\s*\n(?:[^\n:]{1,300}:\d+[:-] ?|[ \t]*\d+\t)?\s*|\s+)"

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from run_specialist.messages import Usage
+from run_specialist.record.messages import Usage
 from run_specialist.store.stored import StoredRun, StoredTurn
 from run_specialist.views.page.axis import Axis
-from run_specialist.views.page.words import counted, lasted
+from run_specialist.views.page.formats import counted, lasted
 
 LOST_BELOW = 0.5
 """A request that reads less than this share of what was there to be read has lost it."""

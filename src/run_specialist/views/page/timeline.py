@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.views.page.axis import Axis
-from run_specialist.views.page.words import lasted
+from run_specialist.views.page.formats import lasted
 
 GROUP = 25
 """Turns that share one scale."""

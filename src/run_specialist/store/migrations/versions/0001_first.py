@@ -1,4 +1,4 @@
-"""The tables as they were at first. What a revision says stays as it is, whatever becomes of `schema.py`."""
+"""The tables as they were at first. What a revision says stays as it is, whatever becomes of `tables.py`."""
 
 from alembic import op
 from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, String

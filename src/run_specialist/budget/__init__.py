@@ -1,0 +1,1 @@
+"""Limits, what is spent of them, and what follows when they are. Pure values."""

@@ -1,0 +1,141 @@
+"""How runs that were kept are shown: as a listing, as a transcript, in numbers."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from run_specialist.budget.units import dollars
+from run_specialist.cli.console import has_colours, is_terminal, print_line, print_styled, printable
+from run_specialist.cli.table import print_table
+
+if TYPE_CHECKING:
+    from run_specialist.store.conversation import Row
+    from run_specialist.store.stored import Listed
+
+NARROW = 110
+"""A terminal with fewer columns has no room for a question beside all else."""
+
+
+def as_json(run: "Listed") -> dict[str, Any]:
+    """Return a run as `runs --json` lists it; times in UTC."""
+    ended_at = None if run.ended_at is None else _iso(run.ended_at)
+    return {**asdict(run), "started_at": _iso(run.started_at), "ended_at": ended_at}
+
+
+def print_runs(found: Sequence["Listed"]) -> None:
+    """Print a listing; nothing where there are none. A run that another one asked is indented below that.
+
+    On a narrow terminal the specialist stands before its question.
+    """
+    narrow = is_terminal() and shutil.get_terminal_size().columns < NARROW
+    head = ["RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"]
+    rows = [
+        [
+            f"{'  ' * depth}{one.run_id}",
+            one_line(one.specialist),
+            one.status,
+            str(one.tool_calls),
+            "unknown" if one.cost_usd is None else dollars(one.cost_usd),
+            _started(one.started_at),
+            one_line(one.question)
+            if depth or one.parent_id is None
+            else f"(of {one.parent_id}) {one_line(one.question)}",
+        ]
+        for one, depth in _as_tree(found)
+    ]
+    if narrow:
+        for row in rows:
+            row[-1] = f"{row.pop(1)}: {row[-1]}"
+        head.remove("SPECIALIST")
+    if rows:
+        print_table(head, rows)
+
+
+def _as_tree(found: Sequence["Listed"]) -> Iterator[tuple["Listed", int]]:
+    """Yield each run with how many of those that are listed stand above it, the oldest below the same one first."""
+    listed = {one.run_id for one in found}
+    below: dict[str | None, list[Listed]] = {}
+    for one in found:
+        below.setdefault(one.parent_id if one.parent_id in listed else None, []).append(one)
+    waiting = [(one, 0) for one in reversed(below.pop(None, []))]
+    while waiting:
+        one, depth = waiting.pop()
+        yield one, depth
+        waiting += [(child, depth + 1) for child in below.pop(one.run_id, ())]
+
+
+def print_rows(rows: Sequence["Row"]) -> None:
+    """Print a transcript: each call on a line, and all else below a label."""
+    numbers: dict[object, int] = {}
+    calls, before = 0, None
+    for row in rows:
+        kind = row["kind"]
+        if (before, kind) != ("tool_call", "tool_call"):
+            print_line("")
+        before = kind
+        if kind == "tool_call":
+            calls += 1
+            numbers[row["id"]] = calls
+            told = f"{row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}"
+            print_labelled(f"call {calls}", f"  {told}")
+        elif kind == "tool_result":
+            number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
+            print_labelled(f"result{number}{', an error' if row['is_error'] else ''}")
+            _print_indented(row["content"])
+        else:
+            print_labelled(kind)
+            _print_indented(row["text"])
+
+
+def print_labelled(label: str, text: str = "") -> None:
+    """Print a label of ours, less bright on a terminal, and what was said behind it."""
+    if has_colours():
+        print_styled(typer.style(printable(label), dim=True) + printable(text))
+    else:
+        print_line(label + text)
+
+
+def _print_indented(text: str) -> None:
+    print_line("\n".join(f"  {line}".rstrip() for line in text.split("\n")))
+
+
+def counted(runs: int) -> str:
+    """Return so many runs in words."""
+    return f"{runs:,} run{'' if runs == 1 else 's'}"
+
+
+def size(number: float) -> str:
+    """Return a size in words.
+
+    number: of bytes.
+    """
+    for unit in ("bytes", "kB", "MB"):
+        if number < 1_000:  # noqa: PLR2004 - the next unit
+            return f"{number:.3g} {unit}"
+        number /= 1_000
+    return f"{number:,.1f} GB"
+
+
+def local(at: float) -> str:
+    """Return a time as the clock on the wall shows it."""
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _started(at: float) -> str:
+    """Return a time in few signs: without the clock where it is not of this year."""
+    then = datetime.fromtimestamp(at).astimezone()
+    return f"{then:%d %b %H:%M}" if then.year == datetime.now().astimezone().year else f"{then:%d %b %Y}"
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks."""
+    return " ".join(text.split())
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

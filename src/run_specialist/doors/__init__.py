@@ -1,1 +1,0 @@
-"""How a parent gets in: from Python, from another agent."""

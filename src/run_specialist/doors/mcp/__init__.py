@@ -1,1 +1,0 @@
-"""The specialists as tools of an MCP server, over standard input and output or HTTP."""

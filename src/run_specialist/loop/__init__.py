@@ -1,0 +1,1 @@
+"""The loop of one run, and each thing that a turn touches."""

@@ -1,0 +1,1 @@
+"""Shortening a transcript that has grown too long."""

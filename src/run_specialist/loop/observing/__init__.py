@@ -1,0 +1,1 @@
+"""Who watches a run: listeners, the streamed reply, spans."""

@@ -1,0 +1,223 @@
+"""Spans of OpenTelemetry for a run, its requests and its tool calls, named as the GenAI conventions say.
+
+Without a tracer provider nothing is imported and no span is made; whatever fails in one never reaches the run.
+What each span holds: docs/telemetry.md.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, Self
+
+from run_specialist.loop.observing.spans import Span, find_tracer
+from run_specialist.providers.base import Provider
+from run_specialist.record.messages import Reply, Stop, ToolCall, Usage
+from run_specialist.record.outcome import Outcome
+from run_specialist.redaction import redact
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from opentelemetry.trace import Tracer
+    from opentelemetry.util.types import AttributeValue
+
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The variable that lets what was said into the spans."""
+WITH_CONTENT = {"true", "span_only", "span_and_event"}
+
+
+class AgentSpan(Span):
+    """A run, between its begin or its being taken up and its outcome."""
+
+    def __init__(self, tracer: "Tracer | None", name: str, attributes: Mapping[str, "AttributeValue | None"]) -> None:
+        super().__init__(tracer, name, attributes)
+        self.tracer = tracer
+        """Makes the spans of the run; None where nobody traces."""
+        self.shared = {key: attributes.get(key) for key in ("gen_ai.provider.name", "gen_ai.conversation.id")}
+        """What each of its requests says too."""
+        self.with_content = tracer is not None and _with_content()
+        self._usage = Usage()
+        self._outer: Token[AgentSpan | None] | None = None
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._outer = _current.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        if self._outer is not None:
+            # A run that is thrown away unfinished is closed in a context that is not its own.
+            with suppress(ValueError):
+                _current.reset(self._outer)
+        self.set(_of_usage(self._usage))
+        super().__exit__(kind, error, trace)
+
+    def spent(self, usage: Usage) -> None:
+        """Add what one of its own requests took; those of children are told on their spans."""
+        self._usage += usage
+
+    def ended(self, outcome: Outcome) -> None:
+        """Tell how the run ended; one that was aborted is no error."""
+        self._settled = True
+        if self.tracer is None:
+            return
+        calls, landing = outcome.tool_calls, outcome.landing
+        self.set(
+            {
+                "run_specialist.status": outcome.status,
+                "run_specialist.tool_calls.used": calls.used,
+                "run_specialist.tool_calls.limit": calls.limit,
+                "run_specialist.tool_calls.failed": calls.failed,
+                "run_specialist.tool_calls.skipped": calls.skipped,
+                "run_specialist.landing.reason": landing.reason if landing else None,
+                "run_specialist.landing.how": landing.how if landing else None,
+                "run_specialist.landing.requests": landing.requests if landing else None,
+                "gen_ai.output.messages": _message("assistant", outcome.answer) if self.with_content else None,
+            }
+        )
+        if outcome.status == "failed":
+            self.failed(outcome.exit_code.name.lower(), redact(outcome.error or ""))
+
+
+class ChatSpan(Span):
+    """One request to a model."""
+
+    kind = "CLIENT"
+
+    def __init__(self, agent: AgentSpan, provider: Provider, max_tokens: int) -> None:
+        model = _model(provider)
+        attributes = {"gen_ai.request.model": model, "gen_ai.request.max_tokens": max_tokens, **agent.shared}
+        super().__init__(agent.tracer, f"chat {model}", {"gen_ai.operation.name": "chat", **attributes})
+        self._agent = agent
+
+    def replied(self, reply: Reply, usage: Usage) -> None:
+        """Tell what came back.
+
+        usage: as the run books it.
+        """
+        self._agent.spent(usage)
+        told = {"gen_ai.response.model": reply.model or None}
+        self._agent.set(told)
+        # Of a refusal the reason may be the model's own words.
+        reason = reply.stop.value if reply.stop is Stop.REFUSED else reply.reason or reply.stop.value
+        self.set({**told, "gen_ai.response.finish_reasons": [reason], **_of_usage(usage)})
+
+
+class ToolSpan(Span):
+    """One executed tool call."""
+
+    def __init__(self, agent: AgentSpan, call: ToolCall) -> None:
+        self._with_content = agent.with_content
+        arguments = json.dumps(call.arguments, ensure_ascii=False, default=str) if self._with_content else ""
+        super().__init__(
+            agent.tracer,
+            f"execute_tool {call.name}",
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": call.name,
+                "gen_ai.tool.call.id": call.id,
+                "gen_ai.tool.type": "function",
+                "gen_ai.tool.call.arguments": redact(arguments) or None,
+            },
+        )
+
+    def returned(self, text: str, error: BaseException | None, *, is_error: bool) -> None:
+        """Tell what came of the call.
+
+        text: redacted, as the model reads it.
+        error: what the tool raised.
+        """
+        if self._with_content:
+            self.set({"gen_ai.tool.call.result": text})
+        if is_error:
+            self.failed("tool_error" if error is None else type(error).__name__)
+
+
+class Silence:
+    """What stands for a span where nobody traces."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def replied(self, reply: Reply, usage: Usage) -> None:
+        """Tell nobody."""
+
+    def returned(self, text: str, error: BaseException | None, *, is_error: bool) -> None:
+        """Tell nobody."""
+
+    def failed(self, kind: str) -> None:
+        """Tell nobody."""
+
+
+_SILENCE = Silence()
+_current: ContextVar[AgentSpan | None] = ContextVar("run_specialist_agent_span", default=None)
+
+
+def invoke_agent(  # noqa: PLR0913 - all that a run is known by
+    name: str, run_id: str, provider: Provider, question: str, *, parent_id: str | None, resumed: bool
+) -> AgentSpan:
+    """Return the span of a run; those of its requests and tool calls find it by themselves.
+
+    parent_id: the run whose tool call this is.
+    """
+    tracer = find_tracer()
+    if tracer is None:
+        return AgentSpan(None, "", {})
+    return AgentSpan(
+        tracer,
+        f"invoke_agent {name}",
+        {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": provider.capabilities.vendor,
+            "gen_ai.agent.name": name,
+            "gen_ai.conversation.id": run_id,
+            "gen_ai.request.model": _model(provider),
+            "gen_ai.input.messages": _message("user", question) if _with_content() else None,
+            "run_specialist.parent_run_id": parent_id,
+            "run_specialist.resumed": resumed or None,
+        },
+    )
+
+
+def chat(provider: Provider, max_tokens: int) -> ChatSpan | Silence:
+    """Return the span of a request of the run that is under way."""
+    agent = _current.get()
+    return _SILENCE if agent is None or agent.tracer is None else ChatSpan(agent, provider, max_tokens)
+
+
+def execute_tool(call: ToolCall) -> ToolSpan | Silence:
+    """Return the span of a tool call of the run that is under way."""
+    agent = _current.get()
+    return _SILENCE if agent is None or agent.tracer is None else ToolSpan(agent, call)
+
+
+def _with_content() -> bool:
+    return os.environ.get(CONTENT, "").strip().lower() in WITH_CONTENT
+
+
+def _model(provider: Provider) -> str:
+    return provider.model.removeprefix(f"{provider.capabilities.vendor}:")
+
+
+def _message(role: str, text: str) -> str:
+    said: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": redact(text)}]}
+    if role == "assistant":
+        said["finish_reason"] = "stop"
+    return json.dumps([said], ensure_ascii=False)
+
+
+def _of_usage(usage: Usage) -> dict[str, "AttributeValue | None"]:
+    """Return usage in the words of the conventions, where the input includes what a cache was read or written for."""
+    return {
+        "gen_ai.usage.input_tokens": usage.total_tokens - usage.output_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_input_tokens,
+        "gen_ai.usage.cache_write.input_tokens": usage.cache_creation_input_tokens,
+    }

@@ -1,0 +1,1 @@
+"""What a run has spent, and what its children may draw."""

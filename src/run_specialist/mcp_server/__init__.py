@@ -1,0 +1,1 @@
+"""How an MCP client gets in."""

@@ -1,0 +1,156 @@
+"""The specialists of a project as tools of a server: names, descriptions, schemas, hints."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_types import Tool, ToolAnnotations
+
+from run_specialist.errors import UsageError
+from run_specialist.mcp_server.results import output_schema
+from run_specialist.spawning.spawner import answer_schema
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.resolve import resolve
+
+LONGEST_NAME = 48
+"""Clients put the name of the server before that of a tool, and model APIs take 64 characters for both."""
+RESERVED = ("start_run", "get_run", "cancel_run")
+"""Tools of ours, whose names no specialist gets."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A specialist that can be asked, as a tool."""
+
+    tool_name: str
+    file: SpecialistFile
+    settings: Specialist
+    only_reads: bool
+    """True where neither it nor those that it may ask have tools beyond our own, which only read."""
+    answer_schema: AnswerSchema | None
+
+    @property
+    def tool(self) -> Tool:
+        """What a client is told of it."""
+        return Tool(
+            name=self.tool_name,
+            title=self.title,
+            description=self.file.description,
+            input_schema=schema_of(asking(self.settings), ["query"]),
+            output_schema=output_schema(self.answer_schema),
+            annotations=hints(self.title, only_reads=self.only_reads),
+        )
+
+    @property
+    def title(self) -> str:
+        """Its name as a person writes it."""
+        words = re.sub(r"[-_\s]+", " ", self.file.name).strip()
+        return words[:1].upper() + words[1:]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What a server offers, as the files are now."""
+
+    offered: Mapping[str, Offered]
+    """By the tool's name."""
+    problems: tuple[str, ...]
+    """Why some files are not offered, each a line that names the file."""
+
+    def find(self, name: str) -> Offered:
+        """Return the specialist of a tool's name, or of its own name; raises UsageError, which tells what there is."""
+        found = self.offered.get(name) or next((one for one in self.offered.values() if one.file.name == name), None)
+        if found is None:
+            there = ", ".join(self.offered) or "none; see what `specialists check` says"
+            raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
+        return found
+
+    @property
+    def only_reads(self) -> bool:
+        """True where no specialist has tools beyond our own."""
+        return all(one.only_reads for one in self.offered.values())
+
+
+def read_catalogue(registry: Registry) -> Catalogue:
+    """Read all files anew and return what can be offered of them."""
+    registry.reread()
+    offered: dict[str, Offered] = {}
+    problems: list[str] = []
+    for file in registry.nearest():
+        try:
+            settings = resolve(file, {}).settings
+            schema = answer_schema(file, settings)
+        except UsageError as error:
+            problems += str(error).splitlines()
+            continue
+        name = _unique(_tool_name(file.name), offered)
+        offered[name] = Offered(name, file, settings, _only_reads(file, settings, registry), schema)
+    return Catalogue(offered, tuple(problems))
+
+
+def asking(settings: Specialist) -> dict[str, Any]:
+    """Return the properties of a question's schema: what may be asked, and the limits of a single run."""
+    limit = settings.tool_calls_limit
+    known = "no limit" if limit is None else str(limit)
+    calls: dict[str, Any] = {
+        "type": "integer",
+        "minimum": 0,
+        "description": f"At most so many tool calls, failed ones included; {known} unless given.",
+    }
+    seconds: dict[str, Any] = {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "description": "At most so many seconds; at the end it answers from what it has.",
+    }
+    return {
+        "query": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The question, with all that has to be known to answer it; nothing else of yours is seen.",
+        },
+        "tool_calls_limit": calls if limit is None else calls | {"default": limit},
+        "time_limit": seconds if settings.time_limit is None else seconds | {"default": settings.time_limit},
+    }
+
+
+def schema_of(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+    """Return the schema of some arguments, and no others."""
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
+
+
+def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
+    """Return what a client may believe of a tool; of tools that are not ours nobody knows what they do."""
+    if not only_reads:
+        return ToolAnnotations(title=title, read_only_hint=False, open_world_hint=True)
+    return ToolAnnotations(title=title, read_only_hint=True, destructive_hint=False, open_world_hint=False)
+
+
+def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
+    if settings.python_tools or settings.mcp_servers:
+        return False
+    for name in set(settings.agents) - {*above, settings.name}:
+        try:
+            asked = registry.find(name, file)
+            child = resolve(asked, {}).settings
+        except UsageError:
+            continue
+        if not _only_reads(asked, child, registry, (*above, settings.name)):
+            return False
+    return True
+
+
+def _tool_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME].rstrip("-") or "specialist"
+
+
+def _unique(name: str, taken: Mapping[str, object]) -> str:
+    number, free = 1, name
+    while free in taken or free in RESERVED:
+        number += 1
+        free = f"{name}-{number}"
+    return free

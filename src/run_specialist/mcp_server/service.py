@@ -1,0 +1,145 @@
+"""What a server does for its clients: lists the tools as the files are now, and answers calls."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mcp_types import CallToolResult, Tool
+
+from run_specialist.api.runner import Runner
+from run_specialist.errors import RunSpecialistError, UsageError
+from run_specialist.mcp_server.arguments import Arguments
+from run_specialist.mcp_server.catalogue import Catalogue, Offered, read_catalogue
+from run_specialist.mcp_server.results import error_result, outcome_result
+from run_specialist.mcp_server.run_tools import LONGEST_WAIT, past_standing, run_tools, standing, started
+from run_specialist.mcp_server.runs import Runs, ServedRun, Tell, prepared
+from run_specialist.mcp_server.store_location import StoreLocation
+from run_specialist.mcp_server.stored_runs import PastRun, past_run
+from run_specialist.specialist.problems import shown
+
+_LIMITS = ("tool_calls_limit", "time_limit")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The client behind one call."""
+
+    tell: Tell
+    """Sends it a notification of progress, if it wants any."""
+    when_gone: Callable[[Callable[[], None]], None]
+    """Takes what is to be called when it hangs up."""
+
+
+class Service:
+    """The specialists of a project, served."""
+
+    def __init__(self, runner: Runner, say: Callable[[str], None]) -> None:
+        """Take what runs them; say: tells a line to who started the server."""
+        self._runner = runner
+        self._say = say
+        self._told: set[str] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._location = StoreLocation(runner.store)
+        self.runs = Runs(runner, self._location)
+
+    def catalogue(self) -> Catalogue:
+        """Read the files, and tell once of each that cannot be used."""
+        catalogue = read_catalogue(self._runner.registry)
+        for problem in catalogue.problems:
+            if problem not in self._told:
+                self._told.add(problem)
+                self._say(f"not served: {problem}")
+        return catalogue
+
+    def tools(self) -> list[Tool]:
+        """Return all that can be called now."""
+        catalogue = self.catalogue()
+        return [*(one.tool for one in catalogue.offered.values()), *run_tools(catalogue)]
+
+    async def call(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
+        """Answer a call; whatever is wrong with it is a result that says so."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        try:
+            match name:
+                case "start_run":
+                    return await self._start(given)
+                case "get_run":
+                    return await self._get(given, caller)
+                case "cancel_run":
+                    return await self._cancel(given)
+                case _:
+                    return await self._ask(name, given, caller)
+        except RunSpecialistError as error:
+            return error_result(self._location.hide(str(error)))
+        except Exception as error:  # noqa: BLE001 - one call that goes wrong must not end the others
+            _log.debug("a call broke off", exc_info=True)
+            return error_result(self._location.hide(f"internal error: {error!r}; please report it"))
+
+    async def close(self, seconds: float) -> None:
+        """Stop all runs, and let the calls under way be answered.
+
+        seconds: for the answers; a client that does not take them is not waited for.
+        """
+        await self.runs.close()
+        calls = [task for task in self._calls if task is not asyncio.current_task()]
+        if calls:
+            await asyncio.wait(calls, timeout=seconds)
+
+    async def _ask(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
+        offered = self.catalogue().offered
+        if name not in offered:
+            raise UsageError(
+                f"there is no tool {shown(repr(name))}; there are: {', '.join(tool.name for tool in self.tools())}"
+            )
+        arguments = Arguments(given, ("query", *_LIMITS))
+        served = self._begin(offered[name], arguments)
+        caller.when_gone(served.abort)
+        try:
+            await served.follow(caller.tell)
+        except asyncio.CancelledError:
+            served.abort()
+            raise
+        if served.outcome is None:
+            raise served.failure or UsageError("it was cancelled before it began")
+        return outcome_result(served.outcome, kept=served.is_kept)
+
+    async def _start(self, given: Mapping[str, Any] | None) -> CallToolResult:
+        arguments = Arguments(given, ("specialist", "query", *_LIMITS))
+        served = self._begin(self.catalogue().find(arguments.text("specialist")), arguments)
+        await prepared(served)
+        return started(served)
+
+    def _begin(self, offered: Offered, arguments: Arguments) -> ServedRun:
+        return self.runs.begin(offered.file.name, arguments.text("query"), arguments.limits())
+
+    async def _get(self, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
+        arguments = Arguments(given, ("run_id", "wait_seconds"))
+        run_id = arguments.run_id()
+        seconds = arguments.seconds("wait_seconds", most=LONGEST_WAIT)
+        served = self.runs.get(run_id)
+        if served is None:
+            return past_standing(await self._past(run_id))
+        await served.follow(caller.tell, seconds or 0)
+        return standing(served)
+
+    async def _cancel(self, given: Mapping[str, Any] | None) -> CallToolResult:
+        run_id = Arguments(given, ("run_id",)).run_id()
+        served = self.runs.get(run_id)
+        if served is None:
+            run = await self._past(run_id)
+            if run.status == "running":
+                raise UsageError(f"{run_id} is worked on by another process; it has to be stopped there")
+            return past_standing(run)
+        served.abort()
+        await served.over()
+        return standing(served)
+
+    async def _past(self, run_id: str) -> PastRun:
+        run = await asyncio.to_thread(past_run, self._runner.store, run_id)
+        return run if run.outcome is None else replace(run, outcome=self._location.hide_in(run.outcome))

@@ -1,0 +1,1 @@
+"""Frozen values: messages, events, the outcome, the journal."""

@@ -1,0 +1,82 @@
+"""Where a value stands that is assigned to the name of a secret."""
+
+import re
+from dataclasses import dataclass
+
+from run_specialist.redaction.line_numbers import NUMBERED
+from run_specialist.redaction.secret_names import Kind, kind_of
+
+_LONGEST_NAME = 64
+_LONGEST_HEAD = 250
+"""How much of a line before a name is looked at [characters]."""
+
+SUFFIX = r"(?:[_-]?(?:\d{1,2}|base|prod|production|dev|test|staging|live|old|new))?"
+"""Matches what may stand between the last word of a name and its end."""
+_OPERATOR = re.compile(
+    rf"""(?xi) {SUFFIX} (?P<close> [\\"'`\]*]{{0,4}} ) (?P<before> [ \t]{{0,20}} (?: \\\r?\n [ \t]{{0,20}} )? )
+    (?P<operator> := | => | \?= | !==? | ={{1,3}} | >
+      | : [ ]{{0,4}} [a-z_][\w.]{{0,40}} (?: \[ [^\]\n=]{{0,40}} \] )? \??  (?: [ ]?\|[ ]? [a-z_][\w.]{{0,40}} )?
+          [ \t]{{0,4}} = (?!=)
+      | : (?![:=]) )
+    (?P<after> [ \t]{{0,20}}
+      (?: \\\r?\n [ \t]{{0,40}} | [|>][+-]? [ \t]{{0,4}} \r?\n {NUMBERED} [ \t]{{1,40}}
+        | \r?\n [ \t]{{0,40}} (?= ["'] ) )? )"""
+)
+_LINE_START = re.compile(
+    rf"""{NUMBERED}[ \t]*(?:[-+>$][ \t]|export |set |env |ENV |ARG |declare -x |//\S{{1,200}}?:)*["']?"""
+)
+_REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands, and what is known of it from what stands before it."""
+
+    text: str
+    name: str
+    kind: Kind
+    head: str
+    """What stands before the name on its line."""
+    operator: str
+    tight: bool
+    """Whether no blank stands around the operator."""
+    quoted: bool
+    """Whether the name stands in quotes of its own."""
+    at: int
+    """Where the value begins."""
+
+    @property
+    def starts_line(self) -> bool:
+        """Whether nothing stands before the name but its number, a dash, a quote, `export`."""
+        return _LINE_START.fullmatch(self.head) is not None
+
+    @property
+    def is_environment(self) -> bool:
+        """Whether it is written as a variable of a shell or an environment file is."""
+        return self.name.isupper() and (
+            (self.operator == "=" and self.tight) or (self.operator == ":" and self.starts_line)
+        )
+
+    def ends_line(self, end: int) -> bool:
+        """Tell whether nothing but a comment follows on the line."""
+        return _REST_OF_LINE.match(self.text, end) is not None
+
+
+def place_of(text: str, start: int, end: int) -> Place | None:
+    """Return what is known of a name that ends in a word of secrecy; None where nothing is assigned to it."""
+    found = _OPERATOR.match(text, end)
+    head = text[max(0, start - _LONGEST_NAME) : start]
+    begun = start - (len(head) - len(head.rstrip(_OF_NAMES)))
+    name = text[begun:end]
+    kind = kind_of(name)
+    if found is None or kind is None:
+        return None
+    line = text.rfind("\n", max(0, begun - _LONGEST_HEAD), begun) + 1
+    head = text[max(line, begun - _LONGEST_HEAD) : begun]
+    tight = not found["before"] and not found["after"]
+    operator = "=" if found["operator"].startswith(":") and found["operator"].endswith("=") else found["operator"]
+    quoted = found["close"] != ""
+    return Place(text, name, kind, head, operator, tight, quoted, found.end())
+
+
+_OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."

@@ -1,0 +1,1 @@
+"""From a specialist and a question to a job."""

@@ -1,0 +1,51 @@
+"""Check, before a run begins, that there is anything of what its `paths` name."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.errors import ToolError, UsageError
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.tools.sandbox.listing import holds_any
+from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.threads import in_thread
+
+
+@dataclass(frozen=True, slots=True)
+class PathsCheck:
+    """The result, for a run that may begin."""
+
+    seconds: float = 0
+    """How long it took, which counts towards the run's time [s]."""
+    warnings: tuple[str, ...] = ()
+
+
+async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> PathsCheck:
+    """Look for one file that `paths` lets be seen, in a thread.
+
+    The search ends when `tool_timeout` or the time until the run's landing is over; the run then begins all the same,
+    with a warning.
+    Raises UsageError when there is no such file, or nobody may list the root.
+    """
+    if settings.paths is None:
+        return PathsCheck()
+    paths, begun = settings.paths, time.monotonic()
+    left = Budget.of({Kind.TIME: settings.time_limit})[Kind.TIME].until_landing
+    try:
+        async with asyncio.timeout(settings.tool_timeout if left is None else min(settings.tool_timeout, left)):
+            found = await in_thread(lambda: bool(paths) and holds_any(Sandbox(root, paths)))
+    except TimeoutError:
+        seconds = time.monotonic() - begun
+        return PathsCheck(seconds, (f"{file.place('paths')}: paths: no file of it was found within {seconds:.3g} s",))
+    except ToolError as error:
+        raise UsageError(f"{file.place('paths')}: paths: {error}") from error
+    if not found:
+        raise UsageError(
+            f"{file.place('paths')}: paths: {settings.name} reads {', '.join(paths) or 'nothing'}, and there is "
+            f"nothing of it under {root}; name the folder that holds it with --root, or write a specialist for "
+            "what is here with `specialists new`"
+        )
+    return PathsCheck(time.monotonic() - begun)

@@ -1,0 +1,173 @@
+"""Turn the fields of a file into values for `Specialist`, saying what had to be forgiven."""
+
+from pydantic.fields import FieldInfo
+
+from run_specialist.specialist.fields import Countdown, Specialist, Wanted
+from run_specialist.specialist.keys import canonical
+from run_specialist.specialist.problems import Problems, shown
+from run_specialist.specialist.reading.frontmatter import Field
+from run_specialist.specialist.reading.nodes import (
+    CORE_TAGS,
+    Items,
+    Node,
+    Pairs,
+    Scalar,
+    UnreadableError,
+    is_null,
+    plain_value,
+    scalar_value,
+    value_of,
+)
+from run_specialist.specialist.tool_names import join_parentheses, split_names
+
+TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
+NAMES = frozenset({"tools", "disallowed_tools", "agents", "paths", "python_tools"})
+_SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+_OWN_WORDS = frozenset({"name", "description", "model"})
+
+
+def wanted(key: str, inner: str | None = None) -> Wanted | None:
+    """Return what a field takes, or what the key `inner` of its map takes; None = there is no such key."""
+    info: FieldInfo | None = Specialist.model_fields[key]
+    if inner is not None:
+        info = next((f for name, f in Countdown.model_fields.items() if name.rstrip("_") == inner), None)
+    return next((item for item in info.metadata if isinstance(item, Wanted)), None) if info else None
+
+
+def text_value(key: str, field: Field, problems: Problems) -> str | None:
+    """Return a text as it was meant: what YAML would cut at ` #` or take for a tag or an anchor is kept."""
+    node = field.node
+    if isinstance(node, Scalar):
+        return (_as_written(field, node, problems, key) if key in _OWN_WORDS else node.text).strip()
+    kind = "a list" if isinstance(node, Items) else "a map"
+    texts = [item.text for item in node.items if isinstance(item, Scalar)] if isinstance(node, Items) else []
+    if key == "name":
+        problems.warn(field.place, f"wanted text, found {kind}; the file's name is taken", key)
+        return None
+    if key == "model":
+        problems.warn(field.place, f"wanted one model, found {kind}; the first is taken, if any", key)
+        return next((text.strip() for text in texts if text.strip()), None)
+    problems.warn(field.place, f"wanted text, found {kind}; its words are taken", key)
+    return ", ".join(texts) if texts else " ".join(field.source.split())
+
+
+def _as_written(field: Field, node: Scalar, problems: Problems, key: str) -> str:
+    text = field.chunk.text
+    marked = text[node.start : node.start + 1] in ("!", "&") and node.tag not in CORE_TAGS
+    if not node.plain:
+        return node.text
+    stop = text.find("\n", node.end)
+    line_end = len(text) if stop < 0 else stop
+    tail = text[node.end : line_end].strip()
+    if not marked and not tail.startswith("#"):
+        return node.text
+    what = "a leading ! or &" if marked else "what follows #"
+    problems.warn(field.place, f"{what} is kept as text; put the value in quotes to have it read as YAML reads it", key)
+    return " ".join(text[node.start : line_end].split())
+
+
+def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] | None, list[str]]:
+    """Return the names of a list, and those that a map of switches turns off; None = not restricted."""
+    node, remark = field.node, problems.remark(field.place, key)
+    if isinstance(node, Scalar):
+        return split_names(node.text, remark), []
+    if isinstance(node, Items):
+        return join_parentheses(name for item in node.items if (name := _name(item, field, problems, key))), []
+    remark("wanted a list, found a map; the keys that are true are taken")
+    named = ((name.text.strip(), value) for name, value in node.pairs if isinstance(name, Scalar))
+    switches = {name: _on(value) for name, value in named if name}
+    on = [name for name, value in switches.items() if value]
+    off = [name for name, value in switches.items() if not value]
+    if "*" in off:
+        return on, [name for name in off if name != "*"]
+    # A map that only turns things off leaves the rest as it was.
+    return (on if on or not off else None), off
+
+
+def _on(value: Node) -> bool:
+    if not isinstance(value, Scalar):
+        return True
+    return scalar_value(value) not in (False, None, 0) and value.text.lower() not in ("no", "off", "deny", "false")
+
+
+def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
+    if isinstance(item, Scalar):
+        return item.text.strip()
+    place = field.chunk.place(item.start)
+    if isinstance(item, Pairs):
+        named = [(k.text, v.text) for k, v in item.pairs if isinstance(k, Scalar) and isinstance(v, Scalar)]
+        # `- Bash(git log: *)` is a map to YAML; `- name: read` is one on purpose.
+        if name := dict(named).get("name"):
+            problems.warn(place, "wanted a name, found a map; its name is taken", key)
+            return name
+        if len(named) == 1:
+            problems.warn(place, "wanted a name, found a map; its text is taken", key)
+            return " ".join(field.chunk.text[item.start : item.end].split())
+    # What is not understood is never granted, and never left allowed.
+    report = problems.error if key == "disallowed_tools" else problems.warn
+    report(place, "wanted a name, found a list or a map, which is left out", key)
+    return None
+
+
+def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, object]:
+    """Return whether there is a value that can be checked, and the value."""
+    try:
+        value, repeated = value_of(field.node)
+    except UnreadableError as error:
+        problems.error(field.place, str(error), key)
+        return False, None
+    for node in repeated:
+        problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last wins", key)
+    want = wanted(key)
+    if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
+        return True, split_names(value, problems.remark(field.place, key))
+    if key == "countdown" and isinstance(field.node, Pairs) and isinstance(value, dict):
+        _remark_on_empty(field.node, field, problems)
+        return True, {canonical(inner): item for inner, item in value.items() if item is not None}
+    if want and isinstance(value, str) and not _has_own_tag(field.node):
+        value = _unquoted(key, value, field, want, problems)
+    if key == "time_limit" and _in_minutes(field.key) and isinstance(value, int | float) and _is_number(value):
+        value *= 60
+    return True, value
+
+
+def _remark_on_empty(node: Pairs, field: Field, problems: Problems) -> None:
+    """Warn about inner keys without a value: as with whole keys, nothing is switched off by forgetting one."""
+    for key, value in node.pairs:
+        if isinstance(key, Scalar) and is_null(value):
+            text = f"{shown(key.text)} is left empty, which counts as not given"
+            problems.warn(field.chunk.place(key.start), text, canonical(field.key))
+
+
+def _has_own_tag(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.tag is not None and node.tag not in CORE_TAGS
+
+
+def _in_minutes(key: str) -> bool:
+    return key.replace("-", "").replace("_", "").lower() == "timeoutmins"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _unquoted(key: str, value: str, field: Field, want: Wanted, problems: Problems) -> object:
+    """Return the number or switch that a text stands for, with a warning; else the text."""
+    meant: object = value
+    if want.number:
+        number = plain_value(value.strip())
+        meant = number if _is_number(number) else value
+    elif want.words == "true or false":
+        meant = _SWITCHES.get(value.strip().lower(), value)
+    if meant is not value:
+        problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(meant))}", key)
+    return meant
+
+
+def is_empty(field: Field) -> bool:
+    """Tell whether a key was left without a value, so that it counts as not given."""
+    node = field.node
+    if not is_null(node):
+        return False
+    rest = field.chunk.text[node.end :].partition("\n")[0]
+    return not (canonical(field.key) in _OWN_WORDS and rest.strip().startswith("#"))

@@ -1,0 +1,1 @@
+"""Checks of JSON Schemas, and the schema of an answer."""

@@ -1,0 +1,233 @@
+"""Check a JSON Schema, and values against it, without a network and within bounds.
+
+Whatever a schema asks for, checking takes about as long as `MOST_CHECKS` keywords; see `schema_keywords` for what one
+keyword may do. Not covered are a pattern that counts into the thousands, held against a very long text (each of its
+characters takes that many steps), and alternatives of `enum` that are long themselves and differ only at their ends.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from run_specialist.specialist.json_schema.schema_keywords import Errors, Keyword, check_pattern, replaced
+from run_specialist.specialist.json_schema.schema_reasons import (
+    LONGEST_MESSAGE,
+    LONGEST_PLACE,
+    depth,
+    place_of,
+    short,
+    told,
+)
+from run_specialist.specialist.reading.nodes import DEEPEST
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+MOST_CHECKS = 200_000
+"""Keywords that are looked at for one value; a large answer takes some thousands."""
+AT_ONCE = 25
+"""Names or values that a keyword looks at in the time of one check."""
+CHARACTERS_AT_ONCE = 250
+"""Characters that an error may tell in the time of one check; many quote the whole value."""
+MOST_LEVELS = 120
+"""Keywords inside each other; Python's own limit must not be met, for the library breaks off in a way of its own."""
+# They look once more, and uncounted, at what the other keywords looked at.
+_LAST = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+_PATTERNED = frozenset({"patternProperties", "additionalProperties", "unevaluatedProperties"})
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+# One value of each type; a reference that only leads back to itself shows with any of them.
+_SAMPLES: tuple[object, ...] = (None, True, 0, "", [None], {"": None})
+_DEPENDENT = ("dependentSchemas", "dependencies")
+
+
+class _TooMuchError(Exception):
+    """The checks of one value came to more than `MOST_CHECKS`."""
+
+
+def check(schema: Mapping[str, Any]) -> None:
+    """Raise ValueError with one clause for a schema that is invalid, refers to nothing, or cannot be checked with."""
+    kind = _dialect(schema)
+    if _is_deep(schema):
+        raise ValueError("is nested too deeply")
+    _check_form(schema, kind)
+    _check_parts(schema, kind)
+    try:
+        for sample in (*_SAMPLES, _with_all_names(schema)):
+            _errors(sample, schema)
+    except RecursionError:
+        raise ValueError("refers to itself without end") from None
+    except _TooMuchError:
+        raise ValueError("takes too long to check: its parts refer to each other too often") from None
+
+
+def _with_all_names(schema: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return an object with each name that some part of a schema is held against only where it is there."""
+    names: dict[str, object] = {}
+    parts: list[object] = [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            asked = (part.get(keyword) for keyword in _DEPENDENT)
+            names.update((name, None) for found in asked if isinstance(found, Mapping) for name in found)
+        parts += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
+    return names
+
+
+def reason(value: object, schema: Mapping[str, Any]) -> str | None:
+    """Return None for a value that matches, else one line on what is wrong at up to three places.
+
+    schema: one that `check` lets pass.
+    """
+    try:
+        json.dumps(value, allow_nan=False)
+        errors = _errors(value, schema)
+    except _TooMuchError:
+        return "the answer takes too long to check; a smaller one may do"
+    except RecursionError:
+        return "the answer is nested too deeply to be checked"
+    except Exception as error:  # noqa: BLE001 - a fault of the validator must not cost the answer
+        return short(f"the answer cannot be checked: {error}", LONGEST_MESSAGE)
+    return told(errors, "the answer") if errors else None
+
+
+def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
+    """Return the validator for a schema's `$schema`, 2020-12 where it has none; raises ValueError for others."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and few specialists have a schema
+    from jsonschema.validators import validator_for  # noqa: PLC0415 - likewise
+
+    if "$schema" not in schema:
+        return Draft202012Validator
+    name = schema["$schema"]
+    known: Any = isinstance(name, str) and validator_for({"$schema": name}, None)  # type: ignore[arg-type] # it may
+    if not known:
+        raise ValueError(f"$schema: {short(repr(name), LONGEST_MESSAGE)} is not known here; leave it out for 2020-12")
+    return cast("type[Validator]", known)
+
+
+def _is_deep(value: object) -> bool:
+    parts = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, dict | list)]
+        parts = [item for items in inner for item in items]
+    return bool(parts)
+
+
+def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:  # noqa: ANN401 - any JSON
+    # Of its formats only `regex` matters, and `_check_patterns` knows better what can be matched.
+    meta = kind(kind.META_SCHEMA)
+    if errors := sorted(meta.iter_errors(schema), key=depth):
+        raise ValueError(f"{inside}{told(errors[:1], 'the schema')}")
+
+
+def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
+    """Raise ValueError for a pattern that cannot be matched, and for a reference that leads to no schema in here."""
+    from referencing import Registry  # noqa: PLC0415 - comes with jsonschema
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - likewise
+    from referencing.jsonschema import specification_with  # noqa: PLC0415 - likewise
+
+    specification = specification_with(kind.META_SCHEMA["$schema"])
+    resource = specification.create_resource(schema)
+    opened, seen = [(resource, Registry().resolver_with_root(resource))], set[int]()
+    references: list[tuple[str, Any]] = []
+    while opened or references:
+        if opened:
+            part, resolver = opened.pop()
+            if id(part.contents) not in seen and isinstance(part.contents, dict):
+                seen.add(id(part.contents))
+                _check_patterns(part.contents, schema)
+                if part is not resource and isinstance(part.contents.get("$schema"), str):
+                    # By its `$schema` a part would choose a validator of its own, one that is not bounded.
+                    raise ValueError(f"{_place(part.contents, schema, '$schema')}: may only stand at the top")
+                found = (part.contents.get(key) for key in _REFERENCES)
+                references += [(to, resolver) for to in found if isinstance(to, str)]
+                opened += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
+            continue
+        to, resolver = references.pop()
+        shown = short(repr(to), LONGEST_PLACE)
+        try:
+            target = resolver.lookup(to)
+        except (Unresolvable, LookupError, TypeError, ValueError):
+            raise ValueError(f"the reference {shown} leads nowhere in the schema; nothing is fetched") from None
+        if not isinstance(target.contents, dict | bool):
+            raise ValueError(f"the reference {shown} leads to what is no schema")  # noqa: TRY004 - bad input, not a bad call
+        if id(target.contents) not in seen:
+            # It stands where no keyword expects a schema, so that nothing has looked at it yet.
+            _check_form(target.contents, kind, f"at {shown}: ")
+            opened.append((specification.create_resource(target.contents), target.resolver))
+
+
+def _check_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    given = {"pattern": [part.get("pattern")], "patternProperties": part.get("patternProperties", ())}
+    for key, patterns in given.items():
+        for pattern in patterns:
+            try:
+                if isinstance(pattern, str):
+                    check_pattern(pattern)
+            except ValueError as error:
+                raise ValueError(f"{_place(part, schema, key)}: {short(str(error), LONGEST_MESSAGE)}") from None
+
+
+def _place(part: object, schema: object, key: str) -> str:
+    return short(place_of([*(_path(part, schema) or ()), key]), LONGEST_PLACE)
+
+
+def _path(part: object, whole: object) -> list[str | int] | None:
+    """Return the path that leads to a part, the very object."""
+    if part is whole:
+        return []
+    inside: Iterable[tuple[str | int, object]] = ()
+    inside = whole.items() if isinstance(whole, dict) else enumerate(whole) if isinstance(whole, list) else inside
+    return next(([name, *path] for name, item in inside if (path := _path(part, item)) is not None), None)
+
+
+def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  # noqa: ANN401 - any JSON
+    """Return all that is wrong with a value, outermost first; raises _TooMuchError."""
+    from jsonschema.validators import extend  # noqa: PLC0415 - see `_dialect`
+    from referencing import Registry  # noqa: PLC0415 - likewise
+
+    kind, left, level = _dialect(schema), MOST_CHECKS, 0
+
+    def spend(checks: int) -> None:
+        nonlocal left
+        left -= checks
+        if left < 0:
+            raise _TooMuchError
+
+    def counted(name: str, keyword: Keyword) -> Keyword:
+        def counting(validator: "Validator", wanted: object, item: object, part: Mapping[str, Any]) -> Errors:
+            nonlocal level
+            spend(1 + _looked_at(name, wanted, item, part) // AT_ONCE)
+            if level >= MOST_LEVELS:
+                raise RecursionError
+            level += 1
+            try:
+                for error in keyword(validator, wanted, item, part) or ():
+                    spend(1 + len(error.message) // CHARACTERS_AT_ONCE)
+                    yield error
+            finally:
+                level -= 1
+
+        return counting
+
+    keywords = {name: counted(name, keyword) for name, keyword in replaced(kind.VALIDATORS).items()}
+    bounded: type[Validator] = extend(kind, keywords)  # type: ignore[no-untyped-call] # the stubs leave it open
+    # By its `$schema` it would choose the library's own validator.
+    anonymous = {key: item for key, item in schema.items() if key != "$schema"}
+    return sorted(bounded(_ordered(anonymous), registry=Registry()).iter_errors(value), key=depth)
+
+
+def _looked_at(name: str, wanted: object, value: object, schema: Mapping[str, Any]) -> int:
+    """Return about how many names or values a keyword looks at by itself."""
+    if name in _PATTERNED and isinstance(value, dict):
+        return len(value) * len(schema.get("patternProperties", ()))
+    return len(wanted) if isinstance(wanted, list | dict) else 0
+
+
+def _ordered(part: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a schema in which the keywords that look at all others come last: then all of it has been counted."""
+    if isinstance(part, list):
+        return [_ordered(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {key: _ordered(part[key]) for key in sorted(part, key=_LAST.__contains__)}

@@ -1,0 +1,1 @@
+"""The MCP servers that a file names."""

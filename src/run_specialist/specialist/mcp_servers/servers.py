@@ -1,0 +1,221 @@
+"""The MCP servers that a file names, in any of the usual shapes; nothing is started here."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from run_specialist.redaction import MASK, redact
+from run_specialist.safe_open import open_file
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.mcp_servers.server_config import START_TIMEOUT, Server
+from run_specialist.specialist.ownership import stranger
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import git_folder
+
+__all__ = ["Server", "listed_in_project", "named_entry", "server_of", "servers_of", "without_secrets"]
+
+LONGEST_START = 600.0
+PROJECT_FILE = ".mcp.json"
+"""Where a project lists its servers for every program, under `mcpServers`."""
+
+_LARGEST_FILE = 1024 * 1024
+_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+_STDIO = frozenset({"stdio", "local"})
+_HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamablehttp", "remote"})
+_SECRET = frozenset({"env", "headers"})
+_QUERY = re.compile(r"(://[^\s?#]*\?[^\s=&#]*=|(?<=&)[^\s=&#?]*=)(?!\$\{)[^\s&#]+")
+_URLS = ("url", "httpUrl", "serverUrl")
+
+
+def servers_of(settings: Specialist, root: Path) -> Mapping[str, Server]:
+    """Return the servers of a specialist by name; one that makes no sense is among them and says why.
+
+    root: a name without more is looked up in the `.mcp.json` of the project that holds it.
+    """
+    servers: dict[str, Server] = {}
+    listed: Mapping[str, Any] | str | None = None
+    path = project_file(root)
+    for name, entry in named_entries(settings.mcp_servers):
+        if entry is None:
+            listed = _listed(path) if listed is None else listed
+            server = _from_project(name, path, listed)
+        else:
+            server = server_of(name, entry)
+        if server is None:
+            continue
+        key = server.name
+        if key in servers:
+            key, server = name, Server(server.name, unusable=f"{shown(name)} is called {key}, as another one is")
+        servers[key] = server
+    return servers
+
+
+def server_of(name: str, entry: object) -> Server | None:
+    """Read what a file says of one server; None for one that is switched off."""
+    clean = _ODD.sub("_", name.strip()).strip("_") or "server"
+    if isinstance(entry, str) and "://" in entry:
+        entry = {"url": entry}
+    if not isinstance(entry, Mapping):
+        return Server(clean, unusable="wanted a map with a command or a url")
+    if entry.get("disabled") is True or entry.get("enabled") is False:
+        return None
+    try:
+        return _read(clean, entry)
+    except ValueError as error:
+        return Server(clean, unusable=str(error))
+
+
+def named_entries(value: object) -> Iterator[tuple[str, object]]:
+    """Yield name and entry of each server in a map or a list of any of the usual shapes; None = looked up by name."""
+    if isinstance(value, Mapping):
+        yield from ((str(name), entry) for name, entry in value.items())
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield named_entry(item)
+
+
+def named_entry(item: object) -> tuple[str, object]:
+    """Return name and entry of one item of a list."""
+    if not isinstance(item, Mapping):
+        return (item, None) if isinstance(item, str) else (str(item), "")
+    if "name" in item:
+        rest = {key: value for key, value in item.items() if key != "name"}
+        return str(item["name"]), rest or None
+    if len(item) == 1 and not isinstance(next(iter(item.values())), str):
+        return next((str(name), entry) for name, entry in item.items())
+    return "server", ""
+
+
+def without_secrets(value: Any) -> Any:  # noqa: ANN401 - what YAML holds
+    """Return what a file says of its servers with a mask for each value that is set in clear, to be kept and shown."""
+    if isinstance(value, list | tuple):
+        return [without_secrets(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _masked(inner) if key in _SECRET else without_secrets(inner) for key, inner in value.items()}
+    # What the query of a URL holds may be a key under any name.
+    return _QUERY.sub(rf"\1{MASK}", redact(value)) if isinstance(value, str) else value
+
+
+def _masked(values: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(values, Mapping):
+        return {name: _masked(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_masked(value) for value in values]
+    return values if values is None or "${" in str(values) else MASK
+
+
+def project_file(start: Path) -> Path | None:
+    """Return the `.mcp.json` of the project that a folder lies in; None where there is none.
+
+    One above that belongs to another user is passed over.
+    """
+    for folder in (start, *start.parents):
+        if folder != start and stranger(folder, folder / PROJECT_FILE) is not None:
+            return None
+        if (folder / PROJECT_FILE).is_file():
+            return folder / PROJECT_FILE
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def listed_in_project(name: str, folder: Path) -> str:
+    """Return why a name alone stands for no server in the project that a folder lies in; empty where it does.
+
+    Where no project can be told, a run may still be in one.
+    """
+    path = project_file(folder.absolute())
+    if path is None and not any((place / ".git").exists() for place in (folder.absolute(), *folder.absolute().parents)):
+        return ""
+    server = _from_project(name, path, _listed(path))
+    return server.unusable if server else ""
+
+
+def _listed(path: Path | None) -> Mapping[str, Any] | str:
+    """Return the servers that a project lists, or why there are none."""
+    if path is None:
+        return f"nothing tells how to reach it: it is only named, and the project has no {PROJECT_FILE}"
+    try:
+        with open_file(path, git_folder(path.parent) or path.parent) as file:
+            data = file.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            return f"{path} is larger than {_LARGEST_FILE // 1024**2} MiB"
+        read = json.loads(data)
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror or error}"
+    except (ValueError, RecursionError):
+        return f"{path} is no JSON"
+    servers = read.get("mcpServers") if isinstance(read, dict) else None
+    return servers if isinstance(servers, dict) else f"{path} has no map mcpServers"
+
+
+def _from_project(name: str, path: Path | None, listed: Mapping[str, Any] | str) -> Server | None:
+    if isinstance(listed, str):
+        return replace(Server(_ODD.sub("_", name)), unusable=listed)
+    if listed.get(name) is None:
+        there = f"; there are {', '.join(map(shown, listed))}" if listed else ""
+        return Server(_ODD.sub("_", name), unusable=f"{path} lists no server of that name{there}")
+    server = server_of(name, listed[name])
+    return server and replace(server, source=path)
+
+
+def _read(name: str, entry: Mapping[Any, Any]) -> Server:
+    url = next((entry[key] for key in _URLS if entry.get(key)), None)
+    command, kind = entry.get("command"), entry.get("type", entry.get("transport"))
+    known = kind is None or (isinstance(kind, str) and kind.lower() in _STDIO | _HTTP)
+    if not known:
+        raise ValueError(f"wanted the type stdio or http, found {shown(str(kind))}")
+    if command and url:
+        raise ValueError("has both a command and a url; one of them is wanted")
+    if isinstance(kind, str) and (kind.lower() in _STDIO if url else command and kind.lower() in _HTTP):
+        raise ValueError(f"the type {shown(kind)} does not fit a {'url' if url else 'command'}")
+    timeout = _seconds(entry.get("timeout"))
+    if url:
+        if not isinstance(url, str) or ("${" not in url and not re.match(r"https?://[^/]", url)):
+            raise ValueError(f"wanted a url that begins with http:// or https://, found {shown(str(url))}")
+        return Server(name, url=url, headers=_pairs(entry, "headers"), timeout=timeout)
+    if not command:
+        raise ValueError("has no command and no url")
+    cwd = entry.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        raise ValueError("wanted a folder as cwd")
+    return Server(name, _words(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout)
+
+
+def _words(command: object, arguments: object) -> tuple[str, ...]:
+    if isinstance(command, str) and arguments is None:
+        # Written as in a shell; with `args` it is one word, blanks included.
+        words: list[Any] = shlex.split(command)
+    else:
+        words = command if isinstance(command, list) else [command]
+    if arguments is not None and not isinstance(arguments, list):
+        raise ValueError("wanted a list as args")
+    words = [*words, *(arguments or [])]
+    if not words or any(isinstance(word, dict | list) or word is None for word in words):
+        raise ValueError("wanted words as command and args")
+    return tuple(_text(word) for word in words)
+
+
+def _pairs(entry: Mapping[Any, Any], key: str) -> tuple[tuple[str, str], ...]:
+    value = entry.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping) or any(isinstance(item, dict | list) for item in value.values()):
+        raise ValueError(f"wanted a map of names and texts as {key}")
+    return tuple(sorted((str(name), "" if item is None else _text(item)) for name, item in value.items()))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _seconds(value: object) -> float:
+    if value is None:
+        return START_TIMEOUT
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_START:
+        raise ValueError(f"wanted up to {LONGEST_START:g} seconds as timeout, found {shown(str(value))}")
+    return float(value)

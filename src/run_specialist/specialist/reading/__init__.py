@@ -1,0 +1,1 @@
+"""From bytes to front matter and body."""

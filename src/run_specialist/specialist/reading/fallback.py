@@ -1,0 +1,171 @@
+"""Read front matter that is no valid YAML field by field."""
+
+import re
+import textwrap
+from dataclasses import dataclass
+
+from run_specialist.specialist.keys import canonical, starts_field_in_prose
+from run_specialist.specialist.problems import Problems
+from run_specialist.specialist.reading.fences import KEY, MOST_LINES, is_key_line
+from run_specialist.specialist.reading.nodes import Chunk, Node, Pairs, Scalar, UnreadableError, parse
+
+_OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
+_PROSE_KEYS = frozenset({"description", "landing_prompt"})
+_TITLE = re.compile(r"# \S")
+_COMMENT = re.compile(r"#+(?:[ \t]|\Z)")
+_BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:\n|$)")
+_ESCAPE = re.compile(r'\\(["\\/nt])')
+_QUOTES = frozenset("\"'")
+_ESCAPED = {"n": "\n", "t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The lines of one field."""
+
+    key: str
+    text: str
+    line: int
+    """Line of the file."""
+
+
+def stretches(front: str, line: int) -> tuple[list[Stretch], int]:
+    """Cut broken front matter into fields; also return the characters that belong to them.
+
+    What follows is body: a fence that never closed may find a rule far below.
+    """
+    lines = front.split("\n", MOST_LINES)
+    margin = _margin(lines)
+    last_close = max((i for i, text in enumerate(lines) if _CLOSE.search(text)), default=-1)
+    last_key = _last_key(lines, margin)
+    last_text = max((i for i, text in enumerate(lines) if text.strip() and not _COMMENT.match(text)), default=-1)
+    starts: list[tuple[int, str]] = []
+    in_prose, open_examples, blank_before = False, 0, False
+    for index, text in enumerate(lines):
+        if not text.strip():
+            blank_before = True
+            continue
+        key = is_key_line(text.removeprefix(margin))
+        if key and in_prose and ((open_examples and index <= last_close) or not starts_field_in_prose(key)):
+            key = None
+        if key:
+            starts.append((index, key))
+            in_prose, open_examples = canonical(key) in _PROSE_KEYS, 0
+        elif starts and blank_before and not in_prose and _is_body(text):
+            lines = lines[: _back_over_headings(lines, index)]
+            break
+        elif in_prose and last_key < index < last_text and not open_examples and _TITLE.match(text):
+            lines = lines[:index]
+            break
+        open_examples = max(0, open_examples + len(_OPEN.findall(text)) - len(_CLOSE.findall(text)))
+        blank_before = blank_before and text.startswith("#")
+    ends = [*(start for start, _ in starts[1:]), len(lines)]
+    fields = [
+        Stretch(key, "\n".join(lines[start:end]), line + start) for (start, key), end in zip(starts, ends, strict=False)
+    ]
+    return fields, len("\n".join(lines))
+
+
+def read_stretch(stretch: Stretch, problems: Problems) -> tuple[Node, Chunk]:
+    """Return the value of a field: as YAML where it is valid on its own, else its text."""
+    chunk = Chunk(stretch.text, stretch.line)
+    try:
+        root = parse(stretch.text)
+    except UnreadableError:
+        root = None
+    if isinstance(root, Pairs) and len(root.pairs) == 1:
+        key, node = root.pairs[0]
+        if isinstance(key, Scalar) and key.text == stretch.key:
+            return _with_line_breaks(node), chunk
+    match = KEY.search(stretch.text)
+    start = match.end() if match else 0
+    if start < len(stretch.text) and not stretch.text[start].isspace():
+        problems.warn(chunk.place(start), "no blank after the colon", stretch.key)
+    start += len(stretch.text[start:]) - len(stretch.text[start:].lstrip())
+    return _raw(stretch, start, chunk, problems), chunk
+
+
+def _margin(lines: list[str]) -> str:
+    """Return the indentation of the first line, which is where keys stand."""
+    first = next((line for line in lines if line.strip()), "")
+    return first[: len(first) - len(first.lstrip())]
+
+
+def _last_key(lines: list[str], margin: str) -> int:
+    """Return the last line with a key that ends a description, -1 without one; code in a body has none."""
+    last, in_code = -1, False
+    for index, text in enumerate(lines):
+        if text.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and (key := is_key_line(text.removeprefix(margin))) and starts_field_in_prose(key):
+            last = index
+    return last
+
+
+def _without_comments(text: str) -> str:
+    """Leave out the comment lines at the end, which stand above the next key."""
+    lines = text.split("\n")
+    while len(lines) > 1 and (not lines[-1].strip() or _COMMENT.match(lines[-1])):
+        lines.pop()
+    return "\n".join(lines)
+
+
+def _is_body(text: str) -> bool:
+    return text[0] not in " \t-#]})\"'"
+
+
+def _back_over_headings(lines: list[str], index: int) -> int:
+    while index and (not lines[index - 1].strip() or lines[index - 1].startswith("#")):
+        index -= 1
+    return index
+
+
+def _with_line_breaks(node: Node) -> Node:
+    """Turn a literal backslash-n of a plain scalar into a newline."""
+    if isinstance(node, Scalar) and node.plain and "\\n" in node.text:
+        return Scalar(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
+    return node
+
+
+def _raw(stretch: Stretch, start: int, chunk: Chunk, problems: Problems) -> Scalar:
+    """Return the text after the colon, later lines dedented, as one scalar."""
+    whole = _without_comments(stretch.text[start:]).rstrip()
+    end = start + len(whole)
+    block = _BLOCK.match(whole)
+    last = chunk.place(end).line
+    if whole and not block and last > stretch.line:
+        problems.warn(chunk.place(0), f"is no valid YAML by itself; its text up to line {last} is taken", stretch.key)
+    first, _, rest = ("", "", whole[block.end() :]) if block else whole.partition("\n")
+    text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
+    unquoted = _unquote(text)
+    if unquoted is None and text[:1] in _QUOTES and not _closing(text[0]).search(text, 1):
+        problems.warn(chunk.place(start), "a quote is opened and never closed", stretch.key)
+        unquoted = text[1:].strip().replace("\\n", "\n")
+    if unquoted is not None:
+        return Scalar(start, end, unquoted, plain=False)
+    if canonical(stretch.key) in _TEXT_KEYS:
+        return Scalar(start, end, text.replace("\\n", "\n"), plain=False)
+    return Scalar(start, end, text)
+
+
+_TEXT_KEYS = _PROSE_KEYS | {"name", "model"}
+
+
+def _unquote(text: str) -> str | None:
+    """Return what stands between the quotes around a text, None where they are not a pair around all of it."""
+    quote = text[:1]
+    if quote not in _QUOTES or len(text) < 2 or text[-1] != quote:  # noqa: PLR2004, an opening and a closing one
+        return None
+    inner = text[1:-1]
+    # A quote that closes a word before any opens one ended the first; apostrophes do neither.
+    closes = _closing(quote).search(inner)
+    opens = re.search(rf"(?<![^\s(]){quote}(?=\w)", inner)
+    if closes and not (opens and opens.start() < closes.start()):
+        return None
+    if quote == "'":
+        return inner.replace("''", "'")
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), inner)
+
+
+def _closing(quote: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<=[^\s(\\{quote}]){quote}(?!\w)")

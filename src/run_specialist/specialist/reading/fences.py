@@ -1,0 +1,138 @@
+"""Find the front matter between its fences, also where they are not quite right."""
+
+import re
+from dataclasses import dataclass
+
+from run_specialist.specialist.keys import is_known
+from run_specialist.specialist.problems import START, Place, Problems
+from run_specialist.specialist.reading.decoding import place_of
+
+# Beyond them no key is looked for; real front matter has a few dozen.
+MOST_LINES = 10_000
+
+# One blank stretch, comment line or HTML comment.
+_LEAD = re.compile(r"[ \t\n]*\n|[ \t]*#[^\n]*\n|[ \t]*<!--.*?-->[ \t]*(?:\n|\Z)", re.DOTALL)
+_OPENING = re.compile(r"([ \t]*)-{3,}([ \t]*)(?:\n|\Z)")
+_CLOSING = re.compile(r"^(?:-{3,}|\.\.\.)[ \t]*$", re.MULTILINE)
+KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]*)\1[ \t]*:""")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A file cut into front matter and body; `text` is the whole of it, dedented where it was indented."""
+
+    text: str
+    start: int
+    """First character of the front matter."""
+    end: int
+    body: int
+    """First character of the body."""
+    indent: int = 0
+    """Columns that were taken away before every line."""
+
+    @property
+    def front(self) -> str:
+        """The front matter without its fences."""
+        return self.text[self.start : self.end]
+
+    @property
+    def line(self) -> int:
+        """Line of the file where the front matter starts."""
+        return self.text.count("\n", 0, self.start) + 1
+
+
+def cut(text: str, problems: Problems) -> Parts | None:
+    """Return the two parts of a file, None where it has no front matter; odd fences are warned about."""
+    at, hashes = _skip_lead(text)
+    opening = _OPENING.match(text, at)
+    if opening is None:
+        return None
+    indent = len(opening[1])
+    if indent:
+        dedented = _dedent(text, opening[1])
+        if dedented is None:
+            return None
+        problems.warn(START, f"every line is indented by {indent}; read without")
+        text = dedented
+        at, hashes = _skip_lead(text)
+        opening = _OPENING.match(text, at)
+        if opening is None:
+            return None
+    if hashes and not _key_follows(text, opening.end()):
+        return None  # a heading and a rule below it, not a comment and a fence
+    fence = place_of(text, opening.start())
+    closing = _CLOSING.search(text, opening.end())
+    if closing is None:
+        return _unclosed(text, opening.end(), indent, fence, problems)
+    if at:
+        problems.warn(fence, "the front matter does not start on line 1")
+    _check_fence(text[opening.start() : opening.end()].removesuffix("\n"), fence, "opening", problems)
+    _check_fence(closing[0], place_of(text, closing.start()), "closing", problems)
+    return Parts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)), indent)
+
+
+def is_key_line(line: str) -> str | None:
+    """Return the key that a line starts with, None where it is text; `key:value` counts for known keys only."""
+    match = KEY.match(line)
+    if match is None:
+        return None
+    spaced = line[match.end() : match.end() + 1].strip() == ""
+    return match[2] if spaced or is_known(match[2]) else None
+
+
+def _skip_lead(text: str, at: int = 0) -> tuple[int, bool]:
+    """Return where blank and comment lines end, and whether a `#` line was among them."""
+    hashes = False
+    while match := _LEAD.match(text, at):
+        at = match.end()
+        hashes = hashes or match[0].lstrip().startswith("#")
+    return at, hashes
+
+
+def _dedent(text: str, indent: str) -> str | None:
+    """Return the text without `indent` before each line, None where a line lacks it."""
+    lines = text.split("\n")
+    if any(line.strip() and not line.startswith(indent) for line in lines):
+        return None
+    return "\n".join(line.removeprefix(indent) for line in lines)
+
+
+def _key_follows(text: str, at: int) -> bool:
+    start, hashes = _skip_lead(text, at)
+    key = is_key_line(text[start:].lstrip().partition("\n")[0])
+    return key is not None and (not hashes or is_known(key))
+
+
+def _check_fence(fence: str, place: Place, which: str, problems: Problems) -> None:
+    if fence != "---":
+        problems.warn(place, f"the {which} fence is not exactly three dashes")
+
+
+def _unclosed(text: str, start: int, indent: int, fence: Place, problems: Problems) -> Parts | None:
+    """Take the leading key lines, with what is indented below them, for the front matter."""
+    end = at = start
+    lines = 0
+    blank_before = False
+    while at < len(text) and lines < MOST_LINES:
+        lines += 1
+        stop = text.find("\n", at) + 1 or len(text)
+        line = text[at:stop]
+        if not line.strip() or (end == start and line.startswith("#")):
+            blank_before = True
+        elif _goes_on(line, end > start, blank_before):
+            end, blank_before = stop, False
+        else:
+            break
+        at = stop
+    if end == start:
+        return None
+    problems.warn(fence, "the front matter is never closed; its leading key lines are taken")
+    return Parts(text, start, end, end, indent)
+
+
+def _goes_on(line: str, begun: bool, blank_before: bool) -> bool:  # noqa: FBT001, two facts about the line before
+    """Tell whether a line still belongs to front matter without an end."""
+    key = is_key_line(line)
+    if key:
+        return not blank_before or is_known(key)
+    return begun and (line[0] in " \t" or (not blank_before and line.startswith(("- ", "#"))))

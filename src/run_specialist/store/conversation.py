@@ -1,0 +1,109 @@
+"""What was really said in a stored run, row by row. Pure.
+
+Of each part of the transcript only what is no copy of the part before, so that every message stands here once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from run_specialist.loop.compaction.flattened import Retold
+from run_specialist.loop.compaction.turns import turns
+from run_specialist.record.messages import Block, Message, spoken, text_of
+from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun
+
+Row = Mapping[str, Any]
+"""`role`, `kind`, and by kind: `text` (user, assistant, summary), `name`, `id` and `arguments` (tool_call), or `name`,
+`id`, `content` and `is_error` (tool_result)."""
+
+
+def transcript_rows(run: StoredRun) -> list[Row]:
+    """Return what was said, in order; thinking is left out, and so is a text of the model that says nothing.
+
+    A reply that nothing was done about yet stands at the end, with those results of its calls that came.
+    """
+    names: dict[object, str] = {}
+    rows: list[Row] = []
+    for message in _in_order(run.messages):
+        rows += _summary(message) if isinstance(message, str) else _rows(message.role, message.content, names)
+    if pending := run.pending:
+        rows += _rows("assistant", pending.blocks, names)
+        rows += (_returned(call) for call in run.calls if call.turn == pending.number)
+    return rows
+
+
+def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
+    """Return the messages of all parts, and each summary where it was made."""
+    said: list[Message | str] = []
+    for _, part in groupby(messages, key=lambda one: one.part):
+        stored = [*part]
+        copies = [one.message for one in stored if one.copied]
+        if copies:
+            # What was to go out next went out from here, and words of ours may have joined it since.
+            if said and isinstance(said[-1], Message) and copies[-1].blocks[: len(said[-1].blocks)] == said[-1].blocks:
+                said[-1] = copies[-1]
+            # A part that another model began has no summary, or that of before.
+            summary = _summary_among(copies)
+            said += [summary] if summary and summary not in said else []
+        said += (one.message for one in stored if not one.copied)
+    return said
+
+
+def _summary_among(copies: Sequence[Message]) -> str:
+    """Return the summary that a part begins with: a call's result, or told in the first message."""
+    made = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
+    return made[-1] if made else Retold.of(copies[0]).summary
+
+
+def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Iterator[Row]:
+    """Yield the rows of a message; names: of the calls so far, by their ids."""
+    for kind, group in groupby(blocks, key=lambda block: block.get("type")):
+        match kind:
+            case "text":
+                yield from _text(role, text_of([*group]))
+            case "tool_use":
+                for block in group:
+                    names[block.get("id")] = str(block.get("name", ""))
+                    yield _call(block)
+            case "tool_result":
+                for block in group:
+                    call_id, is_error = block.get("tool_use_id"), bool(block.get("is_error"))
+                    yield _result(names.get(call_id), call_id, text_of(block.get("content")), is_error=is_error)
+
+
+def _call(block: Block) -> Row:
+    given = block.get("input")
+    return {
+        "role": "assistant",
+        "kind": "tool_call",
+        "name": str(block.get("name", "")),
+        "id": block.get("id"),
+        "arguments": given if isinstance(given, Mapping) else None,
+    }
+
+
+def _text(role: str, text: str) -> Iterator[Row]:
+    if role == "user":
+        yield {"role": role, "kind": "user", "text": text}
+    elif said := spoken(text).strip():
+        yield {"role": role, "kind": "assistant", "text": said}
+
+
+def _summary(text: str) -> Iterator[Row]:
+    yield {"role": "assistant", "kind": "summary", "text": text}
+
+
+def _returned(call: StoredCall) -> Row:
+    content = "\n".join(filter(None, [call.text, call.note]))
+    return _result(call.call.name, call.call.id, content, is_error=call.is_error)
+
+
+def _result(name: str | None, call_id: object, content: str, *, is_error: bool) -> Row:
+    return {
+        "role": "tool",
+        "kind": "tool_result",
+        "name": name,
+        "id": call_id,
+        "content": content,
+        "is_error": is_error,
+    }

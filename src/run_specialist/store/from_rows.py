@@ -1,0 +1,108 @@
+"""From rows to what they were made of. Pure; the other way is `to_rows.py`."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from run_specialist.record.journal import Spending, Standing
+from run_specialist.record.messages import Message, ToolCall, Usage
+from run_specialist.record.outcome import Child, Evidence
+from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
+
+Row = Mapping[str, Any]
+"""The columns of a row by name."""
+
+
+def stored_run(
+    listed: Mapping[str, Any], run: Row, rows: Mapping[str, Iterable[Row]], children: tuple[Child, ...]
+) -> StoredRun:
+    """Put a run together.
+
+    listed: the fields of `Listed`.
+    run: its row.
+    rows: those of the other tables by the table's name, in order; of calls each with the `body` of its output.
+    """
+    return StoredRun(
+        **listed,
+        frozen=json.loads(run["frozen"]),
+        standing=None if run["standing"] is None else standing(json.loads(run["standing"])),
+        outcome=outcome(run["outcome"]),
+        turns=tuple(map(_turn, rows["turns"])),
+        calls=tuple(map(_call, rows["calls"])),
+        messages=tuple(map(_message, rows["messages"])),
+        events=tuple(StoredEvent(row["number"], row["at"], json.loads(row["body"])) for row in rows["events"]),
+        children=children,
+    )
+
+
+def outcome(text: str | None) -> Mapping[str, Any] | None:
+    """Read an outcome."""
+    read: Mapping[str, Any] | None = None if text is None else json.loads(text)
+    return read
+
+
+def standing(values: Mapping[str, Any]) -> Standing:
+    """Read how a run stood; what an older program kept and this one does not know is left out."""
+    known = {field.name for field in fields(Standing)}
+    restored = {
+        **{key: value for key, value in values.items() if key in known},
+        "total": _spending(values["total"]),
+        "warnings": tuple(values["warnings"]),
+        "children": tuple(map(child, values.get("children", ()))),
+    }
+    return Standing(**restored)
+
+
+def child(values: Mapping[str, Any]) -> Child:
+    """Read what a run kept of one that it asked."""
+    inner = tuple(map(child, values["children"]))
+    quotes = tuple(Evidence(**quote) for quote in values["evidence"])
+    return Child(**{**values, "usage": Usage(**values["usage"]), "evidence": quotes, "children": inner})
+
+
+def _spending(values: Mapping[str, Any]) -> Spending:
+    return Spending(Usage(**values["usage"]), values["cost_usd"])
+
+
+def _turn(row: Row) -> StoredTurn:
+    return StoredTurn(
+        number=row["number"],
+        at=row["at"],
+        seconds=row["seconds"],
+        choice=row["choice"],
+        words=row["words"],
+        landing=row["landing"],
+        stop=row["stop"],
+        reason=row["reason"],
+        blocks=tuple(json.loads(row["blocks"])),
+        usage=Usage(
+            row["input_tokens"],
+            row["cache_read_input_tokens"],
+            row["cache_creation_input_tokens"],
+            row["output_tokens"],
+        ),
+        cost_usd=row["cost_usd"],
+        more_room_helps=row["more_room_helps"],
+    )
+
+
+def _call(row: Row) -> StoredCall:
+    arguments = None if row["arguments"] is None else json.loads(row["arguments"])
+    return StoredCall(
+        number=row["number"],
+        turn=row["turn"],
+        at=row["at"],
+        seconds=row["seconds"],
+        call=ToolCall(row["call_id"], row["name"], arguments),
+        whole=row["body"],
+        characters=row["characters"],
+        is_error=row["is_error"],
+        note=row["note"],
+        repeated=row["repeated"],
+    )
+
+
+def _message(row: Row) -> StoredMessage:
+    message = Message(row["role"], tuple(json.loads(row["blocks"])), row["words"])
+    return StoredMessage(row["part"], row["place"], row["copied"], message)

@@ -1,0 +1,194 @@
+"""From records to rows. Pure; nothing that a record holds, however odd, keeps its run from being stored."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from run_specialist.record.events import Event
+from run_specialist.record.journal import Ended, Opened, Received, Record, Returned, Stood, Told
+from run_specialist.record.outcome import Outcome
+from run_specialist.store.as_text import fields_of, text, word
+
+RUNNING = "running"
+"""The status of a run that has no outcome."""
+LARGEST = 2**31 - 1
+"""The largest number that every database takes as an integer."""
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Rows:
+    """What some records of one run come to; written twice they are there once."""
+
+    run_id: str
+    added: dict[str, list[Row]] = field(default_factory=dict)
+    """New rows by table."""
+    tails: dict[int, tuple[int, list[Row]]] = field(default_factory=dict)
+    """Messages by part, with the place from which on they replace what was kept."""
+    standing: Row | None = None
+    """What changes in the run's own row while it works."""
+    ending: Row | None = None
+    """What changes there when it ends."""
+    turns: int | None = None
+    """Turns that are complete with these rows; None where they do not tell."""
+
+    def add(self, table: str, row: Row) -> None:
+        """Add a new row."""
+        self.added.setdefault(table, []).append(row)
+
+    def replace(self, part: int, place: int, messages: list[Row]) -> None:
+        """Put messages in place of all that stood there, and behind it."""
+        begin, before = self.tails.get(part, (place, []))
+        kept = [row for row in before if row["place"] < place]
+        self.tails[part] = (min(begin, place), kept + messages)
+
+    @property
+    def told(self) -> int:
+        """How many events there are among them."""
+        return len(self.added.get("events", ()))
+
+
+def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> Rows:
+    """Return the rows of some records, in the order in which they were written.
+
+    owner: token of the process that works on the run.
+    event: number of the next event.
+    """
+    rows = Rows(run_id)
+    for record in records:
+        match record:
+            case Told():
+                rows.add("events", _event(run_id, event, record))
+                event += 1
+            case Opened():
+                rows.add("runs", _run(run_id, owner, record))
+            case Received():
+                rows.add("turns", _turn(run_id, record))
+            case Returned():
+                rows.add("calls", _call(run_id, record))
+                rows.add("outputs", {"run_id": run_id, "number": record.number, "body": str(record.whole)})
+            case Stood():
+                _stand(rows, record)
+            case Ended():
+                if record.stood is not None:
+                    _stand(rows, record.stood)
+                rows.ending = {
+                    "of_run": run_id,
+                    "status": word(record.outcome.status),
+                    "ended_at": _number(record.at, 0.0),
+                    "outcome": text(_as_json(record.outcome)),
+                }
+    return rows
+
+
+def _run(run_id: str, owner: str, record: Opened) -> Row:
+    return {
+        "run_id": run_id,
+        "specialist": word(record.specialist),
+        "model": word(record.model),
+        "question": str(record.question),
+        "status": RUNNING,
+        "started_at": _number(record.at, 0.0),
+        "owner": owner,
+        "tool_calls": 0,
+        "cost_usd": 0.0,
+        "frozen": text(record.frozen),
+        "parent_id": record.parent_id,
+    }
+
+
+def _turn(run_id: str, record: Received) -> Row:
+    reply, usage = record.reply, record.reply.usage
+    return {
+        "run_id": run_id,
+        "number": record.turn,
+        "at": _number(record.at, 0.0),
+        "seconds": _number(record.seconds, 0.0),
+        "choice": word(record.choice),
+        "words": record.words,
+        "landing": bool(record.landing),
+        "stop": word(reply.stop),
+        "reason": str(reply.reason),
+        "blocks": text(reply.content),
+        "more_room_helps": bool(reply.more_room_helps),
+        "input_tokens": _count(usage.input_tokens),
+        "cache_read_input_tokens": _count(usage.cache_read_input_tokens),
+        "cache_creation_input_tokens": _count(usage.cache_creation_input_tokens),
+        "output_tokens": _count(usage.output_tokens),
+        "cost_usd": _number(record.cost_usd, None),
+    }
+
+
+def _call(run_id: str, record: Returned) -> Row:
+    return {
+        "run_id": run_id,
+        "number": record.number,
+        "turn": record.turn,
+        "at": _number(record.at, 0.0),
+        "seconds": _number(record.seconds, 0.0),
+        "call_id": str(record.call.id),
+        "name": str(record.call.name),
+        "arguments": None if record.call.arguments is None else text(record.call.arguments),
+        "characters": _count(record.characters),
+        "is_error": bool(record.is_error),
+        "note": str(record.note),
+        "repeated": bool(record.repeated),
+    }
+
+
+def _stand(rows: Rows, record: Stood) -> None:
+    messages = [
+        {
+            "run_id": rows.run_id,
+            "part": record.part,
+            "place": place,
+            "role": word(message.role),
+            "blocks": text(message.blocks),
+            "words": None if message.words is None else str(message.words),
+            "copied": place < record.copies,
+        }
+        for place, message in enumerate(record.messages, record.place)
+    ]
+    rows.replace(record.part, record.place, messages)
+    rows.turns = record.standing.turns
+    rows.standing = {
+        "of_run": rows.run_id,
+        "standing": text(record.standing),
+        "tool_calls": _count(record.standing.used.get("tool_calls", 0)),
+        "cost_usd": _number(record.standing.total.cost_usd, None),
+    }
+
+
+def _event(run_id: str, number: int, record: Told) -> Row:
+    return {
+        "run_id": run_id,
+        "number": number,
+        "at": _number(record.at, 0.0),
+        "body": text(_as_json(record.event), only_ascii=True),
+    }
+
+
+def _as_json(value: Event | Outcome) -> object:
+    """Return what `--events` and `--json` print of it."""
+    # Most events print their fields, and need no deep copy for that.
+    if isinstance(value, Event) and type(value).as_json is Event.as_json:
+        return {"event": value.event, **fields_of(value)}
+    try:
+        return value.as_json()
+    except Exception:  # noqa: BLE001 - foreign values may raise whatever they like when they are copied
+        return value
+
+
+def _count(value: object) -> int:
+    number = _number(value, 0.0)
+    return int(min(max(number or 0.0, 0.0), LARGEST))
+
+
+def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - what a server said
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+    return otherwise if math.isnan(number) else number

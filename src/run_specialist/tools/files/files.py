@@ -1,0 +1,204 @@
+"""The file tools: search, grep, glob, read and ls, all rooted in one folder."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.base import Tool
+from run_specialist.tools.files import grep as by_pattern
+from run_specialist.tools.files.present import describe, hit_lines, listed, numbered
+from run_specialist.tools.sandbox.listing import entries, files, near, pattern_spec
+from run_specialist.tools.sandbox.sandbox import Sandbox, shown
+from run_specialist.tools.sandbox.text import count_on, fit, is_text, text_lines
+from run_specialist.tools.search.index import Index
+
+_SEARCH = (
+    "Ranked full-text search over all files: start here. Takes a question or its key words and returns the best "
+    "passages as `path:line: text`, enough to judge them, and often to answer, without reading a file. Word endings "
+    "do not matter; identifiers and versions are found as they stand; words that stand in no file are named. If it "
+    "does not help, search again in other words. Never read file after file."
+)
+_GREP = (
+    "Find every line that matches a regular expression, as `path:line: text`. For an exact name, number or phrase, "
+    "or to learn whether something stands anywhere; for questions use `search`."
+)
+_GLOB = (
+    "List files by name, in alphabetical order of their paths. `**` spans folders; a pattern without `/` matches "
+    "file names in every folder. To find what files say use `search`."
+)
+_READ = (
+    "Read some lines of one file. Find the place with `search` or `grep` first, then read only the lines around it "
+    "(offset = line - 10, limit = 40): not the whole file, and not one file after another."
+)
+_LS = (
+    "List one folder: folders first, with their number of entries, then files with size and number of lines. "
+    "To find something use `search`; it sees all folders at once."
+)
+
+
+def file_tools(root: Path, paths: Sequence[str] = (), result_limit: int = 20_000) -> list[Tool]:
+    """Make the five tools.
+
+    paths: folders or globs under the root; when given, nothing else can be seen.
+    result_limit: the most that one result may hold [characters].
+    Raises UsageError when one of `paths` leads out of the root.
+    """
+    tools = _FileTools(Sandbox(root, paths), result_limit)
+    return [
+        Tool("search", _SEARCH, tools.search, repeatable=True),
+        Tool("grep", _GREP, tools.grep, repeatable=True),
+        Tool("glob", _GLOB, tools.glob, repeatable=True),
+        Tool("read", _READ, tools.read, repeatable=True),
+        Tool("ls", _LS, tools.ls, repeatable=True),
+    ]
+
+
+class _FileTools:
+    """The functions behind the tools; they may run in several threads at once."""
+
+    def __init__(self, sandbox: Sandbox, result_limit: int) -> None:
+        self._sandbox = sandbox
+        self._index = Index(sandbox)
+        self._limit = result_limit
+
+    def search(
+        self,
+        query: Annotated[str, Field(description="A question or key words; rare words count most.")],
+        limit: Annotated[int, Field(ge=1, le=50, description="How many passages to return.")] = 10,
+    ) -> str:
+        """Return the passages that fit a question best."""
+        self._sandbox.require_root()
+        hits = self._index.search(query, limit)
+        lines = list(hit_lines(hits.best, query))
+        notes = []
+        if held := listed(f"{word} {count}" for word, count in hits.counts.items() if count):
+            notes.append(f"[{hits.unit} per word: {held}]")
+        if absent := listed(word for word, count in hits.counts.items() if not count):
+            notes.append(f"[in no file: {absent}]")
+        if not self._index.complete:
+            notes.append(f"[only the first {self._index.files} files were searched: the root is too large; use grep]")
+        if skipped := self._index.skipped:
+            notes.append(f"[large files not searched: {len(skipped)}, such as {shown(skipped[0])[-40:]}; use grep]")
+        if not hits.best:
+            notes.append(f"[nothing found in {self._index.files} files; use other words, or grep for a part of one]")
+
+        among = f"{hits.total} {hits.unit}" if hits.unit == "passages" else f"the passages of {hits.total} files"
+
+        def note(taken: int) -> str:
+            cut = "" if taken == len(lines) else ", cut"
+            how = "read(path, offset=line-10, limit=40) shows more"
+            best = f"[{len(hits.best)} best of {among}{cut}; {how}]"
+            return "\n".join([*notes, best] if hits.best else notes)
+
+        return fit(lines, self._limit, note)
+
+    def grep(  # noqa: PLR0913, PLR0917 - what a model may choose; always given by keyword
+        self,
+        pattern: Annotated[
+            str,
+            Field(min_length=1, max_length=1000, description="A regular expression, matched line by line."),
+        ],
+        path: Annotated[str | None, Field(description="Look only in this file or folder.")] = None,
+        glob: Annotated[str | None, Field(description="Look only in files that match, e.g. `*.md`.")] = None,
+        ignore_case: Annotated[bool, Field(description="Take upper and lower case as equal.")] = False,  # noqa: FBT002 - called by keyword
+        context: Annotated[int, Field(ge=0, le=20, description="Lines to show before and after each match.")] = 0,
+        limit: Annotated[int, Field(ge=1, le=1000, description="How many matching lines to return.")] = 50,
+    ) -> str:
+        """Return the lines that match a pattern."""
+        by_pattern.check_pattern(pattern)
+        chosen = [file for file in self._matching(path, glob) if is_text(self._sandbox, file)]
+        found = by_pattern.find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit)
+        lines = list(by_pattern.render(self._sandbox, found.matches, context))
+
+        def note(taken: int) -> str:
+            if found.stopped:
+                return f"[stopped {found.stopped}; use a simpler pattern, or narrow it with path or glob]"
+            if not found.matches:
+                return f"[no line matches in {len(chosen)} text files; try ignore_case, a shorter pattern, or search]"
+            if found.cut or taken < len(lines):
+                return "[there are more; narrow it with path, glob or a longer pattern, or raise limit]"
+            return ""
+
+        return fit(lines, self._limit, note)
+
+    def glob(
+        self,
+        pattern: Annotated[
+            str, Field(min_length=1, max_length=300, description="E.g. `docs/**/*.{md,rst}`, `*plan*`.")
+        ],
+        limit: Annotated[int, Field(ge=1, le=2000, description="How many paths to return.")] = 200,
+    ) -> str:
+        """Return the paths that match a pattern."""
+        found = list(islice(self._matching(None, pattern), limit + 1))
+
+        def note(taken: int) -> str:
+            if not found:
+                return "[no file matches; try a shorter pattern such as `*word*`]"
+            return f"[the first {taken}; narrow the pattern to see others]" if taken < len(found) else ""
+
+        return fit(map(shown, found[:limit]), self._limit, note)
+
+    def read(
+        self,
+        path: Annotated[str, Field(description="A file, as the other tools print its path.")],
+        offset: Annotated[int, Field(ge=1, description="The first line to return, from 1.")] = 1,
+        limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 200,
+    ) -> str:
+        """Return numbered lines of a file."""
+        # Python counts no further, and no file has as many lines.
+        offset = min(offset, sys.maxsize)
+        relative = self._existing(path)
+        if (self._sandbox.root / relative).is_dir():
+            raise ToolError(f"{shown(path)} is a folder; use ls to see what is in it")
+        with text_lines(self._sandbox, relative) as text:
+            before = sum(1 for _ in islice(text.lines, offset - 1))
+            chosen = list(numbered(islice(text.lines, limit), offset, alone=limit == 1))
+            total = count_on(text, before + len(chosen))
+        if not chosen and before:
+            raise ToolError(f"{shown(path)} ends before line {offset}; it has {total} lines")
+
+        def note(taken: int) -> str:
+            last = offset + taken - 1
+            if not chosen:
+                return "[the file is empty]"
+            more = f"; read on with offset={last + 1}" if last != total else ""
+            return f"[lines {offset}-{last} of {total}{more}]"
+
+        return fit(chosen, self._limit, note)
+
+    def ls(self, path: Annotated[str, Field(description="A folder; `.` for the root.")] = ".") -> str:
+        """List a folder."""
+        relative = self._existing(path)
+        if not (self._sandbox.root / relative).is_dir():
+            raise ToolError(f"{shown(path)} is no folder; use read to see what it says")
+        try:
+            listed = entries(self._sandbox, relative)
+        except OSError as error:
+            raise ToolError(f"{shown(path)} cannot be listed: {error.strerror}") from error
+        listed.sort(key=lambda entry: (entry.kind != "folder", entry.relative))
+
+        def note(taken: int) -> str:
+            if not listed:
+                return "[the folder is empty, or all in it is hidden]"
+            return f"[{taken} of {len(listed)} entries; use glob to see others]" if taken < len(listed) else ""
+
+        return fit((describe(self._sandbox, entry) for entry in listed), self._limit, note)
+
+    def _existing(self, path: str) -> str:
+        relative = self._sandbox.locate(path)
+        if not os.path.lexists(self._sandbox.root / relative):
+            raise ToolError(f"{shown(path)} does not exist{near(self._sandbox, relative)}")
+        return relative
+
+    def _matching(self, path: str | None, glob: str | None) -> Iterator[str]:
+        """Yield the files below a path whose own path matches a glob; without either, all."""
+        self._sandbox.require_root()
+        start = self._existing(path) if path else ""
+        spec = pattern_spec(glob.removeprefix(f"{self._sandbox.root.as_posix()}/")) if glob else None
+        return (file for file in files(self._sandbox, start) if spec is None or spec.match_file(file))

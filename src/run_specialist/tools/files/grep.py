@@ -1,0 +1,162 @@
+"""Find lines by a regular expression: with ripgrep when it is there, else with Python."""
+
+import os
+import re
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.files.search_process import run
+from run_specialist.tools.sandbox import linescan
+from run_specialist.tools.sandbox.ignore import COMPILING
+from run_specialist.tools.sandbox.sandbox import Sandbox, shown
+from run_specialist.tools.sandbox.text import clip, text_lines
+from run_specialist.tools.threads import is_cancelled
+
+SECONDS = 10.0
+"""How long one search by pattern may take; it is then ended and says so."""
+_BATCH = 100_000 if os.name == "posix" else 20_000
+"""How much of a command line the paths may take [bytes]; Windows allows 32,767 characters in all."""
+_ERROR = 2
+# ripgrep leaves out the column of an empty match at the end of a file.
+_PLACE = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The first match in one line."""
+
+    path: str
+    line: int
+    """From 1."""
+    column: int
+    """From 1, in bytes of UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search by pattern came to."""
+
+    matches: tuple[Match, ...]
+    cut: bool
+    """There are more matches than were asked for."""
+    stopped: str
+    """Why the search ended before all files were read; empty when it did not."""
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ToolError, naming the position, when a pattern is no regular expression of Python's."""
+    try:
+        # The list of warning filters is shared by all threads.
+        with COMPILING, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        where = getattr(error, "pos", None)
+        reason = f"{getattr(error, 'msg', error)}{'' if where is None else f' at position {where}'}"
+        raise ToolError(
+            f"{pattern!r} is no regular expression: {reason}; escape ( [ {'{'} . * + ? with \\ to mean themselves"
+        ) from error
+
+
+def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> Found:
+    """Find the lines that match, in order of path and line.
+
+    paths: text files as seen from the root; both engines read exactly these, so they see the same files.
+    limit: the most matches to return.
+    Raises ToolError when no engine can be run.
+    """
+    deadline = time.monotonic() + SECONDS
+    options = (pattern, ignore_case, limit + 1)
+    ripgrep = shutil.which("rg")
+    # Found by a PATH that holds `.`, it would be a file of the root.
+    engines = [_ripgrep(ripgrep, *options)] if ripgrep and Path(ripgrep).is_absolute() else []
+    engines.append(_python(*options))
+    matches: list[Match] = []
+    for batch in _batches(paths):
+        output, stopped = _search(engines, batch, sandbox.root, deadline)
+        matches += [
+            Match(os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
+            for path, line, column in map(re.Match.groups, islice(_PLACE.finditer(output), limit + 1))
+        ]
+        if stopped or len(matches) > limit:
+            return Found(tuple(matches[:limit]), cut=len(matches) > limit, stopped=stopped)
+    return Found(tuple(matches), cut=False, stopped="")
+
+
+def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+    """Group paths so that each group fits on a command line."""
+    batch: list[str] = []
+    size = 0
+    for path in paths:
+        length = len(os.fsencode(path)) + 3
+        if size + length > _BATCH and batch:
+            yield batch
+            batch, size = [], 0
+        batch.append(f"./{path}")
+        size += length
+    if batch:
+        yield batch
+
+
+def _ripgrep(program: str, pattern: str, ignore_case: bool, most: int) -> list[str]:  # noqa: FBT001 - see `find`
+    # The files are chosen by us, so that ripgrep's own rules for ignoring and skipping must not add to ours.
+    command = [program, "--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--threads=1"]
+    command += ["--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column"]
+    command += ["--crlf", "--max-columns=1", f"--max-count={most}"]
+    return [*command, "--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
+
+
+def _python(pattern: str, ignore_case: bool, most: int) -> list[str]:  # noqa: FBT001 - see `find`
+    flags = re.IGNORECASE if ignore_case else 0
+    return [sys.executable, "-I", "-S", linescan.__file__, pattern, str(int(flags)), str(most)]
+
+
+def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float) -> tuple[bytes, str]:
+    """Search one batch of files; return the output, and why it ended early where it did."""
+    if is_cancelled():
+        return b"", "because nobody waits for it"
+    command, *others = engines
+    try:
+        output, code = run([*command, *paths], root, max(0.1, deadline - time.monotonic()))
+    except (OSError, ValueError) as error:
+        raise ToolError(f"the search could not be run: {error}") from error
+    if code is None:
+        return output, f"after {SECONDS:g} s"
+    # ripgrep exits with 2 also when some of the files could not be read.
+    if code in {0, 1} or (code == _ERROR and output):
+        return output, ""
+    if others and code > 0 and not output:
+        # A pattern that ripgrep does not know, such as one that looks ahead.
+        return _search(others, paths, root, deadline)
+    if code < 0 or code == linescan.BROKE_OFF:
+        return output, "by a limit of time or memory"
+    raise ToolError(f"the search could not be run: {Path(command[0]).name} exited with code {code}")
+
+
+def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator[str]:
+    """Yield `path:line: text` for matches and `path-line- text` for the lines around them."""
+    by_path: dict[str, dict[int, int]] = {}
+    for match in matches:
+        by_path.setdefault(match.path, {})[match.line] = match.column
+    first = True
+    for path, columns in by_path.items():
+        wanted = {line + step for line in columns for step in range(-context, context + 1)}
+        last = None
+        with suppress(ToolError), text_lines(sandbox, path) as text:
+            for number, (line, length) in enumerate(islice(text.lines, max(wanted)), 1):
+                if number not in wanted:
+                    continue
+                if context and not first and number - 1 != last:
+                    yield "--"
+                first, last = False, number
+                mark = ":" if number in columns else "-"
+                start = len(line.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore"))
+                yield f"{shown(path)}{mark}{number}{mark} {clip(line, length, start)}"

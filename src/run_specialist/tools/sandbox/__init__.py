@@ -1,0 +1,1 @@
+"""What the file tools may see, and how it is opened."""

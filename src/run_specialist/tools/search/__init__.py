@@ -1,0 +1,1 @@
+"""Ranked search in text files."""

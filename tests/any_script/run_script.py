@@ -1,0 +1,225 @@
+"""Play a script through the whole loop, and keep everything that can be seen of it from outside."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from run_specialist import prompts
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.loop.compaction.summarizer import Summariser
+from run_specialist.loop.job import Job
+from run_specialist.loop.run import Run
+from run_specialist.loop.tool_calls.countdown import countdown, warning
+from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
+from run_specialist.loop.tool_calls.executed import Executed
+from run_specialist.providers.base import Opening
+from run_specialist.record.events import Event, Finished, Replied, Summarized
+from run_specialist.record.messages import Message, Usage
+from run_specialist.record.outcome import Outcome
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.tools.archive import Archive, get_tool_response_tool
+from run_specialist.tools.base import Toolset
+from run_specialist.tools.respond import respond_tool
+from tests.any_script.puppet_tools import HANDS, TOOLS, Hands
+from tests.any_script.puppets import Asked, Puppet
+from tests.any_script.scripts import SCHEMA, Script
+from tests.any_script.virtual_time import run
+
+LOADED = AnswerSchema(SCHEMA)
+RESPOND, RESPOND_BY_SCHEMA = respond_tool(), respond_tool(LOADED)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An executed call as the augmenters saw it, and what they said."""
+
+    executed: Executed
+    turn: int
+    """Replies that had come in."""
+    tokens: int
+    """Spent on all replies so far, as they were told."""
+    seconds: float
+    lines: tuple[str, ...]
+    """What the warning and the countdown said, in this order."""
+    warned: bool
+
+
+@dataclass(eq=False)
+class Played:
+    """A run that is over."""
+
+    script: Script
+    puppet: Puppet
+    events: list[Event] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    """What the tools were told to do, in the order in which they began."""
+    outcome: Outcome | None = None
+    cancelled: bool = False
+    """True when the cancellation from outside came out."""
+    was_cancelled: bool = False
+    """True when the task took a cancellation from outside."""
+    transcript: tuple[Message, ...] = ()
+    opening: Opening | None = None
+    """As the job has it."""
+    seconds: float = 0
+
+    @property
+    def asked(self) -> list[Asked]:
+        """The requests of the run itself."""
+        return self.puppet.asked
+
+    @property
+    def end(self) -> Outcome:
+        """The outcome, also where only the last event carries it."""
+        if self.outcome is not None:
+            return self.outcome
+        last = self.events[-1]
+        assert isinstance(last, Finished)
+        return last.outcome
+
+    @property
+    def is_aborted(self) -> bool:
+        """True where the script aborts, should it come that far."""
+        return self.script.abort_at is not None or self.script.abort_after is not None
+
+    @property
+    def is_stopped(self) -> bool:
+        """True when somebody stopped the run."""
+        return self.end.status == "aborted"
+
+    @property
+    def is_deaf(self) -> bool:
+        """True where the listener was dropped, so that the events say nothing more."""
+        return not (self.events and isinstance(self.events[-1], Finished))
+
+    @property
+    def has_summariser(self) -> bool:
+        """True where a transcript can be shortened."""
+        return self.script.summarize_at is not None or self.script.archive
+
+    def replies_before(self, asked: Asked) -> int:
+        """Return how many replies had come when a request went out."""
+        return sum(isinstance(event, Replied) for event in self.events[: asked.events])
+
+    def of(self, kind: type) -> list[Any]:
+        """Return all events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def play(script: Script) -> Played:
+    """Play a script; raises whatever no run may raise."""
+    finite = sum(int(script.limits.get(kind) or 0) for kind in (Kind.TOOL_CALLS, Kind.TURNS))
+    puppet = Puppet(
+        script.lines,
+        script.afterwards,
+        script.summaries,
+        most=len(script.lines) + finite + 12,
+        refuses_force=script.refuses_force,
+        price=1e-5 if script.priced else None,
+        forced_choice=script.forced_choice,
+    )
+    played = Played(script, puppet)
+    puppet.events = played.events
+    run(_played(played))
+    return played
+
+
+async def _played(played: Played) -> None:
+    script, loop = played.script, asyncio.get_running_loop()
+    job = _job(played)
+    played.opening = job.opening
+    HANDS.set(Hands(played.puppet.clock, played.done))
+    task: asyncio.Task[Outcome] | None = None
+
+    def listen(event: Event) -> None:
+        at = len(played.events)
+        played.events.append(event)
+        if at == script.abort_at:
+            running.abort()
+        if at == script.cancel_at:
+            loop.call_soon(cancel)
+        # Of a run that is cancelled only the events tell the outcome.
+        if script.deaf_at is not None and at >= script.deaf_at and script.cancel_at is None:
+            raise KeyError("deaf")
+
+    def cancel() -> None:
+        played.was_cancelled = task is not None and task.cancel()
+
+    running = Run(job, listen, clock=played.puppet.clock)
+    task = asyncio.create_task(running.outcome())
+    if script.abort_after is not None:
+        loop.call_later(script.abort_after, running.abort)
+    begun = played.puppet.clock()
+    try:
+        played.outcome = await task
+    except asyncio.CancelledError:
+        played.cancelled = True
+    told = len(played.events)
+    played.seconds = played.puppet.clock() - begun
+    await asyncio.sleep(100_000)
+    assert len(played.events) == told, "something was told after the end"
+    assert len(asyncio.all_tasks()) == 1, "something is still at work"
+    played.transcript = running.transcript
+
+
+def _job(played: Played) -> Job:
+    script, puppet = played.script, played.puppet
+    budget = Budget.of(script.limits, script.countdown_from)
+    archive = Archive()
+    tools = list(TOOLS)
+    if script.archive or script.summarize_at is not None:
+        tools.append(get_tool_response_tool(archive, script.result_limit))
+    tools.append(RESPOND_BY_SCHEMA if script.schema else RESPOND)
+    summariser = Summariser(puppet, archive, script.summarize_at, script.context_target, script.summary_limit)
+    return Job(
+        run_id="run-1",
+        specialist="puppet",
+        question="What is known?",
+        opening=Opening(prompts.system("You look things up.", budget, budget_notice=True), Toolset(tools)),
+        provider=puppet,
+        budget=budget,
+        landing=script.landing,
+        answer_schema=LOADED if script.schema else None,
+        archive=archive if script.archive else None,
+        summarize_at=script.summarize_at,
+        summariser=summariser if played.has_summariser else None,
+        augmenters=(_spy(played), _breaks, *([_fields] if script.fields else [])),
+        dispatch=DispatchSettings(script.parallel, script.timeout, script.result_limit, script.limit_fields),
+    )
+
+
+def _spy(played: Played) -> Any:
+    """Return the augmenter that warns and counts down as a specialist's own do, and writes down what it sees."""
+    script = played.script
+    warn = None if script.warn_at is None else warning(script.warn_at)
+    count = None if script.countdown_from is None else countdown(script.style)
+
+    def look(executed: Executed) -> str | None:
+        warned = warn(executed) if warn else None
+        counted = count(executed) if count else None
+        usages: Sequence[Usage] = [event.usage for event in played.events if isinstance(event, Replied | Summarized)]
+        played.told.append(
+            Told(
+                executed,
+                len(played.of(Replied)),
+                sum(usage.total_tokens for usage in usages),
+                played.puppet.clock(),
+                tuple(one for one in (warned, counted) if one),
+                warned=warned is not None,
+            )
+        )
+        return "\n".join(one for one in (warned, counted) if one) or None
+
+    return look
+
+
+def _breaks(executed: Executed) -> str | None:
+    if executed.text == "one note" and executed.repeated:
+        raise LookupError("a foreign augmenter")
+    return None
+
+
+def _fields(executed: Executed) -> Mapping[str, Any]:
+    return {"extra": executed.number}

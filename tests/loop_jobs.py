@@ -1,0 +1,80 @@
+"""Jobs and small tools that the tests of the loop share."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from run_specialist import prompts
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.loop.job import Job
+from run_specialist.loop.run import Run
+from run_specialist.loop.tool_calls.countdown import countdown
+from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
+from run_specialist.loop.tool_calls.executed import Augmenter
+from run_specialist.providers.base import Opening, Provider, Watch
+from run_specialist.providers.scripted import ScriptedProvider
+from run_specialist.record.events import Event
+from run_specialist.record.messages import Message
+from run_specialist.record.outcome import Outcome
+from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.respond import respond_tool
+
+
+def look(query: str = "", part: int = 0) -> str:
+    """Return what a search would."""
+    return f"note on {query!r}, part {part}"
+
+
+class Clock:
+    """Shows the time that a test says it is."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Return it."""
+        return self.now
+
+
+LOOK = Tool("look", "Look something up.", look)
+COUNT_DOWN = countdown("remaining")
+"""What every child is told by default."""
+
+
+def job(
+    provider: Provider,
+    limit: int | None = 30,
+    *,
+    question: str = "What is known?",
+    tools: Sequence[Tool] = (LOOK,),
+    augmenters: Sequence[Augmenter] = (COUNT_DOWN,),
+    dispatch: DispatchSettings | None = None,
+    limits: Mapping[Kind, float | None] | None = None,
+    **settings: Any,
+) -> Job:
+    """Make a job with the defaults of a specialist file; `limits` are those beside the tool calls."""
+    budget = Budget.of({Kind.TOOL_CALLS: limit, **(limits or {})})
+    system = prompts.system("You look things up.", budget, budget_notice=True)
+    return Job(
+        run_id="run-1",
+        specialist="looker",
+        question=question,
+        opening=Opening(system, Toolset([*tools, respond_tool()])),
+        provider=provider,
+        budget=budget,
+        augmenters=tuple(augmenters),
+        dispatch=dispatch or DispatchSettings(),
+        **settings,
+    )
+
+
+async def outcome_of(job: Job, events: list[Event] | None = None, watch: Watch | None = None) -> Outcome:
+    """Run a job to its end; `events` collects what happened. A scripted provider must have played its whole script."""
+    outcome = await Run(job, events.append if events is not None else None, watch).outcome()
+    if isinstance(job.provider, ScriptedProvider):
+        job.provider.assert_used_up()
+    return outcome
+
+
+def results(message: Message) -> list[str]:
+    """Return the contents of the tool results in a message, in order."""
+    return [block["content"] for block in message.content if block["type"] == "tool_result"]

@@ -1,0 +1,122 @@
+"""Runs in a store, each going as by a process of its own, with a scripted model."""
+
+import time
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from run_specialist.api.runner import Runner
+from run_specialist.loop.run import Run
+from run_specialist.loop.spending.account import Clock
+from run_specialist.loop.tool_calls.executed import Augmenter
+from run_specialist.providers.scripted import Asked, Line, ScriptedProvider
+from run_specialist.record.events import Event
+from run_specialist.record.journal import Told
+from run_specialist.record.outcome import Outcome
+from run_specialist.spawning.resuming import Wish, resume
+from run_specialist.spawning.spawner import Surroundings
+from run_specialist.specialist.fields import Specialist
+from run_specialist.store.stored import StoredRun
+from run_specialist.tools.base import Tool
+from tests.journals import Notebook, keep, load
+from tests.loop_jobs import LOOK
+
+LOOKER = Specialist(name="looker", description="", prompt="You look things up.", tools=())
+
+
+@dataclass
+class Going:
+    """What became of a run between its begin, or its being taken up, and its end."""
+
+    outcome: Outcome
+    provider: ScriptedProvider
+    run: Run
+    events: list[Event] = field(default_factory=list)
+    notebook: Notebook = field(default_factory=Notebook)
+    """Its records, where it did not write into the store."""
+
+    @property
+    def noted(self) -> str:
+        """What was said to the model when it was taken up, as the records tell it."""
+        (resumed,) = [one.event for one in self.notebook.of(Told) if one.event.event == "resumed"]
+        return resumed.note
+
+    @property
+    def asked(self) -> list[Asked]:
+        """Its requests."""
+        return self.provider.asked
+
+    def named(self, name: str) -> list[Any]:
+        """Return the events of one name, in order."""
+        return [event for event in self.events if event.event == name]
+
+
+@dataclass
+class Desk:
+    """A store, and processes that work with it one after the other."""
+
+    folder: Path
+    specialist: Specialist = LOOKER
+    tools: Sequence[Tool] = (LOOK,)
+    augmenters: Sequence[Augmenter] = ()
+
+    @property
+    def url(self) -> str:
+        """The store."""
+        return f"sqlite:///{self.folder}/runs.db"
+
+    @asynccontextmanager
+    async def process(self, provider: ScriptedProvider, store: str | None = None) -> Any:
+        """Give a runner that is closed at the end."""
+        async with Runner(
+            root=self.folder,
+            provider=provider,
+            tools=self.tools,
+            augmenters=self.augmenters,
+            store=store or self.url,
+        ) as runner:
+            yield runner
+
+    async def ask(self, *script: Line, question: str = "What is known?", **settings: Any) -> Going:
+        """Put a question, and return when the process is over."""
+        provider = ScriptedProvider(script)
+        events: list[Event] = []
+        async with self.process(provider) as runner:
+            run = await runner.prepare(self.specialist, question, listener=events.append, **settings)
+            outcome = await run.outcome()
+        provider.assert_used_up()
+        return Going(outcome, provider, run, events)
+
+    async def go_on(self, *script: Line, question: str | None = None, **wish: Any) -> Going:
+        """Take up the newest run."""
+        provider = wish.pop("provider", None) or ScriptedProvider(script)
+        events: list[Event] = []
+        async with self.process(provider) as runner:
+            run = await runner.resume(wish.pop("run_id", "last"), question, listener=events.append, **wish)
+            outcome = await run.outcome()
+        provider.assert_used_up()
+        return Going(outcome, provider, run, events)
+
+    async def record(
+        self, *script: Line, past: StoredRun | None = None, clock: Clock | None = None, **settings: Any
+    ) -> Going:
+        """Put a question, or take up a run, and keep its records instead of writing them into the store."""
+        provider, notebook = ScriptedProvider(script), Notebook()
+        if past is None:
+            async with self.process(provider, store="none") as runner:
+                job = (await runner.prepare(self.specialist, "What is known?", **settings))._job
+        else:
+            around = Surroundings(self.folder, provider, self.tools, self.augmenters)
+            job = resume(past, Wish(limits=settings), around)
+        run = Run(job, journal=notebook, clock=clock or time.monotonic)
+        return Going(await run.outcome(), provider, run, [], notebook)
+
+    async def keep(self, records: Sequence[Any]) -> None:
+        """Write records as a process that then dies."""
+        await keep(self.url, records)
+
+    def load(self) -> StoredRun:
+        """Return the newest run as it is stored."""
+        return load(self.url)

@@ -1,0 +1,345 @@
+"""The tool that an agent offers its model: what it tells of itself, what it takes, and what comes back."""
+
+import json
+
+import pytest
+
+from run_specialist.api.delegate import delegate_tool
+from run_specialist.api.runner import Runner
+from run_specialist.budget.budget import Kind
+from run_specialist.errors import SpecialistNotFound, SpecialistUnusable, UsageError
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Evidence, LandingReport, Outcome, ToolCalls
+from run_specialist.tools.delegate_tool import has_failed, told
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Give an empty project with no specialists but its own, entered."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "specialists").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
+    return tmp_path
+
+
+@pytest.fixture
+def write(folder):
+    """Return a function that writes a specialist's file and returns its path."""
+
+    def write_file(name, *lines, where="specialists"):
+        path = folder / where / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        head = "\n".join(("---", f"name: {name}", f"description: Knows\n  {name}.", "tools: []", *lines, "---"))
+        path.write_text(f"{head}\nYou answer.\n", encoding="utf-8")
+        return path
+
+    return write_file
+
+
+def respond(answer):
+    """Return the reply with an answer."""
+    return calls(("respond", {"answer": answer}))
+
+
+def test_all_that_can_be_run_are_offered_sorted_with_their_descriptions(write):
+    """A file with an error is left out, one that a nearer file hides too, even where the nearer one cannot be run."""
+    write("toads")
+    write("owls")
+    write("bats", "tool_calls_limit: many")
+    write("bats", where=".claude/agents")
+    write("owls", "effort: high", where=".claude/agents")
+    delegate = delegate_tool()
+    assert delegate.definition["name"] == "delegate"
+    assert delegate.definition["description"].endswith("\n- owls: Knows owls.\n- toads: Knows toads.")
+    assert delegate.definition["input_schema"]["properties"]["specialist"]["enum"] == ["owls", "toads"]
+
+
+def test_the_definition_stays_byte_for_byte(write):
+    """Whatever becomes of the file, or of a copy that was changed: it is the front of what a prompt cache holds."""
+    path = write("owls")
+    delegate = delegate_tool("owls")
+    before = json.dumps(delegate.definition), json.dumps(delegate.function)
+    path.write_text("---\nname: owls\ndescription: Something else.\n---\nYou answer.\n")
+    delegate.definition["input_schema"]["properties"].clear()
+    delegate.function["function"]["parameters"].clear()
+    assert (json.dumps(delegate.definition), json.dumps(delegate.function)) == before
+
+
+def test_both_definitions_say_the_same(write):
+    """Chat completions have other names around the same words; the order of the names given does not matter."""
+    write("owls")
+    write("toads")
+    delegate = delegate_tool(["toads", "owls"], name="ask-them")
+    function = delegate.function["function"]
+    assert delegate.function["type"] == "function"
+    assert (function["name"], function["description"]) == ("ask-them", delegate.definition["description"])
+    assert function["parameters"] == delegate.definition["input_schema"]
+    assert delegate.definition == delegate_tool(["owls", "toads"], name="ask-them").definition
+
+
+def test_a_run_id_is_offered_only_where_runs_are_stored(write, folder):
+    """Without a store there is nothing to go on with."""
+    write("owls")
+    assert "run_id" not in delegate_tool("owls").definition["input_schema"]["properties"]
+    stored = delegate_tool("owls", runner=Runner(store=f"{folder}/runs.db"))
+    assert "run_id" in stored.definition["input_schema"]["properties"]
+    assert stored.definition["input_schema"]["required"] == ["specialist", "query"]
+
+
+def test_what_the_program_gets_wrong_is_refused_when_the_tool_is_made(write):
+    """A name that nobody has, a file with an error, a setting that makes no sense, a name no API takes, nobody."""
+    with pytest.raises(UsageError, match="no specialist to ask"):
+        delegate_tool()
+    write("owls")
+    write("bats", "tool_calls_limit: many")
+    with pytest.raises(SpecialistNotFound, match="did you mean owls"):
+        delegate_tool(["owl"])
+    with pytest.raises(SpecialistUnusable, match=r"bats\.md:6:19: tool_calls_limit"):
+        delegate_tool(["bats"])
+    with pytest.raises(UsageError, match="tool_calls_limit: wanted"):
+        delegate_tool("owls", tool_calls_limit=-1)
+    with pytest.raises(UsageError, match="is no name of a tool"):
+        delegate_tool("owls", name="ask them")
+
+
+GOOD = {"specialist": "owls", "query": "Why?"}
+WRONG = [
+    ("{", "the arguments are no JSON: "),
+    ("[" * 100_000, "the arguments are no JSON: "),
+    ("[1]", 'the arguments are no JSON object like {"specialist": "...", "query": "..."}'),
+    (None, "the arguments are no JSON object"),
+    ({}, "specialist: wanted one of owls, found none"),
+    ({**GOOD, "specialist": None}, "specialist: wanted one of owls, found None"),
+    ({**GOOD, "specialist": ["owls"]}, "specialist: wanted one of owls, found ['owls']"),
+    ({**GOOD, "specialist": "owl\n"}, "specialist: there is no owl\\n; did you mean owls?"),
+    ({**GOOD, "specialist": "zebra"}, "specialist: there is no zebra; there are owls"),
+    ({"specialist": "owls"}, "query: wanted the question as a text, found none"),
+    ({**GOOD, "query": {"text": "Why?"}}, "query: wanted the question as a text, found {'text': 'Why?'}"),
+    ({**GOOD, "query": " \n"}, "query: it is empty; say what the specialist shall find out"),
+    ({**GOOD, "context": "x", 1: 2}, "1, context: no such argument; put all that matters into query"),
+    ({**GOOD, "run_id": 7}, "run_id: wanted the id of a run as a text, found 7; leave run_id out to ask anew"),
+    ({**GOOD, "run_id": "x"}, "run_id: no runs are kept here; leave run_id out to ask anew"),
+]
+
+
+@pytest.mark.parametrize(("given", "said"), WRONG)
+async def test_arguments_that_make_no_sense_are_an_error_result(write, given, said):
+    """It says what is wanted; nothing is raised and no model is asked."""
+    write("owls")
+    async with delegate_tool("owls", runner=Runner(provider=ScriptedProvider([]))) as delegate:
+        done = await delegate(given)
+    assert done.text.startswith(f"delegate failed: {said}")
+    assert (done.is_error, done.outcome) == (True, None)
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+async def test_a_run_id_that_says_nothing_counts_as_none(write, nothing):
+    """Models that must fill in every field do so with null or an empty text."""
+    write("owls")
+    delegate = delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))
+    done = await delegate({**GOOD, "run_id": nothing})
+    assert (done.outcome.answer, done.is_error) == ("So.", False)
+
+
+async def test_settings_of_the_tool_beat_the_files(write):
+    """Each run gets them, as from any other caller."""
+    write("owls", "tool_calls_limit: 9")
+    provider = ScriptedProvider([respond("So.")])
+    done = await delegate_tool("owls", runner=Runner(provider=provider), tool_calls_limit=4)(GOOD)
+    assert done.outcome.tool_calls.limit == 4
+
+
+async def test_a_file_that_went_bad_meanwhile_is_an_error_result(write):
+    """One that is named by its path is read at each call."""
+    path = write("owls")
+    delegate = delegate_tool(str(path), runner=Runner(provider=ScriptedProvider([])))
+    write("owls", "tool_calls_limit: many")
+    done = await delegate(GOOD)
+    assert done.text.startswith("owls could not be asked: ")
+    assert "tool_calls_limit: wanted a whole number" in done.text
+    path.unlink()
+    assert "there is no file" in (await delegate(GOOD)).text
+
+
+async def test_a_model_that_cannot_be_had_is_an_error_result(write, monkeypatch):
+    """Missing credentials are told like everything else that forbids a run."""
+    write("owls", "model: haiku")
+    async with delegate_tool("owls") as delegate:
+        done = await delegate(GOOD)
+    assert done.is_error
+    assert "ANTHROPIC_API_KEY" in done.text
+
+
+async def test_a_mistake_of_ours_is_an_error_result_too(write, monkeypatch):
+    """Nothing is raised into the agent's loop, whatever it is."""
+    write("owls")
+
+    async def prepare(*_, **__):
+        raise ZeroDivisionError("by us")
+
+    async with Runner(store="none") as runner:
+        monkeypatch.setattr(runner, "prepare", prepare)
+        done = await delegate_tool("owls", runner=runner)({"specialist": "owls", "query": "Why?"})
+    assert (done.is_error, done.outcome) == (True, None)
+    assert done.text.startswith("owls could not be asked: internal error: ZeroDivisionError('by us')")
+
+
+async def test_without_a_store_more_is_had_by_a_narrower_question(write):
+    """A run that landed says so; one that answered by itself needs no such words."""
+    write("owls", "tool_calls_limit: 0")
+    landed = await delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))(GOOD)
+    assert landed.text == (
+        "[owls: landed after 0 of 0 tool calls]\n\nSo.\n\n"
+        "[It was cut short. To learn more, ask for what is missing, in a narrower question.]"
+    )
+    free = Runner(provider=ScriptedProvider([respond("So.")]))
+    answered = await delegate_tool("owls", runner=free, tool_calls_limit=None)(GOOD)
+    assert answered.text == "[owls: answered after 0 tool calls]\n\nSo."
+
+
+async def test_an_empty_answer_is_an_error_result(write):
+    """Status and reason are told."""
+    write("owls")
+    done = await delegate_tool("owls", runner=Runner(provider=ScriptedProvider([says(""), says("")])))(GOOD)
+    assert done.is_error
+    assert done.text.startswith("[owls: failed after 0 of 30 tool calls]\n\n")
+
+
+async def test_only_a_run_of_its_own_can_be_gone_on_with(write, folder):
+    """Neither the beginning of an id, nor another specialist's run, nor one that worked in another folder."""
+    write("owls")
+    write("toads")
+    store = f"{folder}/runs.db"
+    first = Runner(provider=ScriptedProvider([respond("So.")]), store=store)
+    async with first:
+        run_id = (await delegate_tool("owls", runner=first)(GOOD)).outcome.run_id
+    (folder / "else").mkdir()
+    refused = "delegate failed: run_id: no run {} of {} is kept here; leave run_id out to ask anew"
+    async with Runner(provider=ScriptedProvider([]), store=store) as runner:
+        delegate = delegate_tool(runner=runner)
+        for given, whose in (("last", "owls"), (run_id[:-1], "owls"), (run_id, "toads"), ("none such", "owls")):
+            done = await delegate({"specialist": whose, "query": "Why?", "run_id": given})
+            assert (done.text, done.is_error) == (refused.format(given, whose), True)
+    async with Runner(provider=ScriptedProvider([]), store=store, root=folder / "else") as runner:
+        done = await delegate_tool(runner=runner)({**GOOD, "run_id": run_id})
+        assert done.text == refused.format(run_id, "owls")
+
+
+async def test_every_limit_is_refreshed(write, folder):
+    """What was used and what the file allows, of each kind; the second time from there on, and `none` stays none."""
+    write(
+        "owls", "tool_calls_limit: 5", "turns_limit: 7", "total_tokens_limit: 90000", "cost_limit: 2", "time_limit: 9m"
+    )
+    provider = ScriptedProvider([calls(("nothing", {})), respond("So."), respond("Yes."), respond("No.")])
+    async with Runner(provider=provider, store=f"{folder}/runs.db") as runner:
+        delegate = delegate_tool("owls", runner=runner)
+        one = (await delegate(GOOD)).outcome
+        two = (await delegate({**GOOD, "run_id": one.run_id})).outcome
+        three = (await delegate({**GOOD, "run_id": one.run_id})).outcome
+    limits = [{key: spent.limit for key, spent in outcome.limits.items()} for outcome in (one, two, three)]
+    assert [limit[Kind.TOOL_CALLS] for limit in limits] == [5, 6, 6]
+    assert [limit[Kind.TURNS] for limit in limits] == [7, 9, 10]
+    assert [limit[Kind.TOKENS] for limit in limits] == [90_000, 90_030, 90_045]
+    assert limits[1][Kind.COST] == pytest.approx(2.0003)
+    assert 540 < limits[1][Kind.TIME] < 600
+    assert limits[2][Kind.CHARACTERS] is None
+
+
+async def test_a_run_that_cannot_go_on_says_how_to_go_around_it(write, folder):
+    """Here its file was changed meanwhile."""
+    path = write("owls")
+    async with Runner(provider=ScriptedProvider([respond("So.")]), store=f"{folder}/runs.db") as runner:
+        delegate = delegate_tool("owls", runner=runner)
+        run_id = (await delegate(GOOD)).outcome.run_id
+        path.write_text(path.read_text() + "Be brief.\n")
+        done = await delegate({**GOOD, "run_id": run_id})
+    assert done.text.startswith("owls could not be asked: ")
+    assert "was changed since" in done.text
+    assert done.text.endswith("; or leave run_id out to ask anew")
+
+
+async def test_a_runner_of_the_callers_stays_open(write, monkeypatch):
+    """Only one of the tool's own is closed with it."""
+    write("owls")
+    closed = []
+
+    async def close(runner):
+        closed.append(runner)
+
+    monkeypatch.setattr(Runner, "aclose", close)
+    given = Runner()
+    async with delegate_tool("owls", runner=given):
+        pass
+    assert closed == []
+    async with delegate_tool("owls") as delegate:
+        pass
+    assert closed == [delegate.runner]
+
+
+@pytest.mark.parametrize("block", [{}, None, {"name": "delegate"}, {"name": 7, "input": {}}])
+async def test_a_block_that_is_none_is_answered_all_the_same(write, block):
+    """A dict without its fields, or nothing: an error result, for either API."""
+    write("owls")
+    delegate = delegate_tool("owls")
+    result, message = await delegate.result(block), await delegate.message(block)
+    assert (result["type"], result["is_error"], message["role"]) == ("tool_result", True, "tool")
+    assert "failed: " in result["content"]
+    assert "failed: " in message["content"]
+
+
+def outcome(**fields):
+    """Return an outcome."""
+    values = {
+        "run_id": "run-1",
+        "specialist": "owls",
+        "model": "haiku",
+        "status": "landed",
+        "answer": "So.",
+        "evidence": (),
+        "gaps": (),
+        "output": None,
+        "tool_calls": ToolCalls(3, 9, 0, 0),
+        "limits": {},
+        "landing": None,
+        "usage": Usage(),
+        "cost_usd": None,
+        "duration_s": 1.0,
+        "warnings": (),
+    }
+    return Outcome(**(values | fields))
+
+
+def test_the_limit_that_ended_the_work_is_named_where_it_is_another_than_that_of_calls():
+    """Three of nine calls alone would not explain why it landed."""
+    landing = LandingReport("tokens", "force", 1, Usage(), None)
+    assert told(outcome(landing=landing)).startswith("[owls: landed after 3 of 9 tool calls, at its limit of tokens]")
+    assert told(outcome(landing=LandingReport("tool_calls", "force", 1, Usage(), None))).startswith(
+        "[owls: landed after 3 of 9 tool calls]"
+    )
+
+
+def test_a_quote_says_whether_it_was_found():
+    """The model that asked can trust the one more than the other."""
+    text = told(outcome(evidence=(Evidence("a.md:1", "Yes.", True), Evidence("b.md:2", "No.", False))))
+    assert "Evidence:\n- a.md:1: Yes. (verified)\n- b.md:2: No. (not verified)" in text
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "failed"),
+    [
+        ("answered", "So.", False),
+        ("partial", "So.", False),
+        ("aborted", "Found.", False),
+        ("failed", "Found.", True),
+        ("landed", "", True),
+    ],
+)
+def test_what_counts_as_an_error_for_the_model_that_asked(status, answer, failed):
+    """No answer does, and a salvage after a failure; a part of an answer does not."""
+    assert has_failed(outcome(status=status, answer=answer)) is failed

@@ -1,0 +1,362 @@
+"""The door for programs: a specialist made in code, tools and augmenters of one's own, many children at once."""
+
+import asyncio
+import inspect
+from dataclasses import dataclass, field
+
+import pytest
+
+from run_specialist.api.once import run, run_sync
+from run_specialist.api.runner import Runner
+from run_specialist.errors import SpecialistNotFound, UsageError
+from run_specialist.providers.base import Capabilities, Choice, Delta
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record.messages import text_of
+from run_specialist.record.outcome import Outcome
+from run_specialist.specialist.fields import Specialist
+from tests.loop_jobs import LOOK, results
+
+FINDER = Specialist(name="finder", description="Finds", prompt="You find notes.", tools=(), tool_calls_limit=3)
+LOOKS = calls(("look", {"query": "owls"}))
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=999)
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """A project with one note and one specialist, entered, and a home with nothing in it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    root = tmp_path / "project"
+    for folder in (".git", "specialists", "notes"):
+        (root / folder).mkdir(parents=True)
+    (root / "notes" / "owls.md").write_text("Owls eat mice at night.\n")
+    (root / "specialists" / "owls.md").write_text("---\nname: owls\ndescription: d\ntool_calls_limit: 10\n---\nOwls.\n")
+    monkeypatch.chdir(root)
+    return root
+
+
+def test_run_takes_a_specialist_made_in_code():
+    """No file, no event loop, no key: one call returns the outcome."""
+    finder = FINDER.model_copy(update={"tools": None, "tool_calls_limit": 12})
+    outcome = run_sync(finder, "What do owls eat?", model="offline")
+    assert isinstance(outcome, Outcome)
+    assert (outcome.specialist, outcome.model, outcome.status) == ("finder", "offline", "answered")
+    assert "Owls eat mice at night." in outcome.answer
+    assert outcome.tool_calls.limit == 12
+
+
+def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
+    """As the command does: a name in the usual places or in `dir`, or the path of a file."""
+    near = tmp_path / "near"
+    near.mkdir()
+    (near / "other.md").write_text("---\nname: other\ndescription: d\n---\nOther.\n")
+    named = run_sync("owls", "What do owls eat?", model="offline", tool_calls_limit=2)
+    assert (named.specialist, named.tool_calls.limit) == ("owls", 2)
+    assert run_sync("other", "What do owls eat?", model="offline", dir=near).specialist == "other"
+    assert run_sync(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
+
+
+def test_the_twin_without_an_event_loop_takes_the_same_arguments():
+    """By name and type, so that an editor knows them too."""
+    assert inspect.signature(run_sync) == inspect.signature(run)
+
+
+@pytest.mark.anyio
+async def test_what_is_named_by_a_text_may_be_a_path_and_the_other_way_round(project, tmp_path):
+    """What a program reads from its settings is mostly no Path, and what it puts together mostly is one."""
+    near = tmp_path / "near"
+    near.mkdir()
+    (near / "other.md").write_text("---\nname: other\ndescription: d\n---\nOther.\n")
+    async with Runner(root="notes", dir=str(near), model="offline", store=tmp_path / "runs.db") as runner:
+        assert runner.root == project / "notes"
+        outcome = await runner.run("other", "What do owls eat?")
+        same = await runner.run(near / "other.md", "What do owls eat?")
+    assert [quote.source for quote in outcome.evidence] == ["owls.md:1"]
+    assert (same.answer, (tmp_path / "runs.db").exists()) == (outcome.answer, True)
+
+
+@pytest.mark.anyio
+async def test_ones_own_tools_and_augmenters_reach_the_child():
+    """A tool beside those of the file, an augmenter before the countdown, the provider in place of a model."""
+
+    def tag(executed):
+        return f"[{executed.call.name} took {executed.budget.tightest.used:g}]"
+
+    provider = ScriptedProvider([LOOKS, calls(("look", {"query": "bats"}), first_id=2), ANSWER])
+    async with Runner(provider=provider, tools=[LOOK], augmenters=[tag]) as runner:
+        outcome = await runner.run(FINDER, "What do owls eat?")
+    provider.assert_used_up()
+    assert (outcome.answer, outcome.model, outcome.tool_calls.used) == ("mice", "scripted", 2)
+    assert provider.opening.tools.names == ("get_tool_response", "look", "respond")
+    assert results(provider.asked[1].messages[-1]) == ["note on 'owls', part 0\n[look took 1]"]
+    assert results(provider.asked[2].messages[-1]) == ["note on 'bats', part 0\n[look took 2]\n1 tool call remaining"]
+
+
+@pytest.mark.anyio
+async def test_x_13_a_tool_of_ones_own_is_run_for_each_call_and_may_be_asynchronous():
+    """The same call twice is two calls of the function; what it returns is the result."""
+    asked = []
+
+    async def look(query: str) -> str:
+        await asyncio.sleep(0)
+        asked.append(query)
+        return f"look {len(asked)}"
+
+    tool = type(LOOK)("look", "Look.", look)
+    provider = ScriptedProvider([LOOKS, calls(("look", {"query": "owls"}), first_id=2), ANSWER])
+    async with Runner(provider=provider, tools=[tool]) as runner:
+        await runner.run(FINDER, "What?", tool_calls_limit=None)
+    assert asked == ["owls", "owls"]
+    assert results(provider.asked[2].messages[-1]) == ["look 2"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("given", "limit"), [({}, 10), ({"tool_calls_limit": 2}, 2), ({"tool_calls_limit": None}, None)]
+)
+async def test_s2_11_s3_4_the_call_site_beats_the_file(given, limit):
+    """2 beats the file's 10, None is no limit, and without a word the file's holds."""
+    provider = ScriptedProvider([ANSWER])
+    async with Runner(provider=provider) as runner:
+        outcome = await runner.run("owls", "What?", **given)
+    assert outcome.tool_calls.limit == limit
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("given", "landing", "side_by_side"),
+    [
+        ({}, "auto", 4),
+        ({"preset": "finalize"}, "finalize", 1),
+        ({"preset": "finalize", "parallel_tools_limit": 2}, "finalize", 2),
+        ({"preset": None}, "auto", 4),
+    ],
+    ids=str,
+)
+async def test_s3_4_a_preset_of_the_call_site_is_a_preset(given, landing, side_by_side):
+    """What it names holds for this run, and a setting beside it is stronger."""
+    async with Runner(provider=ScriptedProvider([])) as runner:
+        job = (await runner.prepare("owls", "What?", **given))._job
+    assert (job.landing, job.dispatch.parallel_tools_limit) == (landing, side_by_side)
+
+
+@pytest.mark.anyio
+async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
+    """The first request already lands."""
+    provider = ScriptedProvider([ANSWER])
+    async with Runner(provider=provider) as runner:
+        outcome = await runner.run("owls", "What?", tool_calls_limit=0)
+    assert [asked.choice for asked in provider.asked] == [Choice.RESPOND]
+    assert (outcome.status, outcome.tool_calls.limit) == ("landed", 0)
+
+
+@dataclass
+class Shared:
+    """A provider for many children: each looks a number of times that its question tells, in step with the others."""
+
+    children: int
+    model: str = "shared"
+    capabilities: Capabilities = field(default_factory=lambda: Capabilities(forced_choice=True, max_output_tokens=9000))
+    closed: int = 0
+    opened: int = 0
+
+    def open(self, opening, watch=None):
+        """Start the conversation of one child."""
+        self.opened += 1
+        self.together = getattr(self, "together", None) or asyncio.Barrier(self.children)
+        return Child(self)
+
+    def cost(self, usage):
+        """Know no price."""
+
+    async def aclose(self):
+        """Count how often it was closed."""
+        self.closed += 1
+
+
+@dataclass
+class Child:
+    """One conversation of a shared provider."""
+
+    provider: Shared
+    turn: int = 0
+
+    async def ask(self, messages, choice, max_tokens):
+        """Look, or respond with the question when told to; the first turn begins when all children are there."""
+        if self.turn == 0:
+            async with asyncio.timeout(30):
+                await self.provider.together.wait()
+        self.turn += 1
+        question = text_of(messages[0].content)
+        if choice is Choice.RESPOND:
+            return calls(("respond", {"answer": question}), first_id=999)
+        return calls(("look", {"query": f"{question} {self.turn}"}), first_id=self.turn)
+
+
+@pytest.mark.anyio
+async def test_s0_7_children_side_by_side_share_a_provider_and_nothing_else():
+    """Twenty at once, each with a limit of its own: every one gets its own answer, count, id and events."""
+    provider, seen = Shared(children=20), {number: [] for number in range(20)}
+    async with Runner(provider=provider, tools=[LOOK]) as runner:
+        outcomes = await asyncio.gather(
+            *(
+                runner.run(FINDER, f"child {number}", listener=seen[number].append, tool_calls_limit=number)
+                for number in range(20)
+            )
+        )
+    assert [outcome.answer for outcome in outcomes] == [f"child {number}" for number in range(20)]
+    assert [outcome.tool_calls.used for outcome in outcomes] == list(range(20))
+    assert len({outcome.run_id for outcome in outcomes}) == 20
+    for number, events in seen.items():
+        queries = [
+            event.arguments["query"] for event in events if event.event == "tool_call" and event.phase == "started"
+        ]
+        assert queries == [f"child {number} {turn}" for turn in range(1, number + 1)]
+        assert events[-1].outcome is outcomes[number]
+    assert provider.opened == 20
+
+
+@pytest.mark.anyio
+async def test_a_provider_that_was_given_is_left_open_for_its_owner():
+    """Only what the runner made itself is closed by it."""
+    provider = Shared(children=1)
+    async with Runner(provider=provider, tools=[LOOK]) as runner:
+        await runner.run(FINDER, "What?", tool_calls_limit=0)
+    assert provider.closed == 0
+
+
+@pytest.mark.anyio
+async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
+    """One provider for each model, made when it is first needed, closed with the runner."""
+    made = []
+
+    def make(model):
+        made.append(Shared(children=1, model=model))
+        return made[-1]
+
+    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", make)
+    async with Runner(tools=[LOOK]) as runner:
+        for model in ("haiku", "opus", "haiku", "inherit"):
+            await runner.prepare(FINDER.model_copy(update={"model": model}), "What?")
+        assert [provider.model for provider in made] == ["haiku", "opus", "offline"]
+        assert not any(provider.closed for provider in made)
+    assert [provider.closed for provider in made] == [1, 1, 1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("environment", "model"),
+    [
+        ({}, "offline"),
+        ({"ANTHROPIC_API_KEY": "k"}, "sonnet"),
+        ({"ANTHROPIC_AUTH_TOKEN": "k"}, "sonnet"),
+        ({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, "sonnet"),
+        ({"ANTHROPIC_API_KEY": ""}, "offline"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": "haiku"}, "haiku"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": ""}, "sonnet"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": "offline"}, "offline"),
+    ],
+    ids=str,
+)
+async def test_the_model_is_what_the_environment_can_reach(monkeypatch, environment, model):
+    """With credentials or a base URL `sonnet`, else offline; SPECIALIST_MODEL stands above both, empty says nothing."""
+    made = []
+    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", lambda name: made.append(name) or Shared(1))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    async with Runner() as runner:
+        await runner.prepare("owls", "What?")
+    assert made == [model]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("specialist", "question", "options", "said"),
+    [
+        (FINDER, " ", {}, "the question is empty"),
+        (FINDER, b"What?", {}, "the question is to be a text"),
+        ("owl", "What?", {}, "did you mean owls"),
+        (FINDER, "What?", {"root": "nowhere"}, "--root: there is no folder"),
+        (FINDER, "What?", {"dir": "nowhere"}, "nowhere is no folder"),
+        (FINDER.model_copy(update={"paths": ("missing",)}), "What?", {}, "--root"),
+    ],
+)
+async def test_what_is_wrong_is_raised_before_anything_is_asked(tmp_path, specialist, question, options, said):
+    """A UsageError in one line; the provider is not even opened."""
+    provider = ScriptedProvider([])
+    with pytest.raises(UsageError, match=said):
+        await Runner(provider=provider, **{key: tmp_path / value for key, value in options.items()}).prepare(
+            specialist, question
+        )
+    assert (provider.opening, provider.asked) == (None, [])
+
+
+@pytest.mark.anyio
+async def test_a_runner_goes_on_after_a_specialist_that_was_not_found():
+    """One wrong name costs that child alone."""
+    async with Runner(provider=ScriptedProvider([ANSWER])) as runner:
+        with pytest.raises(SpecialistNotFound):
+            await runner.prepare("nobody", "What?")
+        assert (await runner.run("owls", "What?")).answer == "mice"
+
+
+@pytest.mark.anyio
+async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
+    """What one child had gathered comes back as `aborted`, and its sibling is not touched."""
+    looked, never = asyncio.Event(), asyncio.Event()
+
+    async def look(query: str) -> str:
+        if query == "for ever":
+            looked.set()
+            await never.wait()
+        return f"note on {query}"
+
+    tools = [type(LOOK)("look", "Look.", look)]
+    slow = ScriptedProvider([LOOKS, calls(("look", {"query": "for ever"}), first_id=2)])
+    fast = ScriptedProvider([LOOKS, ANSWER])
+    first = await Runner(provider=slow, tools=tools).prepare(FINDER, "Slow?")
+    second = await Runner(provider=fast, tools=tools).prepare(FINDER, "Fast?")
+    async with asyncio.timeout(30):
+        both = asyncio.gather(first.outcome(), second.outcome())
+        await looked.wait()
+        first.abort()
+        aborted, answered = await both
+    assert (aborted.status, aborted.tool_calls.used) == ("aborted", 2)
+    assert "note on owls" in aborted.answer
+    assert (answered.status, answered.answer) == ("answered", "mice")
+
+
+@pytest.mark.anyio
+async def test_replies_are_watched_where_somebody_watches():
+    """`watch` gets the pieces of a reply; the offline provider passes each one whole."""
+    pieces = []
+    async with Runner(model="offline") as runner:
+        outcome = await (await runner.prepare("owls", "What do owls eat?", watch=pieces.append)).outcome()
+    assert all(isinstance(piece, Delta) for piece in pieces)
+    assert pieces[-1].tool == "respond"
+    assert outcome.status == "answered"
+
+
+@pytest.mark.anyio
+async def test_a_text_instead_of_respond_is_an_answer_too():
+    """A model that just says it is heard."""
+    async with Runner(provider=ScriptedProvider([says("mice")])) as runner:
+        outcome = await runner.run(FINDER, "What?")
+    assert (outcome.status, outcome.answer) == ("answered", "mice")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["respond"], "respond is the name of a tool of ours"),
+        (["get_tool_response"], "get_tool_response is the name of a tool of ours"),
+        (["delegate"], "delegate is the name of a tool of ours"),
+        (["mcp__server__tool"], "mcp__server__tool is the name of a tool of ours"),
+        (["look", "look"], "two tools are called look"),
+    ],
+    ids=str,
+)
+def test_tools_of_a_program_with_names_that_are_taken_are_refused(names, said):
+    """Before any run: in a toolset one of the two would be gone without a word."""
+    with pytest.raises(UsageError, match=said):
+        Runner(tools=[type(LOOK)(name, "Look.", LOOK.function) for name in names])

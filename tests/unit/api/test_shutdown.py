@@ -1,0 +1,85 @@
+"""The end of a loop of our own: what takes no notice of being cancelled is left, what cleans up is waited for."""
+
+import asyncio
+from threading import Thread
+
+import pytest
+
+from run_specialist import Specialist, run_sync
+from run_specialist.api import shutdown
+
+PATIENCE = 90
+"""The longest that anything is waited for, so that a hang is a failure [s]."""
+
+
+async def goes_on_regardless() -> None:
+    """Wait for ever, cancelled or not."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        await asyncio.Event().wait()
+
+
+def in_time(function):
+    """Return what a function returns, on a thread that does not hold up the tests where it never does."""
+    got = []
+    thread = Thread(target=lambda: got.append(function()), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    return got[0]
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Give nobody time to clean up."""
+    monkeypatch.setattr(shutdown, "PATIENCE", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_answer_is_given_whatever_is_still_at_work(tmp_path):
+    """A tool of somebody's that catches its cancellation would hold up `asyncio.run` for ever."""
+    at_work = []
+
+    def listen(event):
+        if event.event == "started":
+            at_work.append(asyncio.create_task(goes_on_regardless()))
+
+    (tmp_path / "owls.md").write_text("Owls eat mice.")
+    finder = Specialist(name="finder", description="", prompt="You find.")
+    outcome = in_time(lambda: run_sync(finder, "What eats mice?", model="offline", root=tmp_path, listener=listen))
+    assert outcome.status == "answered"
+    assert not at_work[0].done()
+
+
+def test_what_cleans_up_is_waited_for():
+    """It gets a moment, as it would from `asyncio.run`."""
+    done = []
+
+    async def tidy():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            done.append("tidied")
+
+    async def work():
+        asyncio.create_task(tidy())  # noqa: RUF006 - nobody waits for it
+        await asyncio.sleep(0)
+        return "an answer"
+
+    assert in_time(lambda: asyncio.run(shutdown.and_leave(work()))) == "an answer"
+    assert done == ["tidied"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_error_goes_on_its_way():
+    """What the work raises is raised, whatever is left."""
+
+    async def work():
+        left = asyncio.create_task(goes_on_regardless())
+        await asyncio.sleep(0)
+        raise ValueError(left.get_name())
+
+    with pytest.raises(ValueError, match="Task"):
+        asyncio.run(shutdown.and_leave(work()))

@@ -1,0 +1,115 @@
+"""Signals are heard by a loop that sleeps, whichever thread the system hands them to."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+
+import pytest
+
+from run_specialist.api.signals import heard
+
+PATIENCE = 90
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows sends no signal to a thread")
+
+
+@pytest.fixture(autouse=True)
+def handler():
+    """A signal has a handler of the program, which stays."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+async def sleeps() -> str:
+    """Sleep until a signal comes that reaches another thread, and return what woke the loop."""
+    loop = asyncio.get_running_loop()
+    came = loop.create_future()
+
+    def wake(word: str) -> None:
+        loop.call_soon_threadsafe(lambda: came.done() or came.set_result(word))
+
+    signal.signal(signal.SIGUSR1, lambda *_: wake("the signal"))
+    # No timer of the loop, which would have it hear the signal first.
+    too_late = threading.Timer(PATIENCE, wake, ["the clock"])
+    for thread in (too_late, threading.Thread(target=strike, daemon=True)):
+        thread.start()
+    try:
+        return await came
+    finally:
+        too_late.cancel()
+
+
+def strike() -> None:
+    """Send this thread a signal once the main thread sleeps."""
+    main = threading.main_thread().ident
+    while sys._current_frames()[main].f_code.co_name != "select":
+        pass
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+
+def woken_by() -> int:
+    """Return what signals write to, which nothing does any more."""
+    return signal.set_wakeup_fd(-1)
+
+
+def test_a_handler_of_the_program_is_called_at_once():
+    """As it was set, and nothing is left behind."""
+    assert asyncio.run(heard(sleeps())) == "the signal"
+    assert woken_by() == -1
+
+
+def test_a_program_that_listens_itself_goes_on_doing_so():
+    """Its own socket is written to, during and afterwards."""
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        ours.setblocking(False)
+        signal.set_wakeup_fd(ours.fileno())
+
+        async def strikes() -> bytes:
+            signal.signal(signal.SIGUSR1, lambda *_: None)
+            signal.raise_signal(signal.SIGUSR1)
+            return theirs.recv(9)
+
+        assert asyncio.run(heard(strikes())) == bytes([signal.SIGUSR1])
+        assert woken_by() == ours.fileno()
+
+
+def test_a_program_that_begins_to_listen_meanwhile_goes_on_doing_so():
+    """What it has set in a tool stays when the run ends."""
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        ours.setblocking(False)
+
+        async def listens() -> None:
+            signal.set_wakeup_fd(ours.fileno())
+
+        asyncio.run(heard(listens()))
+        assert woken_by() == ours.fileno()
+
+
+def test_other_threads_have_nothing_to_do_with_signals():
+    """What is awaited there is awaited, and nothing else happens."""
+
+    async def thread() -> tuple[str, int]:
+        return threading.current_thread().name, 7
+
+    async def main() -> tuple[str, int]:
+        return await asyncio.to_thread(lambda: asyncio.run(heard(thread())))
+
+    name, seven = asyncio.run(main())
+    assert (name != threading.main_thread().name, seven, woken_by()) == (True, 7, -1)
+
+
+def test_what_fails_leaves_nothing_behind():
+    """The error goes on its way."""
+
+    async def fails() -> None:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        asyncio.run(heard(fails()))
+    assert woken_by() == -1

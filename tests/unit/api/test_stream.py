@@ -1,0 +1,360 @@
+"""The door for programs that read a run event by event, or stop it midway: nothing is lost, nothing is left behind."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+import pytest
+
+from run_specialist.api.once import run, run_sync
+from run_specialist.api.runner import Runner
+from run_specialist.api.stream import Stream
+from run_specialist.errors import SpecialistNotFound, UsageError
+from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls
+from run_specialist.specialist.fields import Specialist
+from run_specialist.tools.base import Tool
+from tests.journals import load
+
+FINDER = Specialist(name="finder", description="Finds", prompt="You find notes.", tools=(), tool_calls_limit=9)
+LOOKS = calls(("look", {"query": "owls"}))
+LOOKS_ON = calls(("look", {"query": "for ever"}), first_id=2)
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=999)
+
+
+@dataclass
+class Desk:
+    """A runner with a tool that hangs when it is told to, and tells when it does and when it was let go."""
+
+    runner: Runner
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stream(self, **settings):
+        """Read a run of the finder."""
+        return self.runner.stream(FINDER, "What do owls eat?", **settings)
+
+
+@pytest.fixture
+async def desk(tmp_path):
+    """Return a function that makes a desk with a script."""
+    runners = []
+
+    def make(*script, store=None):
+        desk = Desk(Runner(provider=ScriptedProvider(script), root=tmp_path, store=store))
+        runners.append(desk.runner)
+
+        async def look(query: str) -> str:
+            if query == "for ever":
+                desk.reached.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    desk.released.set()
+            return f"note on {query}"
+
+        desk.runner._tools = [Tool("look", "Look.", look)]
+        return desk
+
+    yield make
+    for runner in runners:
+        await runner.aclose()
+
+
+def others():
+    """Return the tasks that are under way beside the test's own."""
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+@pytest.mark.anyio
+async def test_events_come_in_order_and_the_outcome_is_there_at_the_end(desk):
+    """As a listener hears them, from the first to the last; the listener hears them too."""
+    heard, before = [], others()
+    async with desk(LOOKS, ANSWER).stream(listener=heard.append) as stream:
+        read = [event async for event in stream]
+        again = [event async for event in stream]
+    assert (read[0].event, read[-1].event) == ("started", "finished")
+    assert read == heard
+    assert again == []
+    assert stream.outcome is read[-1].outcome
+    assert (stream.outcome.status, stream.outcome.answer, stream.run.run_id) == ("answered", "mice", read[0].run_id)
+    assert others() == before
+
+
+@pytest.mark.anyio
+async def test_events_come_while_the_run_works(desk):
+    """The start of a call is read before the call has ended."""
+    one = desk(LOOKS_ON)
+    async with asyncio.timeout(30), one.stream() as stream:
+        async for event in stream:
+            if event.event == "tool_call":
+                assert event.phase == "started"
+                await one.reached.wait()
+                assert not one.released.is_set()
+                break
+    assert one.released.is_set()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["break", "exception", "nothing read"])
+async def test_s3_6_leaving_the_block_early_aborts_the_run_and_keeps_what_was_gathered(desk, how):
+    """The tool under way is let go before the block is left, and nothing keeps running."""
+    one, before = desk(LOOKS, LOOKS_ON), others()
+
+    async def read(stream):
+        async for event in stream:
+            if event.event == "tool_call" and event.id == "call_2":
+                await one.reached.wait()
+                if how == "exception":
+                    raise KeyError(how)
+                break
+
+    stream = one.stream()
+    try:
+        async with asyncio.timeout(30), stream:
+            await (one.reached.wait() if how == "nothing read" else read(stream))
+    except KeyError:
+        assert how == "exception"
+    assert one.released.is_set()
+    assert (stream.outcome.status, stream.outcome.tool_calls.used) == ("aborted", 2)
+    assert "note on owls" in stream.outcome.answer
+    await asyncio.sleep(0)
+    assert others() == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("block", [True, False])
+async def test_s3_6_cancelling_the_reader_aborts_the_run(desk, block):
+    """The cancellation goes on its way after the run has ended, with and without a block."""
+    one, before = desk(LOOKS, LOOKS_ON), others()
+    stream = one.stream()
+
+    async def read():
+        if block:
+            async with stream:
+                _ = [event async for event in stream]
+        else:
+            _ = [event async for event in stream]
+
+    async with asyncio.timeout(30):
+        task = asyncio.create_task(read())
+        await one.reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert one.released.is_set()
+    assert "note on owls" in stream.outcome.answer
+    assert others() == before
+
+
+@pytest.mark.anyio
+async def test_s3_6_a_plain_loop_that_is_left_aborts_the_run_too(desk):
+    """Without a block nobody waits, but the loop that is dropped lets go of the run."""
+    one = desk(LOOKS_ON)
+    async with asyncio.timeout(30):
+        async for event in one.stream():
+            if event.event == "tool_call":
+                break
+        await one.reached.wait()
+        await one.released.wait()
+
+
+@pytest.mark.anyio
+async def test_s3_6_an_abort_lets_the_events_go_on_to_the_last(desk):
+    """Whoever only wants an end reads it."""
+    one = desk(LOOKS, LOOKS_ON)
+    async with asyncio.timeout(30), one.stream() as stream:
+        read = []
+        async for event in stream:
+            read.append(event.event)
+            if event.event == "tool_call" and event.id == "call_2":
+                stream.abort()
+    assert read[-1] == "finished"
+    assert stream.outcome.status == "aborted"
+
+
+@pytest.mark.anyio
+async def test_a_listener_that_fails_costs_the_reader_nothing(desk):
+    """It is dropped with a warning, and the events still come."""
+
+    def listen(event):
+        raise KeyError(event.event)
+
+    async with desk(LOOKS, ANSWER).stream(listener=listen) as stream:
+        read = [event.event async for event in stream]
+    assert (read[0], read[-1]) == ("started", "finished")
+    assert [warning for warning in stream.outcome.warnings if "the listener failed" in warning]
+
+
+@pytest.mark.anyio
+async def test_what_is_wrong_is_raised_where_the_stream_begins(desk):
+    """On entering the block or on the first event; before, and where it never began, there is nothing to be had."""
+    runner = desk().runner
+    with pytest.raises(SpecialistNotFound):
+        async with runner.stream("nobody", "What?"):
+            pass
+    stream = runner.stream("nobody", "What?")
+    with pytest.raises(SpecialistNotFound):
+        _ = [event async for event in stream]
+    await stream.aclose()
+    with pytest.raises(UsageError, match="has not begun"):
+        _ = stream.outcome
+
+
+@pytest.mark.anyio
+async def test_an_outcome_is_not_to_be_had_before_the_end(desk):
+    """One line says what to wait for."""
+    async with desk(LOOKS, ANSWER).stream() as stream:
+        with pytest.raises(UsageError, match="no outcome yet"):
+            _ = stream.outcome
+
+
+@pytest.mark.anyio
+async def test_what_no_run_survives_reaches_the_reader(desk):
+    """A broken test double here: it is raised, and not taken for an end."""
+    with pytest.raises(OffScript):
+        async with desk().stream() as stream:
+            _ = [event async for event in stream]
+
+
+@pytest.mark.anyio
+async def test_s4_5_a_stored_run_is_read_when_it_goes_on(desk, tmp_path):
+    """A stream takes whatever prepares a run."""
+    store = f"sqlite:///{tmp_path}/runs.db"
+    first = desk(LOOKS, ANSWER, store=store)
+    await first.runner.run(FINDER, "What do owls eat?", tool_calls_limit=1)
+    second = desk(calls(("look", {"query": "bats"}), first_id=2), ANSWER, store=store)
+    async with Stream(lambda: second.runner.resume("last", "And bats?", tool_calls_limit=5)) as stream:
+        read = [event.event async for event in stream]
+    assert "resumed" in read
+    assert stream.outcome.tool_calls.used == 2
+
+
+@pytest.mark.anyio
+async def test_s3_6_a_run_that_was_cancelled_from_outside_still_holds_what_it_gathered(desk):
+    """The cancellation is its caller's; `ended` has the outcome, and had none before."""
+    one = desk(LOOKS, LOOKS_ON)
+    prepared = await one.runner.prepare(FINDER, "What do owls eat?")
+    assert prepared.ended is None
+    async with asyncio.timeout(30):
+        task = asyncio.create_task(prepared.outcome())
+        await one.reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (prepared.ended.status, prepared.ended.tool_calls.used) == ("aborted", 2)
+    assert "note on owls" in prepared.ended.answer
+
+
+@pytest.mark.anyio
+async def test_s3_6_a_timeout_around_a_prepared_run_loses_nothing(desk):
+    """The time is up while a tool hangs: TimeoutError for the caller, and the outcome beside it."""
+    one = desk(LOOKS, LOOKS_ON)
+    prepared = await one.runner.prepare(FINDER, "What do owls eat?")
+
+    async def wait():
+        async with asyncio.timeout(None) as timeout:
+            up = asyncio.create_task(one.reached.wait())
+            up.add_done_callback(lambda _: timeout.reschedule(0))
+            await prepared.outcome()
+
+    with pytest.raises(TimeoutError):
+        await wait()
+    assert (prepared.ended.status, one.released.is_set()) == ("aborted", True)
+    assert "note on owls" in prepared.ended.answer
+
+
+@pytest.mark.anyio
+async def test_a_run_that_ended_tells_so(desk):
+    """`ended` and what `outcome` returned are one and the same."""
+    prepared = await desk(ANSWER).runner.prepare(FINDER, "What?")
+    assert await prepared.outcome() is prepared.ended
+
+
+@pytest.mark.anyio
+async def test_two_readers_that_come_at_once_read_one_run(desk):
+    """The second comes while the first one is still preparing it; a run more would go on with nobody to stop it."""
+    runner = desk(LOOKS, ANSWER, LOOKS, ANSWER).runner
+    prepared = []
+
+    async def prepare():
+        await asyncio.sleep(0)
+        prepared.append(await runner.prepare(FINDER, "What do owls eat?"))
+        return prepared[-1]
+
+    stream = Stream(prepare)
+
+    async def read():
+        return [event.event async for event in stream]
+
+    first, second = await asyncio.gather(read(), read())
+    assert (len(prepared), (first + second).count("finished")) == (1, 1)
+
+
+@pytest.mark.anyio
+async def test_run_sync_where_a_loop_is_running_says_what_to_write():
+    """One line, and nothing was begun."""
+    with pytest.raises(UsageError, match=r"write `await run\(\.\.\.\)` instead"):
+        run_sync(FINDER, "What?")
+
+
+@pytest.mark.anyio
+async def test_run_and_run_sync_return_the_same(tmp_path):
+    """The one where a loop is running, the other in a thread that has none."""
+    (tmp_path / "owls.md").write_text("Owls eat mice at night.\n")
+    finder = FINDER.model_copy(update={"tools": None})
+    settings = {"model": "offline", "root": tmp_path}
+    awaited = await run(finder, "What do owls eat?", **settings)
+    waited = await asyncio.to_thread(run_sync, finder, "What do owls eat?", **settings)
+    assert "Owls eat mice at night." in awaited.answer
+    assert (awaited.status, awaited.answer) == (waited.status, waited.answer)
+
+
+PROGRAM = """
+import sys
+from run_specialist import Specialist, Tool, run_sync
+from run_specialist.api import provider_pool, runner
+from run_specialist.providers.scripted import ScriptedProvider, calls
+
+def look(query: str) -> str:
+    if query == "b":
+        print("reached", flush=True)
+        import threading
+        if sys.argv[2] == "thread":
+            import signal
+            # Once the loop sleeps: it would hear the signal as soon as it is awake.
+            while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "select":
+                pass
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        threading.Event().wait()
+    return f"note on {query}"
+
+script = [calls(("look", {"query": "a"})), calls(("look", {"query": "b"}), first_id=2)]
+provider_pool.make_provider = lambda model: ScriptedProvider(script)
+one = runner.Runner.__init__
+runner.Runner.__init__ = lambda self, **given: one(self, tools=[Tool("look", "Look.", look)], **given)
+finder = Specialist(name="finder", description="", prompt="You find.", tools=())
+try:
+    run_sync(finder, "What?", store=sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
+@pytest.mark.parametrize("whom", ["process", "thread"])
+def test_s3_6_ctrl_c_in_run_sync_aborts_stores_and_goes_on_its_way(whom, tmp_path):
+    """The program gets its KeyboardInterrupt, and the store what was gathered, whichever thread the signal reaches."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    command = [sys.executable, "-c", PROGRAM, url, whom]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "reached\n"
+        if whom == "process":
+            process.send_signal(signal.SIGINT)
+        told, errors = process.communicate(timeout=90)
+    assert (told, errors, process.returncode) == ("interrupted\n", "", 0)
+    stored = load(url)
+    assert stored.status == "aborted"

@@ -1,0 +1,184 @@
+"""The budget: limits, what remains, and the three phases.
+
+EXAMPLES in the environment says how many stories are tried of what may be done to one.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from run_specialist.budget.budget import Budget, Kind, Limit, Phase
+from tests.plugins.tiers import examples
+
+CALLS = Kind.TOOL_CALLS
+EXAMPLES = examples(60)
+
+
+@pytest.mark.parametrize("limit", range(41))
+def test_x_1_phases_of_every_small_limit(limit):
+    """Silent while 2k < N, spent from k = N on, countdown in between."""
+    for used in range(limit + 2):
+        phase = Limit(CALLS, limit, used).phase
+        expected = Phase.SPENT if used >= limit else Phase.SILENT if 2 * used < limit else Phase.COUNTDOWN
+        assert phase is expected, (limit, used)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_remaining_is_never_negative(limit, used):
+    """What remains and what is used make up the limit until it is exceeded."""
+    one = Limit(CALLS, limit, used)
+    assert one.remaining == max(limit - used, 0)
+    assert (one.phase is Phase.SPENT) == (one.remaining == 0)
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_spending_adds_up_and_keeps_the_old_value(amounts):
+    """`spend` returns a new budget; the one before stays as it was."""
+    budget = first = Budget.of({CALLS: 100})
+    for amount in amounts:
+        budget = budget.spend(amount)
+    assert budget[CALLS].used == sum(amounts)
+    assert first[CALLS].used == 0
+
+
+def test_s0_8_no_limit_is_always_silent():
+    """Without a limit nothing is ever spent."""
+    budget = Budget.of({CALLS: None}).spend(10_000)
+    assert budget.phase is Phase.SILENT
+    assert budget[CALLS].remaining is None
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "first"), [(0.8, 30, 24), (0.55, 20, 11), (0.7, 10, 7), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)]
+)
+def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first):
+    """A float is the share that is spent, an integer what remains; both are exact."""
+    phases = [Limit(CALLS, limit, used, start).phase for used in range(limit + 1)]
+    assert [phase is Phase.SILENT for phase in phases] == [used < first for used in range(limit + 1)]
+
+
+def test_the_tightest_kind_speaks_for_the_run():
+    """The phase of a budget is that of the kind with the largest share spent."""
+    budget = Budget.of({CALLS: 10, Kind.TURNS: 4}).spend(1).spend(2, Kind.TURNS)
+    assert budget.tightest.kind is Kind.TURNS
+    assert budget.phase is Phase.COUNTDOWN
+
+
+def test_negative_spending_is_refused():
+    """Nobody can earn budget."""
+    with pytest.raises(ValueError, match="negative"):
+        Budget.of({}).spend(-1)
+
+
+def test_a_limit_of_0_is_the_tightest_of_all():
+    """Nothing can be tighter than nothing."""
+    budget = Budget.of({CALLS: 10, Kind.TURNS: 0}).spend(9)
+    assert budget.tightest.kind is Kind.TURNS
+    assert budget.phase is Phase.SPENT
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "tightest"),
+    [
+        ({Kind.CHARACTERS: 10}, {}, Kind.CHARACTERS),
+        ({CALLS: 10, Kind.TOKENS: 100}, {CALLS: 5, Kind.TOKENS: 90}, Kind.TOKENS),
+        ({CALLS: 10, Kind.TURNS: 4}, {CALLS: 9, Kind.TURNS: 3}, Kind.TURNS),
+        ({CALLS: 0, Kind.TOKENS: 100}, {Kind.TOKENS: 100}, CALLS),
+        ({CALLS: 10, Kind.COST: 0}, {CALLS: 10}, CALLS),
+        ({}, {CALLS: 7, Kind.TOKENS: 9}, CALLS),
+    ],
+)
+def test_the_tightest_is_limited_then_furthest_in_its_phase_then_in_its_share(limits, spent, tightest):
+    """What is not limited is never the tightest; a turn that is held back counts; a limit of 0 is spent wholly."""
+    assert Budget.of(limits).spend_all(spent).tightest.kind is tightest
+
+
+def test_the_share_of_a_limit_of_0_is_all_of_it():
+    """And of what is not limited none."""
+    assert (Limit(CALLS, 0).share, Limit(CALLS, None, 9).share, Limit(CALLS, 8, 2).share) == (1.0, 0.0, 0.25)
+
+
+@pytest.mark.parametrize(("share", "limit", "first"), [(0.07, 100, 7), (0.29, 100, 29), (0.57, 100, 57)])
+def test_a_share_is_taken_as_it_is_written(share, limit, first):
+    """0.07 of 100 is 7, which floating point makes a little more than 7."""
+    assert share * limit > first or int(share * limit) < first
+    assert Limit(CALLS, limit, first, share).phase is Phase.COUNTDOWN
+    assert Limit(CALLS, limit, first - 1, share).phase is Phase.SILENT
+
+
+def test_calls_that_are_left_are_no_tokens_that_are_left():
+    """An integer says where the countdown of tool calls begins; the other kinds then begin at the usual share."""
+    budget = Budget.of({CALLS: 10, Kind.TOKENS: 100}, 3)
+    assert (budget[CALLS].countdown_from, budget[Kind.TOKENS].countdown_from) == (3, 0.5)
+    assert Budget.of({CALLS: 10, Kind.TOKENS: 100}, None)[Kind.TOKENS].countdown_from is None
+
+
+class AnyBudget(RuleBasedStateMachine):
+    """A budget beside a naive one, whatever is done to it in whatever order."""
+
+    @initialize(limits=st.fixed_dictionaries({kind: st.none() | st.integers(0, 60) for kind in Kind}))
+    def begin(self, limits):
+        """Set the limits; the naive budget is four sums by kind."""
+        self.budget = Budget.of(limits)
+        self.limits, self.used, self.lent = limits, dict.fromkeys(Kind, 0), dict.fromkeys(Kind, 0)
+        self.held = {kind: self.budget[kind].held_back for kind in Kind}
+        self.furthest = 0
+
+    @rule(kind=st.sampled_from(Kind), amount=st.integers(0, 9))
+    def spend(self, kind, amount):
+        """Spend, as a reply, a result or the clock does."""
+        self.budget = self.budget.spend(amount, kind)
+        self.used[kind] += amount
+
+    @rule(wanted=st.integers(1, 6))
+    def call(self, wanted):
+        """Execute calls as the dispatcher does: no more than remain."""
+        left = self.budget[CALLS].remaining
+        executed = wanted if left is None else min(wanted, left)
+        self.budget = self.budget.spend(executed)
+        self.used[CALLS] += executed
+        if self.limits[CALLS] is not None and executed:
+            assert self.used[CALLS] + self.lent[CALLS] <= self.limits[CALLS]
+
+    @rule(kind=st.sampled_from(Kind), share=st.floats(0, 1))
+    def lend(self, kind, share):
+        """Lend a part of what is left, or take back a part of what was lent."""
+        left = self.budget[kind].until_landing
+        amount = int((left if left is not None else 9) * share)
+        self.budget = self.budget.lend(amount, kind)
+        self.lent[kind] += amount
+
+    @rule(kind=st.sampled_from(Kind))
+    def settle(self, kind):
+        """Take back all that was lent."""
+        self.budget = self.budget.lend(-self.lent[kind], kind)
+        self.lent[kind] = 0
+
+    @rule(kind=st.sampled_from(Kind), more=st.integers(0, 9))
+    def hold(self, kind, more):
+        """Hold back more, as a larger request does; it replaces what was held."""
+        self.held[kind] += more
+        self.budget = self.budget.hold(self.held[kind], kind)
+
+    @invariant()
+    def agrees(self):
+        """Each figure is that of the naive budget; phases only go forward, and one that is spent stays so."""
+        for kind in Kind:
+            one, limit = self.budget[kind], self.limits[kind]
+            assert (one.used, one.lent, one.held_back) == (self.used[kind], self.lent[kind], self.held[kind])
+            taken = self.used[kind] + self.lent[kind]
+            assert one.remaining == (None if limit is None else max(limit - taken, 0))
+            assert one.until_landing == (None if limit is None else max(limit - taken - self.held[kind], 0))
+            is_spent = limit is not None and self.used[kind] + self.held[kind] >= limit
+            is_late = limit is not None and 2 * self.used[kind] >= limit
+            assert one.phase is (Phase.SPENT if is_spent else Phase.COUNTDOWN if is_late else Phase.SILENT)
+        order = [Phase.SILENT, Phase.COUNTDOWN, Phase.SPENT]
+        now = order.index(self.budget.phase)
+        assert now == max(order.index(one.phase) for one in self.budget.limits)
+        assert now >= self.furthest
+        self.furthest = now
+
+
+TestAnyBudget = AnyBudget.TestCase
+TestAnyBudget.settings = settings(max_examples=EXAMPLES, stateful_step_count=30)

@@ -1,0 +1,199 @@
+"""What a run has spent, and what is kept for its landing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.budget.budget import Budget, Kind, Phase
+from run_specialist.loop.spending.account import LEAST_TOKENS, MAX_TOKENS, Account
+from run_specialist.providers.scripted import ScriptedProvider
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Child
+from tests.loop_jobs import Clock
+
+
+def account(limits, clock=None, **provider):
+    """Open an account over a scripted provider, where 1,000 tokens cost a cent."""
+    opened = Account(Budget.of(limits), ScriptedProvider([], **provider), clock or Clock())
+    opened.start()
+    return opened
+
+
+def test_x_14_the_landing_begins_while_it_can_still_be_paid():
+    """Of tokens, the largest input so far and a whole reply are held back, out of reach of one more large request."""
+    mine = account({Kind.TOKENS: 20_000})
+    assert mine.max_tokens == 2_500
+    mine.book(Usage(1_000, 2_000, 500, 100), landing=False)
+    mine.book(Usage(600, 0, 0, 100), landing=False)
+    limit = mine.budget[Kind.TOKENS]
+    assert (limit.used, limit.held_back, limit.until_landing) == (4_300, 3_500 + 2_500 + 3_600, 6_100)
+    mine.book(Usage(3_500), landing=False)
+    mine.book(Usage(2_599), landing=False)
+    assert mine.budget.phase is Phase.COUNTDOWN
+    mine.book(Usage(1), landing=False)
+    assert mine.budget.phase is Phase.SPENT
+
+
+def test_x_14_money_is_held_back_at_the_price_of_a_request_without_a_cache():
+    """The landing may lose the cache, so its whole input is reckoned at the full price."""
+    mine = account({Kind.COST: 0.4})
+    assert mine.max_tokens == 5_000
+    assert mine.book(Usage(1_000, 2_000, 0, 500), landing=False) == pytest.approx(0.035)
+    limit = mine.budget[Kind.COST]
+    assert (limit.used, limit.held_back) == (pytest.approx(0.035), pytest.approx(0.08 + 0.035))
+
+
+@pytest.mark.parametrize(("limit", "held"), [(600, 60), (60, 6), (20, 5), (8, 4), (1, 0.5)])
+def test_x_14_of_time_a_tenth_is_held_back_at_least_5_s_at_most_half(limit, held):
+    """What is held back for a landing of unknown length grows with the limit and leaves time for work."""
+    clock = Clock()
+    mine = account({Kind.TIME: limit}, clock)
+    assert mine.seconds_left(landing=False) == pytest.approx(limit - held)
+    clock.now += limit - held
+    assert mine.budget.phase is Phase.SPENT
+    assert mine.seconds_left(landing=False) == pytest.approx(0)
+    assert mine.seconds_left(landing=True) == pytest.approx(held + limit / 10)
+    clock.now += 1_000
+    assert mine.seconds_left(landing=True) == 0
+
+
+def test_x_14_the_last_turn_is_kept_for_the_landing():
+    """Of turns one is held back: a limit of 3 leaves two for work."""
+    mine = account({Kind.TURNS: 3})
+    mine.spend(1, Kind.TURNS)
+    assert mine.budget.phase is Phase.SILENT
+    mine.spend(1, Kind.TURNS)
+    assert mine.budget.phase is Phase.SPENT
+
+
+def test_time_begins_with_the_run_and_not_before():
+    """A job may wait as long as it likes."""
+    clock = Clock()
+    mine = Account(Budget.of({Kind.TIME: 10}), ScriptedProvider([]), clock)
+    clock.now += 50
+    assert mine.budget[Kind.TIME].used == 0
+    mine.start()
+    clock.now += 2
+    assert mine.budget[Kind.TIME].used == pytest.approx(2)
+
+
+@given(st.integers(1, 10**7), st.integers(1, 200_000))
+def test_a_reply_is_never_allowed_more_than_the_model_gives_nor_more_than_half_of_all(limit, most):
+    """Small limits leave at least two replies, large ones the usual room."""
+    mine = account({Kind.TOKENS: limit}, max_output_tokens=most)
+    assert 1 <= mine.max_tokens <= min(most, MAX_TOKENS)
+    assert mine.max_tokens <= max(limit / 2, 1)
+    assert mine.max_tokens >= min(most, MAX_TOKENS, limit // 2, LEAST_TOKENS)
+
+
+def test_without_limits_a_reply_has_the_usual_room_and_twice_as_much_when_it_was_cut():
+    """What is not limited is not rationed, and never more than the model gives."""
+    mine = account({}, max_output_tokens=20_000)
+    assert mine.max_tokens == MAX_TOKENS
+    mine.give_more_room()
+    assert mine.max_tokens == 20_000
+
+
+def test_the_landing_is_billed_apart_and_in_the_total():
+    """Both bills carry usage and money; the total has everything."""
+    mine = account({})
+    mine.book(Usage(1_000), landing=False)
+    mine.book(Usage(2_000, 0, 0, 500), landing=True)
+    assert (mine.total.usage, mine.total.cost_usd) == (Usage(3_000, 0, 0, 500), pytest.approx(0.035))
+    assert (mine.landing.usage, mine.landing.cost_usd) == (Usage(2_000, 0, 0, 500), pytest.approx(0.025))
+
+
+def test_a_total_with_one_unknown_price_is_unknown():
+    """A sum of known prices alone would be a lie."""
+    provider = ScriptedProvider([])
+    mine = Account(Budget.of({}), provider)
+    mine.book(Usage(1_000), landing=False)
+    provider.priced = False
+    mine.book(Usage(1_000), landing=False)
+    provider.priced = True
+    mine.book(Usage(1_000), landing=False)
+    assert mine.total.cost_usd is None
+
+
+@given(
+    limit=st.integers(5_500, 100_000),
+    first=st.integers(1, 2_000),
+    later=st.lists(st.integers(0, 2_000), max_size=200),
+    output=st.integers(0, 400),
+)
+def test_x_14_the_landing_fits_unless_requests_grow(limit, first, later, output):
+    """Where two requests fit at all and none is larger than the first, the limit holds, the longest reply included."""
+    mine = account({Kind.TOKENS: limit})
+    sizes = iter([first, *(min(one, first) for one in later)])
+    while mine.budget.phase is not Phase.SPENT and (size := next(sizes, None)) is not None:
+        mine.book(Usage(size, 0, 0, min(output, mine.max_tokens)), landing=False)
+    mine.book(Usage(first, 0, 0, mine.max_tokens), landing=True)
+    assert mine.budget[Kind.TOKENS].used <= limit
+
+
+KINDS = st.sampled_from([Kind.TURNS, Kind.TOOL_CALLS, Kind.CHARACTERS])
+DOINGS = st.lists(
+    st.one_of(
+        st.builds(Usage, *[st.integers(0, 5_000)] * 4),
+        st.tuples(KINDS, st.integers(0, 5)),
+        st.builds(
+            Child,
+            st.sampled_from(["a", "b"]),
+            st.just("finder"),
+            st.just("answered"),
+            st.integers(0, 3),
+            st.builds(Usage, st.integers(0, 500)),
+            st.sampled_from([0.0, 0.25, None]),
+        ),
+    ),
+    max_size=12,
+)
+LIMITS = {Kind.TOKENS: 90_000, Kind.COST: 2.0, Kind.TURNS: 9, Kind.TOOL_CALLS: 30, Kind.TIME: 60}
+
+
+def do(mine: Account, doings) -> None:
+    """Enter requests, spendings and children."""
+    for what in doings:
+        match what:
+            case Usage():
+                mine.book(what, landing=False)
+            case Child():
+                mine.adopt(what, {Kind.TOOL_CALLS: what.tool_calls, Kind.TOKENS: what.usage.total_tokens})
+            case (kind, amount):
+                mine.spend(amount, kind)
+
+
+@given(first=DOINGS, later=DOINGS)
+def test_an_account_that_is_opened_from_a_standing_goes_on_as_if_there_had_been_no_break(first, later):
+    """Budget with what is held back, bill and children are those of one account that saw everything."""
+    clock = Clock()
+    whole = account(LIMITS, clock)
+    do(whole, first)
+    clock.now += 3
+    taken_up = Account(Budget.of(LIMITS), ScriptedProvider([]), clock, whole.standing())
+    assert taken_up.budget == whole.budget
+    taken_up.start()
+    for mine in (whole, taken_up):
+        do(mine, later)
+    clock.now += 2
+    for kind in Kind:
+        assert taken_up.budget[kind].used == pytest.approx(whole.budget[kind].used)
+        assert taken_up.budget[kind].held_back == pytest.approx(whole.budget[kind].held_back)
+    assert taken_up.standing().total == whole.standing().total
+    assert taken_up.children == whole.children == [one for one in (*first, *later) if isinstance(one, Child)]
+
+
+def test_x_14_the_dearest_request_so_far_is_held_back_not_the_newest():
+    """A request without a cache may come again."""
+    mine = account({Kind.COST: 0.4})
+    mine.book(Usage(10_000), landing=False)
+    mine.book(Usage(100), landing=False)
+    assert mine.budget[Kind.COST].held_back == pytest.approx(0.1 + 0.1 + mine.max_tokens / 100_000)
+
+
+def test_x_14_what_a_longer_reply_may_take_is_held_back_at_once():
+    """A reply that was cut is asked for with more room, and the landing gets that room too."""
+    mine = account({Kind.TOKENS: 20_000})
+    mine.give_more_room()
+    assert mine.max_tokens == 5_000
+    assert mine.budget[Kind.TOKENS].held_back == 5_000

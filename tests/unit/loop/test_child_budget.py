@@ -1,0 +1,170 @@
+"""What children may draw of a budget: reserved before they begin, never more than there is, given back in the end."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.spending.account import Account
+from run_specialist.loop.spending.child_budget import LENT, Purse, Queue
+from run_specialist.providers.scripted import ScriptedProvider
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Child
+
+CALLS = st.none() | st.integers(0, 40)
+
+
+def account(**limits) -> Account:
+    """Open an account with limits by kind."""
+    return Account(Budget.of({Kind(kind): limit for kind, limit in limits.items()}), ScriptedProvider([]))
+
+
+def purses(one: Account, many: int, *, shared: bool = True) -> list[Purse]:
+    """Make the purses of the calls of one turn."""
+    queue = Queue(one, many)
+    return [Purse(one, Audience(None, None, None), queue, shared=shared) for _ in range(many)]
+
+
+def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
+    """Make a child that spent so much."""
+    return Child("r", "finder", "answered", calls, Usage(tokens), cost)
+
+
+def want(calls: float | None) -> dict[Kind, float | None]:
+    """Return the limits of a child that has one of tool calls alone."""
+    return {**dict.fromkeys(LENT), Kind.TOOL_CALLS: calls}
+
+
+@given(limit=st.integers(0, 40), used=st.integers(0, 40), wants=st.lists(CALLS, min_size=1, max_size=8))
+def test_x_11_children_side_by_side_never_get_more_than_is_left(limit, used, wants):
+    """However many ask for however much, what is lent is no more than what was left, in whole calls."""
+    one = account(tool_calls=limit)
+    one.spend(min(used, limit), Kind.TOOL_CALLS)
+    left = one.budget[Kind.TOOL_CALLS].remaining
+    lent = [
+        purse.lend(want(calls), {})[Kind.TOOL_CALLS]
+        for purse, calls in zip(purses(one, len(wants)), wants, strict=True)
+    ]
+    assert sum(lent) <= left
+    assert all(amount == int(amount) for amount in lent)
+    assert all(calls is None or amount <= calls for amount, calls in zip(lent, wants, strict=True))
+    assert one.budget[Kind.TOOL_CALLS].remaining == left - sum(lent)
+
+
+@given(limit=st.integers(1, 40), wants=st.lists(st.integers(1, 40), min_size=1, max_size=8), data=st.data())
+def test_x_11_what_was_lent_comes_back_or_is_spent(limit, wants, data):
+    """When all have settled, what is left is the limit less what they spent, and nothing is lent any more."""
+    one = account(tool_calls=limit)
+    some = purses(one, len(wants))
+    lent = [purse.lend(want(calls), {})[Kind.TOOL_CALLS] for purse, calls in zip(some, wants, strict=True)]
+    spent = [data.draw(st.integers(0, int(amount))) for amount in lent]
+    for purse, calls in zip(some, spent, strict=True):
+        purse.settle(child(calls))
+    assert one.budget[Kind.TOOL_CALLS].used == sum(spent)
+    assert one.budget[Kind.TOOL_CALLS].lent == 0
+    assert len(one.children) == len(wants)
+
+
+@pytest.mark.parametrize(
+    ("limit", "wants", "lent"),
+    [
+        (9, [8, 8, 8], [3, 3, 3]),
+        (10, [8, 8, 8], [3, 3, 4]),
+        (9, [1, 8, 8], [1, 4, 4]),
+        (2, [8, 8, 8], [1, 1, 0]),
+        (0, [8], [0]),
+        (9, [None], [9]),
+        (None, [8, None], [8, None]),
+    ],
+)
+def test_x_11_what_is_left_is_parted_evenly_and_what_one_leaves_goes_to_the_next(limit, wants, lent):
+    """Each gets as much as those behind it could have."""
+    one = account(tool_calls=limit)
+    given_ = [
+        purse.lend(want(calls), {})[Kind.TOOL_CALLS]
+        for purse, calls in zip(purses(one, len(wants)), wants, strict=True)
+    ]
+    assert given_ == lent
+
+
+def test_x_11_the_landing_of_the_one_that_asks_is_not_lent():
+    """Of tokens and cost it keeps what its own last request will take."""
+    one = account(tokens=100_000, cost=1.0)
+    one.book(Usage(1_000, 0, 0, 10), landing=False)
+    (purse,) = purses(one, 1)
+    lent = purse.lend(dict.fromkeys(LENT), {})
+    assert lent[Kind.TOKENS] == one.budget[Kind.TOKENS].limit - 1_010 - one.budget[Kind.TOKENS].held_back
+    assert one.budget[Kind.TOKENS].until_landing == one.budget[Kind.COST].until_landing == 0
+    purse.settle(child(tokens=500, cost=0.25))
+    assert one.budget[Kind.TOKENS].used == 1_510
+    assert one.total.usage.input_tokens == 1_500
+
+
+def test_a_child_of_unknown_price_makes_the_total_unknown():
+    """A sum with an unknown part is not known."""
+    one = account(tool_calls=3)
+    (purse,) = purses(one, 1)
+    purse.settle(child(1, cost=None))
+    assert (one.total.cost_usd, one.budget[Kind.COST].used) == (None, 0)
+
+
+def test_without_a_shared_budget_nothing_is_lent_and_nothing_drawn():
+    """The child gets what it wants; its tokens still belong to the whole."""
+    one = account(tool_calls=3, tokens=100)
+    (purse,) = purses(one, 1, shared=False)
+    assert purse.lend(want(8), {}) == want(8)
+    purse.settle(child(8, tokens=500))
+    assert (one.budget[Kind.TOOL_CALLS].used, one.budget[Kind.TOKENS].used) == (0, 0)
+    assert one.total.usage.input_tokens == 500
+
+
+def test_a_child_that_never_ran_costs_nothing():
+    """What was set aside is free again, and nobody is listed."""
+    one = account(tool_calls=3)
+    (purse,) = purses(one, 1)
+    purse.lend(want(8), {})
+    purse.settle(None)
+    assert (one.budget[Kind.TOOL_CALLS].remaining, one.children) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "lent"), [(90, 50, [50, 20, 20]), (90, 20, [30, 30, 30]), (40, 50, [40, 0, 0])]
+)
+def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least, lent):
+    """With less than it can begin with a child gets that much, as long as it is there, and never more than there is."""
+    one = account(tokens=limit)
+    one._spent = one._spent.hold(0, Kind.TOKENS)
+    some = purses(one, 3)
+    parts = [
+        purse.lend(dict.fromkeys(LENT), {Kind.TOKENS: least if place == 0 else 0}) for place, purse in enumerate(some)
+    ]
+    assert [part[Kind.TOKENS] for part in parts] == lent
+
+
+def test_x_11_one_that_leaves_twice_leaves_once():
+    """Who is refused after it took its part takes none of those behind it away."""
+    one = account(tool_calls=9)
+    first, second, _ = purses(one, 3)
+    first.lend(want(8), {})
+    first.leave()
+    assert second.lend(want(8), {})[Kind.TOOL_CALLS] == 3
+
+
+def test_x_11_what_was_lent_comes_back_once():
+    """Settling again gives nothing back that is not lent."""
+    one = account(tool_calls=9)
+    (purse,) = purses(one, 1)
+    purse.lend(want(4), {})
+    purse.settle(None)
+    purse.settle(None)
+    assert (one.budget[Kind.TOOL_CALLS].lent, one.budget[Kind.TOOL_CALLS].remaining) == (0, 9)
+
+
+def test_a_warning_of_a_child_is_told_once():
+    """However many children say it."""
+    one = account()
+    audience = Audience(None, None, None)
+    for _ in range(3):
+        Purse(one, audience, Queue(one, 1), shared=True).warn("odd")
+    assert audience.warnings == ["odd"]

@@ -1,0 +1,197 @@
+"""What was gathered: quotes are looked up in the results, and a salvage is made of them."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.loop import evidence
+from run_specialist.loop.evidence import GATHERED_QUOTE, SALVAGED_RESULT, SALVAGED_TOTAL
+from run_specialist.loop.tool_calls.executed import Executed
+from run_specialist.record.messages import ToolCall
+
+BUDGET = Budget.of({Kind.TOOL_CALLS: 9})
+READ = "     3\tOwls eat mice at night.\n     4\t\n     5\tIn winter they   also eat\n     6\tvoles.\n[lines 3-6 of 9]"
+GREP = "notes/owls.md:3: Owls eat mice at night.\nnotes/owls.md:4- \nnotes/owls.md:5: In winter they   also eat"
+FOLDED = "Owls eat mice at night. In winter they also eat"
+
+
+def result(text, *, name="read", arguments=None, is_error=False):
+    """Make a call that was run and returned this."""
+    call = ToolCall("call_1", name, {"path": "notes/owls.md"} if arguments is None else arguments)
+    return Executed(call, text, is_error, repeated=False, budget=BUDGET)
+
+
+def verified(quote, *results):
+    """Tell whether a quote counts as found in these results."""
+    (one,) = evidence.check([("somewhere", quote)], [result(text) for text in results])
+    assert (one.source, one.quote) == ("somewhere", quote)
+    return one.verified
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        "Owls eat mice at night.",
+        "eat mice",
+        "  Owls\teat\nmice at   night.\n",
+        FOLDED,
+        "Owls eat mice at night.\n\nIn winter they   also eat",
+        "Owls eat mice at night. In winter",
+    ],
+)
+@pytest.mark.parametrize("text", [READ, GREP], ids=["read", "grep"])
+def test_a_quote_is_found_across_lines_prefixes_and_white_space(quote, text):
+    """Numbered lines of `read` and `path:line:` of `grep` are no part of the text; white space is folded."""
+    assert verified(quote, "another result", text)
+
+
+@pytest.mark.parametrize(
+    "quote", [READ, GREP, "notes/owls.md:3: Owls eat", "3\tOwls eat mice", "5 In winter they also"]
+)
+def test_a_quote_may_bring_the_prefixes_along(quote):
+    """What a model copies with the line's number is as verbatim as what it copies without."""
+    assert verified(quote, READ, GREP)
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        "owls eat mice at night.",
+        "Owls eat rats at night.",
+        "Owls eat mice … night.",
+        "Owls eat mice at night. voles.",
+        '"Owls eat mice at night."',
+        "voles. Owls",
+        "Owlseat mice",
+        "",
+        " \n\t",
+    ],
+)
+def test_a_quote_that_is_not_there_is_not_verified(quote):
+    """Another word, another order, a gap, nothing at all: no quote."""
+    assert not verified(quote, READ, GREP)
+
+
+def test_a_quote_does_not_run_from_one_result_into_the_next():
+    """Only what stood together in one result counts."""
+    assert not verified("at night. Toads sleep", "Owls eat mice at night.", "Toads sleep in winter.")
+
+
+@pytest.mark.parametrize(
+    "text", ["read failed: there is no cheese moon", "notes.md:1: owls\n[in no file: cheese moon]"]
+)
+def test_words_of_the_model_that_a_tool_repeats_prove_nothing(text):
+    """An error and a tool's own notice in brackets may echo the question; neither is a source."""
+    (one,) = evidence.check([("x", "cheese moon")], [result(text, is_error="failed" in text)])
+    assert not one.verified
+
+
+def test_nothing_can_be_quoted_without_results():
+    """Without results every quote is unverified."""
+    assert not verified("Owls")
+
+
+@pytest.mark.parametrize("text", ["12:30: Lunch", "http://a.bc:80/x", "key: value", "a:1:2", "7\t8\t9", "x = {1: 2}"])
+def test_a_quote_that_looks_like_a_prefix_is_still_found(text):
+    """Text that happens to have the shape of a prefix is looked up as it stands too."""
+    assert verified(text, f"before\n{text}\nafter")
+    assert verified(text, f"notes/owls.md:3: {text}")
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\t :0:1-"), max_size=80)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_every_part_of_a_result_is_found(before, middle, after):
+    """Cut out of a result at will, a quote that is not blank is verified."""
+    assume("[" not in before + middle + after)  # a line in brackets is a tool's own
+    assert verified(middle, before + middle + after) == bool(middle.strip())
+
+
+@given(TEXT.filter(str.strip), st.lists(st.sampled_from([" ", "\n", "\t", "  ", "\r\n"]), min_size=1))
+def test_white_space_makes_no_difference(text, blanks):
+    """However the words are spaced, the quote is the same."""
+    words = text.split()
+    spaced = "".join(word + blanks[number % len(blanks)] for number, word in enumerate(words))
+    assert verified(spaced, f"x {text} y")
+
+
+def test_the_beginning_of_each_useful_result_is_evidence():
+    """For a run without an answer: what was found, cut, verified by its nature; failures and blanks are left out."""
+    found = evidence.gathered([result("Owls."), result("x" * 900), result("no", is_error=True), result(" \n")])
+    assert [one.quote for one in found] == ["Owls.", "x" * GATHERED_QUOTE]
+    assert {one.verified for one in found} == {True}
+    assert found[0].source == 'read {"path": "notes/owls.md"}'
+
+
+def test_a_salvage_is_headed_by_why_and_has_the_newest_results_first():
+    """One line on what came in between, the last text of the model, then the results from the newest back."""
+    text = evidence.salvage("interrupted", "So far: mice.", [result("first"), result("second", name="grep")])
+    assert text == (
+        "[No finished answer: interrupted. This is what was gathered until then.]\n\n"
+        "So far: mice.\n\n"
+        'grep {"path": "notes/owls.md"}\nsecond\n\n'
+        'read {"path": "notes/owls.md"}\nfirst'
+    )
+
+
+@pytest.mark.parametrize(
+    "useless", [[], [result("no", is_error=True)], [result("  \n")]], ids=["none", "failed", "blank"]
+)
+def test_x_7_a_salvage_of_nothing_is_empty(useless):
+    """Where nothing was gathered there is no heading that promises something."""
+    assert evidence.salvage("interrupted", "", useless) == ""
+
+
+def test_a_long_result_is_cut_and_marked():
+    """A reader sees that there was more."""
+    text = evidence.salvage("interrupted", "", [result("x" * (SALVAGED_RESULT + 1))])
+    assert text.endswith("x …")
+    assert text.count("x") == SALVAGED_RESULT - 2
+    assert evidence.salvage("interrupted", "", [result("x" * SALVAGED_RESULT)]).endswith("x")
+
+
+@pytest.mark.parametrize("count", [10, 11, 40, 2000])
+def test_a_salvage_of_many_results_stays_readable(count):
+    """Once the room is used up nothing is added, not even headings: the newest results fill it."""
+    text = evidence.salvage("interrupted", "", [result(f"{number:04} " + "x" * 700) for number in range(count)])
+    assert text.count('read {"path"') <= SALVAGED_TOTAL // SALVAGED_RESULT
+    assert len(text) <= SALVAGED_TOTAL + 1000
+    assert f"{count - 1:04} x" in text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=5,
+)
+RESULTS = st.lists(
+    st.builds(
+        result,
+        st.text() | st.integers(0, 5000).map("y".__mul__),
+        name=st.text(min_size=1, max_size=9),
+        arguments=st.dictionaries(st.text(max_size=9), JSON, max_size=3),
+        is_error=st.booleans(),
+    ),
+    max_size=30,
+)
+
+
+@given(st.text(max_size=50), st.text(max_size=200), RESULTS)
+def test_a_salvage_never_raises_and_its_excerpts_are_bounded(why, last, results):
+    """Whatever was gathered: of the results no more than the total is shown, and no more than the most of each."""
+    text = evidence.salvage(why, last, results)
+    gathered = evidence.gathered(results)
+    assert bool(text) == bool(last or gathered)
+    assert (last in text) or not text
+    headings = sum(len(one.source) + 5 for one in gathered)
+    assert len(text) <= 100 + len(why) + len(last) + headings + SALVAGED_TOTAL
+    assert all(len(one.quote) <= GATHERED_QUOTE for one in gathered)
+
+
+def test_a_salvage_is_bounded_in_the_arguments_too():
+    """A call with a book for its argument does not put the book into the heading of its result."""
+    book = result("short", arguments={"query": "x" * 100_000})
+    assert len(evidence.salvage("interrupted", "", [book] * 20)) <= 2 * SALVAGED_TOTAL
+    assert all(len(one.source) <= SALVAGED_TOTAL for one in evidence.gathered([book]))

@@ -1,0 +1,55 @@
+"""What came through of a reply that is still streaming."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.loop.observing.partial_reply import Draft
+from run_specialist.providers.base import Delta
+from run_specialist.record.messages import spoken
+
+
+def test_the_answer_in_respond_comes_before_any_text():
+    """As far as it came, without the quotes and braces around it."""
+    draft = Draft()
+    draft.add(Delta("I will answer."))
+    assert (draft.text, draft.is_answering) == ("I will answer.", False)
+    draft.add(Delta('{"answer": "Owls eat mi', tool="respond"))
+    assert (draft.text, draft.is_answering) == ("Owls eat mi", True)
+
+
+def test_other_tools_are_no_text():
+    """What a model wants looked up is no answer."""
+    draft = Draft()
+    draft.add(Delta('{"query": "owls"}', tool="search"))
+    assert draft.text == ""
+
+
+@given(st.text(), st.integers(0, 400))
+def test_arguments_may_break_off_anywhere(answer, at):
+    """What is shown is always a beginning of the answer."""
+    draft = Draft()
+    draft.add(Delta(json.dumps({"answer": answer})[:at], tool="respond"))
+    assert answer.startswith(draft.text.removesuffix("\ufffd"))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("<think>hm</think>\n\nThe answer.", "The answer."),
+        ("\n <think>\nhm\n</think>The answer.", "The answer."),
+        ("<think>and on", ""),
+        ("hm, so\n</think>\n\nThe answer.", "The answer."),
+        ("</think>\nThe answer.", "The answer."),
+        ("The tag is called </think> there.", "The tag is called </think> there."),
+        ("It says <think>so</think>.", "It says <think>so</think>."),
+        ("First line.\nIt says <think>so\n</think>\nLast.", "First line.\nIt says <think>so\n</think>\nLast."),
+        ("The answer.", "The answer."),
+        ("", ""),
+    ],
+)
+def test_s1_6_reasoning_at_the_beginning_is_not_spoken(text, left):
+    """With both tags, with none at its end, or with none at its beginning, where a server's template opened it."""
+    assert spoken(text) == left

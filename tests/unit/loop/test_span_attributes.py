@@ -1,0 +1,168 @@
+"""When spans are made at all, and what that costs where nobody traces: nothing is imported, nothing is made."""
+
+import asyncio
+import contextvars
+import os
+import subprocess
+import sys
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
+from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
+from opentelemetry.sdk.trace import TracerProvider
+
+from run_specialist.loop.observing import spans, telemetry
+from run_specialist.providers.scripted import ScriptedProvider
+from run_specialist.record.messages import Reply, Stop, ToolCall, Usage
+from tests.spans import recorded
+
+CALL = ToolCall("call_1", "look", {})
+PROGRAM = """
+import sys
+from pathlib import Path
+from run_specialist import Specialist, run_sync
+
+Path("owls.md").write_text("Owls eat mice.")
+finder = Specialist(name="finder", description="", prompt="You find.")
+outcome = run_sync(finder, "What do owls eat?", model="offline", root=Path.cwd())
+print(outcome.status, "opentelemetry" in sys.modules, "anthropic" in sys.modules)
+"""
+
+
+def agent():
+    """Return the span of a run."""
+    provider = ScriptedProvider([])
+    return telemetry.invoke_agent("owls", "run-1", provider, "What?", parent_id=None, resumed=False)
+
+
+def test_the_variable_is_that_of_opentelemetry():
+    """It is spelled out here, because looking it up there would be an import."""
+    assert spans.PROVIDER == OTEL_PYTHON_TRACER_PROVIDER
+
+
+def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
+    """In a process of its own: no provider, no variable, no import."""
+    told = run(tmp_path, PROGRAM)
+    assert told.stdout == "answered False False\n", told.stderr
+
+
+def test_the_variable_alone_has_a_run_traced(tmp_path):
+    """As under `opentelemetry-instrument`, or in a container that sets it: the provider it names gets the spans."""
+    watch = f"""
+from opentelemetry.sdk.trace import TracerProvider
+begun = TracerProvider.get_tracer
+TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) or begun(*given, **more)
+{PROGRAM}"""
+    told = run(tmp_path, watch, **{spans.PROVIDER: "sdk_tracer_provider"})
+    assert told.stdout.splitlines() == ["traced by run_specialist", "answered True False"], told.stderr
+
+
+def test_a_variable_that_names_nothing_harms_nothing(tmp_path):
+    """OpenTelemetry says what is wrong, the run is not traced."""
+    told = run(tmp_path, PROGRAM, **{spans.PROVIDER: "nonsense"})
+    assert told.stdout == "answered True False\n"
+
+
+def run(folder, program, **environment):
+    """Run a program in a process of its own that nobody traces."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**own, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("provider", [None, trace.NoOpTracerProvider()], ids=["none", "no-op"])
+def test_without_a_real_provider_no_span_is_made(monkeypatch, provider):
+    """The library may be imported, as the vendor's SDK does, and the provider the one that does nothing."""
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
+    monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
+    with agent() as span, telemetry.chat(ScriptedProvider([]), 100) as request, telemetry.execute_tool(CALL) as call:
+        assert (span.tracer, type(request), type(call)) == (None, telemetry.Silence, telemetry.Silence)
+        request.replied(Reply(Stop.ANSWERED, ()), Usage(1, 0, 0, 1))
+        request.failed("timeout")
+        call.returned("mice", None, is_error=True)
+        assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_an_sdk_that_is_switched_off_makes_no_span(monkeypatch):
+    """OTEL_SDK_DISABLED: its tracers do nothing."""
+    monkeypatch.setenv(OTEL_SDK_DISABLED, "true")
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", TracerProvider(shutdown_on_exit=False))
+    assert agent().tracer is None
+
+
+def test_a_provider_that_fails_traces_nothing(monkeypatch):
+    """Whatever it raises; the run goes on without."""
+
+    class Broken(trace.TracerProvider):
+        def get_tracer(self, *given, **more):
+            raise KeyError("no tracer")
+
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", Broken())
+    with agent() as span:
+        assert span.tracer is None
+
+
+def test_outside_of_a_run_nothing_is_traced():
+    """A request or a call that belongs to no run has no span, provider or not."""
+    with recorded() as seen:
+        for _ in range(2):
+            with telemetry.chat(ScriptedProvider([]), 100), telemetry.execute_tool(CALL):
+                pass
+            with agent():
+                pass
+    assert seen.names == ["invoke_agent owls"] * 2
+
+
+@pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])
+def test_content_is_told_on_clear_words_alone(monkeypatch, value):
+    """Everything but the words that the conventions have for spans means no."""
+    monkeypatch.setenv(telemetry.CONTENT, value)
+    with recorded() as seen, agent(), telemetry.execute_tool(CALL) as call:
+        call.returned("mice", None, is_error=False)
+    assert not any("mice" in span.to_json() or "What?" in span.to_json() for span in seen.all)
+
+
+def test_arguments_that_are_no_json_are_told_somehow(monkeypatch):
+    """A value of a foreign type is written as text; what is not there is null."""
+    monkeypatch.setenv(telemetry.CONTENT, "true")
+    with recorded() as seen, agent():
+        for arguments in ({"at": object}, None):
+            with telemetry.execute_tool(ToolCall("call_1", "look", arguments)):
+                pass
+    told = [span.attributes["gen_ai.tool.call.arguments"] for span in seen.named("execute")]
+    assert told == ['{"at": "<class \'object\'>"}', "null"]
+
+
+def test_what_a_span_cannot_hold_harms_nothing(monkeypatch):
+    """An attribute that is refused, a status that fails: the span ends all the same."""
+    with recorded() as seen, agent() as span:
+        monkeypatch.setattr(span._span, "set_attributes", None)
+        monkeypatch.setattr(span._span, "set_status", None)
+        span.set({"a": 1})
+        span.failed("oops")
+    assert seen.names == ["invoke_agent owls"]
+
+
+def test_a_run_that_is_thrown_away_ends_its_span(caplog):
+    """Its coroutine is closed in another context than its own, where nothing can be given back; nobody complains."""
+
+    async def work():
+        with agent():
+            await asyncio.Event().wait()
+
+    async def begin():
+        coroutine = work()
+        contextvars.copy_context().run(coroutine.send, None)
+        coroutine.close()
+
+    with recorded() as seen:
+        asyncio.run(begin())
+    assert (seen.names, caplog.messages) == (["invoke_agent owls"], [])

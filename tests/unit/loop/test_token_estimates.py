@@ -1,0 +1,44 @@
+"""Of the next request only what is new is looked at, and nothing that was replaced is sent as it was."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.providers.json_reader import Told
+from run_specialist.record.messages import Message
+
+
+def asked(name: str) -> Message:
+    """Return a turn that calls a tool, under this id."""
+    return Message("assistant", ({"type": "tool_use", "id": name, "name": "look", "input": {}},))
+
+
+def test_what_was_sent_is_not_serialised_again():
+    """Each message once, however many requests carry it."""
+    told, serialised = Told(), []
+    said = [Message.user("?"), asked("1"), Message.user("a"), asked("2")]
+    for count in (1, 3, 4):
+        told.take(said[:count], lambda message: serialised.append(message) or message.encoded)
+    assert serialised == said
+    assert (told.ids, told.pieces) == ({"1", "2"}, [message.encoded for message in said])
+
+
+def test_a_message_that_was_replaced_in_the_middle_is_sent_anew():
+    """As old results are when they are put away, while the last message stays the very same."""
+    told, last = Told(), asked("3")
+    told.take([Message.user("?"), asked("1"), Message.user("long"), last], lambda message: message.encoded)
+    now = [Message.user("?"), asked("2"), Message.user("short"), last]
+    told.take(now, lambda message: message.encoded)
+    assert (told.ids, told.pieces) == ({"2", "3"}, [message.encoded for message in now])
+
+
+POOL = [Message.user(str(number)) if number % 2 else asked(str(number)) for number in range(6)]
+
+
+@given(st.lists(st.lists(st.sampled_from(POOL), min_size=1, max_size=6), max_size=6))
+def test_whatever_transcripts_follow_one_another_each_is_sent_as_it_is(transcripts):
+    """Appended to, cut, replaced, reordered."""
+    told = Told()
+    for messages in transcripts:
+        told.take(messages, lambda message: message.encoded)
+        assert told.pieces == [message.encoded for message in messages]
+        assert told.ids == {block["id"] for message in messages for block in message.blocks if "id" in block}

@@ -1,0 +1,45 @@
+"""What was said in a run: history that only grows, and a tail that may still change."""
+
+from run_specialist.loop.transcript import Transcript
+from run_specialist.record.messages import Message, Reply, Stop, ToolResult, Usage
+
+CALL = {"type": "tool_use", "id": "call_1", "name": "look", "input": {}}
+REPLY = Reply(Stop.WANTS_TOOLS, (CALL,), Usage(90, 5, 3, 2))
+
+
+def test_our_last_words_become_history_only_when_they_were_accepted():
+    """What was refused may be said anew with other words; what was answered stays as it was sent."""
+    said = Transcript([Message.user("What?")])
+    assert said.messages("first")[-1].content[0]["text"] == "What?\nfirst"
+    assert said.messages("second")[-1].content[0]["text"] == "What?\nsecond"
+    said.enter(REPLY, [ToolResult("call_1", "mice")], "second")
+    question, call, result = said.messages("third")
+    assert question.content[0]["text"] == "What?\nsecond"
+    assert call.role == "assistant"
+    assert result.content[0]["content"] == "mice\nthird"
+
+
+def test_s2_6_the_estimate_is_the_last_usage_and_a_quarter_of_the_characters_after_it():
+    """Rounded up; before the first reply only the question counts."""
+    said = Transcript([Message.user("12345")])
+    assert said.tokens == 2
+    said.enter(REPLY, [ToolResult("call_1", "x" * 41)], None)
+    assert said.tokens == 100 + 11
+
+
+def test_after_a_pause_our_words_do_not_go_into_the_models_message():
+    """Where the model spoke last there is no tail, also when the transcript was shortened meanwhile."""
+    said = Transcript([Message.user("What?")])
+    said.enter(Reply(Stop.PAUSED, ({"type": "text", "text": "wait"},)), (), None)
+    assert said.messages("now") == said.messages()
+    said.shorten([Message.user("shorter"), Message("assistant", ({"type": "text", "text": "wait"},))], 7)
+    assert said.messages("now")[-1].content == ({"type": "text", "text": "wait"},)
+    assert said.tokens == 7
+
+
+def test_a_shortened_transcript_knows_its_size_and_its_tail_can_take_our_words():
+    """The tail is the last message of the user, whatever stood there before."""
+    said = Transcript([Message.user("What?")])
+    said.shorten([Message.user("a" * 40)], 25)
+    assert said.tokens == 25
+    assert said.messages("now")[0].content[0]["text"] == "a" * 40 + "\nnow"

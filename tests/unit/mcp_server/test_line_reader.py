@@ -1,0 +1,81 @@
+"""Lines of bounded length from a stream of bytes, and the id of a request whose line is too long."""
+
+import json
+import random
+
+import pytest
+
+from run_specialist.mcp_server.line_reader import TAIL, LineReader, TooLong
+
+LONGEST = 4 * TAIL
+LONG = "x" * 10 * LONGEST
+
+
+def read(data: bytes, size: int = 100) -> list:
+    """Return the lines of some bytes that come in chunks."""
+    reader = LineReader(LONGEST)
+    return [line for start in range(0, len(data), size) for line in reader.feed(data[start : start + size])]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_lines_come_whole_however_they_are_cut(size):
+    """Empty ones too; what has no end yet is kept back."""
+    assert read(b"one\n\ntwo\xff\r\nthree", size) == [b"one", b"", b"two\xff\r"]
+
+
+@pytest.mark.parametrize("size", [1, 100, 5000, 100_000])
+def test_a_line_that_is_too_long_comes_once_and_the_next_one_is_read(size):
+    """Whatever the chunks; a line of the full length still passes."""
+    full = b"y" * LONGEST
+    assert read(LONG.encode() + b"\n" + full + b"\nnext\n", size) == [TooLong(None), full, b"next"]
+
+
+def test_no_more_than_the_bound_and_a_chunk_is_kept():
+    """However long a line is."""
+    reader = LineReader(LONGEST)
+    for _ in range(1000):
+        assert [*reader.feed(b"x" * 1000)] == []
+    assert len(reader._line) + len(reader._passed_over) <= 2 * TAIL
+
+
+ARGUMENTS = {"name": "ask", "arguments": {"query": LONG, "id": 99, "method": "no"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "request_id"),
+    [
+        ({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": ARGUMENTS}, 7),
+        ({"method": "tools/call", "params": ARGUMENTS, "jsonrpc": "2.0", "id": 7}, 7),
+        ({"method": "tools/call", "params": ARGUMENTS, "id": 'a\\"}{,b'}, 'a\\"}{,b'),
+        ({"id": -1, "params": ARGUMENTS, "method": "tools/call"}, -1),
+        ({"jsonrpc": "2.0", "method": "notifications/x", "params": ARGUMENTS}, None),
+        ({"jsonrpc": "2.0", "id": 7, "result": ARGUMENTS}, None),
+        ({"params": ARGUMENTS, "jsonrpc": "2.0"}, None),
+        ({"jsonrpc": "2.0", "id": None, "method": "x", "params": ARGUMENTS}, None),
+        ({"jsonrpc": "2.0", "id": 1.5, "method": "x", "params": ARGUMENTS}, None),
+        ({"jsonrpc": "2.0", "method": "x", "params": {"a": LONG, "b": {"id": 5}}}, None),
+        ({"jsonrpc": "2.0", "method": "x", "params": {"a": LONG, "id": 5}}, None),
+        ({"jsonrpc": "2.0", "method": "x", "params": {"a": LONG + ',"id": 5}'}}, None),
+        ({"jsonrpc": "2.0", "method": "x", "params": [LONG], "more": '","id":5'}, None),
+        ({"method": "x", "params": {"a": LONG, "id": 5}, "jsonrpc": "2.0"}, None),
+        ([{"jsonrpc": "2.0", "id": 7, "method": "x", "params": ARGUMENTS}], None),
+    ],
+)
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,  ", " :\t")])
+def test_the_id_of_a_long_request_is_found_where_it_is_surely_its_own(message, request_id, separators):
+    """At the very beginning or end: an id within the arguments, a notification's or an answer's is not taken."""
+    assert read(json.dumps(message, separators=separators).encode() + b"\n", 5000) == [TooLong(request_id)]
+
+
+def test_an_id_beyond_all_numbers_is_none():
+    """Python converts no text of so many digits."""
+    line = b'{"method": "x", "id": ' + b"9" * 5000 + b', "params": "' + LONG.encode() + b'"}\n'
+    assert read(line) == [TooLong(None)]
+
+
+def test_any_bytes_are_read():
+    """No line takes long or breaks the reader."""
+    source = random.Random(1)  # noqa: S311 - no secret is made of it
+    alphabet = b'{}[]",:\\ \n\tid0-methodjsonrpc'
+    data = bytes(source.choice(alphabet) for _ in range(200_000)).replace(b"\n", b"") + b"\n"
+    assert read(data, 1000) == [TooLong(None)]

@@ -1,0 +1,224 @@
+"""How the provider behaves in a run: its turns, its limits, and what it does when told to land."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from run_specialist.providers.base import Choice, Delta, Opening, Provider
+from run_specialist.providers.offline.provider import OfflineProvider
+from run_specialist.record.messages import Message, Stop, ToolResult
+from run_specialist.tools.base import Toolset
+from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.respond import respond_tool
+from tests.plugins.tiers import examples
+
+pytestmark = pytest.mark.anyio
+QUESTION = "Why was the cache removed, and which PostgreSQL version do we use?"
+
+
+def opened(root, watch=None):
+    """Open a conversation with all tools."""
+    return OfflineProvider().open(Opening("", Toolset([*file_tools(root), respond_tool()])), watch)
+
+
+def turn(call_id: str, name: str, arguments: dict, result: str, *, failed: bool = False) -> list[Message]:
+    """Return the two messages of one call and its result."""
+    call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    return [Message("assistant", (call,)), Message.results([ToolResult(call_id, result, is_error=failed)])]
+
+
+async def test_it_is_a_provider():
+    """It has the name, the capabilities and the end that the loop expects."""
+    provider: Provider = OfflineProvider()
+    assert provider.model == "offline"
+    assert provider.capabilities.forced_choice
+    await provider.aclose()
+
+
+async def test_it_searches_before_it_reads_and_never_repeats_a_call(ask):
+    """The first call is a search for the question; no call is made twice; ids differ."""
+    finished = await ask(QUESTION)
+    assert finished.calls[0].name == "search"
+    assert finished.calls[0].arguments["query"] == QUESTION
+    assert len({call.key for call in finished.calls}) == len(finished.calls)
+    ids = [block["id"] for message in finished.messages for block in message.content if block["type"] == "tool_use"]
+    assert len(set(ids)) == len(ids)
+    assert ids[0] == "toolu_offline_0001"
+
+
+async def test_a_question_with_some_depth_takes_enough_calls_to_see_a_landing(ask):
+    """About eight calls at least, twenty at most, and one or two a turn."""
+    many = {
+        f"notes/more-{number}.md": f"# Note {number}\n\nThe cache and PostgreSQL, part {number}.\n"
+        for number in range(20)
+    }
+    finished = await ask(QUESTION, notes=many)
+    assert 8 <= len(finished.calls) <= 20
+    sizes = [len(message.content) for message in finished.messages if message.role == "assistant"]
+    assert max(sizes) <= 2
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 6])
+async def test_forced_to_respond_it_answers_from_what_it_has(ask, limit):
+    """At the limit it calls `respond` at once, with the quotes found so far."""
+    finished = await ask(QUESTION, limit=limit)
+    assert len(finished.calls) == limit
+    assert "stale entries" in finished.response.answer
+
+
+async def test_without_tools_allowed_it_writes_its_answer(ask):
+    """When no tool may be called the answer comes as text."""
+    finished = await ask(QUESTION, limit=3, landing=Choice.NONE)
+    assert "stale entries" in finished.response.answer
+
+
+@pytest.mark.parametrize("choice", [Choice.RESPOND, Choice.NONE])
+async def test_told_to_answer_at_the_very_start(root, choice):
+    """Even with nothing gathered it does what the choice says."""
+    reply = await opened(root).ask([Message.user(QUESTION)], choice, 4096)
+    assert [call.name for call in reply.calls] == (["respond"] if choice is Choice.RESPOND else [])
+    assert bool(reply.text) == (choice is Choice.NONE)
+    assert reply.stop is (Stop.WANTS_TOOLS if choice is Choice.RESPOND else Stop.ANSWERED)
+    assert reply.usage.total_tokens == 0
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "0 tool calls remain and only a call of `respond` will be heard.",
+        "The limit of this task is reached. Answer directly now, from what is here, without more tool calls.",
+        "Own words of whoever wrote the specialist.",
+    ],
+)
+async def test_an_order_in_the_last_result_is_obeyed(root, order):
+    """When our last words stand in it, whatever they are, `respond` is called, and the order is not quoted."""
+    found = "notes/cache.md:7: - The cache was removed because of stale entries."
+    *earlier, last = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
+    reply = await opened(root).ask([*earlier, last.ending(order)], Choice.AUTO, 4096)
+    (call,) = reply.calls
+    assert call.name == "respond"
+    assert "stale entries" in call.arguments["answer"]
+    assert order not in str(call.arguments)
+
+
+async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root):
+    """With a limit of 0 the order stands below the question."""
+    message = Message.user("Why was the cache removed?").ending("0 tool calls remain.")
+    (call,) = (await opened(root).ask([message], Choice.AUTO, 4096)).calls
+    assert call.name == "respond"
+    assert call.arguments["gaps"] == ["Why was the cache removed?"]
+
+
+@pytest.mark.parametrize(
+    "question", ["Why is the exit code 0 when a limit was reached?", "Does it say 0 tool calls remaining at the end?"]
+)
+async def test_what_the_question_says_about_limits_is_no_order(root, question):
+    """It is looked up like any other."""
+    (call, *_) = (await opened(root).ask([Message.user(question)], Choice.AUTO, 4096)).calls
+    assert call.name == "search"
+
+
+async def test_what_a_note_says_about_limits_is_no_order(root):
+    """Only the notices of the runner end the search, not the text of a note."""
+    found = "notes/api.md:3: The rate limit is reached after 0 tool calls remaining."
+    messages = [Message.user("What is the rate limit?"), *turn("1", "search", {"query": "x"}, found)]
+    reply = await opened(root).ask(messages, Choice.AUTO, 4096)
+    assert reply.calls[0].name != "respond"
+
+
+async def test_a_resumed_run_goes_on(root):
+    """After an order, a new user message lifts it: the budget is fresh."""
+    messages = [
+        Message.user("Why was the cache removed?"),
+        *turn("1", "search", {"query": "x"}, "notes/cache.md:3: The cache.\n0 tool calls remaining"),
+        *turn("2", "respond", {"answer": "x"}, "Delivered."),
+        Message.user("The budget is refreshed; go on."),
+    ]
+    assert (await opened(root).ask(messages, Choice.AUTO, 4096)).calls[0].name != "respond"
+
+
+async def test_countdown_lines_and_notices_are_never_quoted(root):
+    """Lines that are no content of a note do not become quotes."""
+    found = (
+        "notes/cache.md:7: The cache was removed because of stale entries.\n[passages per word: cache 3, removed 1]\n"
+        "[You made this very call before; the cache was removed because of this.]\n3 tool calls remaining"
+    )
+    messages = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
+    (call,) = (await opened(root).ask(messages, Choice.RESPOND, 4096)).calls
+    assert [item["quote"] for item in call.arguments["evidence"]] == ["The cache was removed because of stale entries."]
+
+
+async def test_output_wrapped_as_json_is_read(root):
+    """The preset that puts its limit into fields of the last result wraps the output."""
+    found = '{"output": "notes/cache.md:7: The cache was removed because of stale entries.", "limit_reached": true}'
+    messages = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
+    (call,) = (await opened(root).ask(messages, Choice.RESPOND, 4096)).calls
+    assert "stale entries" in call.arguments["answer"]
+
+
+async def test_the_same_transcript_gets_the_same_reply(ask, root):
+    """A reply is a function of what was said; another conversation gives the same one."""
+    finished = await ask(QUESTION)
+    replies = [await opened(root).ask(finished.messages, Choice.AUTO, 4096) for _ in range(2)]
+    assert replies[0] == replies[1]
+
+
+async def test_who_watches_sees_the_reply(root):
+    """Text and arguments are passed on as they go out."""
+    seen: list[Delta] = []
+    reply = await opened(root, seen.append).ask([Message.user(QUESTION)], Choice.NONE, 4096)
+    assert seen == [Delta(reply.text)]
+    seen.clear()
+    await opened(root, seen.append).ask([Message.user(QUESTION)], Choice.AUTO, 4096)
+    assert [delta.tool for delta in seen] == ["search"]
+
+
+WORDS = st.sampled_from(
+    ["cache", "removed", "because", "PostgreSQL", "16", "the", "x.md", "…", '"', "a_b", "12 ms", "|", "-", "##", "```"]
+)
+LINE = st.one_of(
+    st.lists(WORDS, max_size=12).map(" ".join),
+    st.builds(
+        "{}:{}: {}".format,
+        st.sampled_from(["a.md", "b c.md", "d/" + "e" * 300]),
+        st.integers(0, 9),
+        st.text(max_size=700),
+    ),
+    st.builds("{:>6}\t{}".format, st.integers(0, 9), st.lists(WORDS, max_size=200).map(" ".join)),
+    st.text(max_size=30),
+    st.just("[passages per word: cache 3, x]"),
+    st.just("[in no file: Zookeeper, …]"),
+    st.just("0 tool calls remaining"),
+)
+CALL = st.tuples(
+    st.sampled_from(["search", "grep", "read", "glob", "ls", "other"]),
+    st.sampled_from([{}, {"path": "a.md"}, {"path": 3, "offset": "x", "limit": None}, {"pattern": "cache"}, None]),
+    st.lists(LINE, max_size=12).map("\n".join),
+    st.booleans(),
+)
+
+
+@settings(max_examples=examples(150))
+@given(
+    st.text(max_size=60) | st.lists(WORDS, max_size=8).map(" ".join),
+    st.lists(CALL, max_size=6),
+    st.sampled_from(Choice),
+)
+async def test_any_transcript_gets_a_reply_within_the_limits(question, calls, choice):
+    """Nothing raises; the answer, its quotes and their number stay in bounds; each quote stands in a result."""
+    tools = Toolset([*file_tools("."), respond_tool()])
+    messages = [Message.user(question)]
+    for number, (name, arguments, result, failed) in enumerate(calls):
+        messages += turn(str(number), name, arguments, result, failed=failed)
+    reply = await OfflineProvider().open(Opening("", tools)).ask(messages, choice, 4096)
+    assert reply.text or reply.calls
+    results = "\n".join(result for _, _, result, _ in calls)
+    plain = "\n".join(line.split("\t")[-1].split(": ", 1)[-1] for line in results.split("\n"))
+    for call in reply.calls:
+        if call.name == "respond":
+            assert call.arguments["answer"].strip()
+            assert len(call.arguments["answer"]) <= 1500
+            assert len(call.arguments["evidence"]) <= 8
+            for item in call.arguments["evidence"]:
+                assert 0 < len(item["quote"]) <= 400
+                assert all(part.strip() in plain for part in item["quote"].split("\n"))

@@ -1,0 +1,158 @@
+"""Requests begin a few in each turn of the loop, in order, and nobody is forgotten."""
+
+import asyncio
+import gc
+import weakref
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.providers.anthropic import AnthropicProvider
+from run_specialist.providers.base import Choice, Opening
+from run_specialist.providers.openai_chat import ChatProvider
+from run_specialist.providers.pace import AT_ONCE, Pace, pace
+from run_specialist.record.messages import Message
+from run_specialist.tools.base import Toolset
+
+pytestmark = pytest.mark.anyio
+
+
+class Turns:
+    """Counts the turns of the running loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._next()
+
+    def _next(self) -> None:
+        self.count += 1
+        self._handle = asyncio.get_running_loop().call_soon(self._next)
+
+    def stop(self) -> None:
+        """Count no further."""
+        self._handle.cancel()
+
+
+async def test_a_few_requests_begin_at_once():
+    """Whoever asks alone waits for nothing."""
+    paced = Pace()
+    for _ in range(AT_ONCE):
+        with pytest.raises(StopIteration):
+            paced.begin().send(None)
+
+
+async def test_many_begin_in_the_order_in_which_they_asked_and_few_in_a_turn():
+    """No turn of the loop has more than its part, and none but the last has less."""
+    paced, begun = Pace(), []
+
+    async def ask(name: int) -> None:
+        await paced.begin()
+        begun.append((name, turns.count))
+
+    turns = Turns()
+    await asyncio.gather(*map(ask, range(10 * AT_ONCE)))
+    turns.stop()
+    assert [name for name, _ in begun] == [*range(10 * AT_ONCE)]
+    by_turn = [at for _, at in begun]
+    assert [by_turn.count(at) for at in dict.fromkeys(by_turn)] == [AT_ONCE] * 10
+
+
+@given(st.sets(st.integers(0, 39)), st.integers(0, 6))
+def test_whoever_is_cancelled_holds_up_nobody(cancelled, later):
+    """Before, while and after it is its turn; all others begin."""
+    broken = []
+
+    async def play() -> tuple[set[int], list[object]]:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: broken.append(told))
+        paced, begun = Pace(), set()
+
+        async def ask(name: int) -> None:
+            await paced.begin()
+            begun.add(name)
+
+        tasks = [asyncio.create_task(ask(name)) for name in range(40)]
+        for _ in range(later):
+            await asyncio.sleep(0)
+        for name in cancelled:
+            tasks[name].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return begun, [*paced._waiting]
+
+    begun, waiting = asyncio.run(play())
+    assert begun >= set(range(40)) - cancelled
+    assert waiting == broken == []
+
+
+def test_a_loop_that_ended_while_some_waited_is_forgotten():
+    """Neither does the next one wait for its turns, nor does anything hold it."""
+
+    async def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
+        waiting = [asyncio.create_task(pace().begin()) for _ in range(3 * AT_ONCE)]
+        await asyncio.sleep(0)
+        assert not all(task.done() for task in waiting)
+        return weakref.ref(asyncio.get_running_loop())
+
+    async def go_on() -> None:
+        await asyncio.gather(*(pace().begin() for _ in range(3 * AT_ONCE)))
+
+    left = asyncio.run(leave())
+    asyncio.run(go_on())
+    gc.collect()
+    assert left() is None
+
+
+def test_a_loop_that_was_closed_while_some_waited_is_forgotten_when_the_next_one_begins():
+    """It was closed by hand, and nobody was cancelled: whoever waits in it is let go too."""
+
+    async def begin() -> None:
+        await pace().begin()
+
+    def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
+        loop = asyncio.new_event_loop()
+        waiting = [loop.create_task(begin()) for _ in range(10 * AT_ONCE)]
+        loop.run_until_complete(asyncio.sleep(0))
+        assert not all(task.done() for task in waiting)
+        for task in waiting:
+            task._log_destroy_pending = False
+        loop.close()
+        return weakref.ref(loop)
+
+    left = leave()
+    asyncio.run(begin())
+    gc.collect()
+    assert left() is None
+
+
+class Unanswered:
+    """Stands for a client of either SDK whose server never answers."""
+
+    base_url, timeout, max_retries = "http://127.0.0.1", None, 0
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    async def post(self, path, *, content, **_):
+        """Take a request."""
+        self.bodies.append(content)
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("kind", [AnthropicProvider, ChatProvider])
+async def test_a_crowd_that_asks_at_once_sends_a_few_requests_in_each_turn(kind):
+    """Of those that wait no body is made yet; in the end all are under way at the same time."""
+    children, client = 5 * AT_ONCE, Unanswered()
+    provider = kind("haiku", client)
+    question = [Message.user("What?")]
+    conversations = [provider.open(Opening("Look.", Toolset([]))) for _ in range(children)]
+    asking = [asyncio.create_task(each.ask(question, Choice.AUTO, 100)) for each in conversations]
+    sent = []
+    while len(client.bodies) < children:
+        await asyncio.sleep(0)
+        sent.append(len(client.bodies))
+    new = [now - before for before, now in pairwise([0, *sent])]
+    assert max(new) == AT_ONCE
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)

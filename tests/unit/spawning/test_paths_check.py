@@ -1,0 +1,175 @@
+"""Before a run begins, a thread looks for one file of its `paths`, and stops when the time is over."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from run_specialist.api.runner import Runner
+from run_specialist.errors import UsageError
+from run_specialist.providers.scripted import ScriptedProvider, calls
+from run_specialist.safe_open import Folder
+from run_specialist.spawning.paths_check import check_paths
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import load_text
+from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.sandbox.listing import files
+from run_specialist.tools.sandbox.sandbox import Sandbox
+from tests.slow_folders import PATIENCE, EndlessWalk, HeldWalk
+
+pytestmark = pytest.mark.anyio
+ANSWER = calls(("respond", {"answer": "nothing was read"}), first_id=999)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder with notes, plans, and a file beside them."""
+    for name in ("notes/owls.md", "notes/deep/bats.md", "plans/next.md", "top.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"all about {name}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def endless(monkeypatch):
+    """Every folder is without an end."""
+    walk = EndlessWalk(monkeypatch)
+    yield walk
+    walk.stop()
+
+
+async def checked(root, paths, **settings):
+    """Check the paths of a specialist that was read from a file."""
+    lines = ["---", "name: finder", "description: Finds", f"paths: {paths}", "---", "You find notes.", ""]
+    file = load_text("\n".join(lines), Path("specialists/finder.md"))
+    return await check_paths(file, file.specialist.model_copy(update=settings), root)
+
+
+@pytest.mark.parametrize(
+    "paths", ["missing", "missing, also/missing", "notes/*.txt", "[]", "[[notes]]", "hidden", "pipe"]
+)
+async def test_paths_of_which_none_is_there_name_the_ways_out(root, paths):
+    """The root, the flag, and the command that writes another specialist; what is ignored or no file is not there."""
+    (root / "hidden").mkdir()
+    (root / "hidden" / "x.md").write_text("x")
+    (root / ".gitignore").write_text("hidden\n")
+    os.mkfifo(root / "pipe")
+    with pytest.raises(UsageError, match=rf"finder\.md:4:1: paths: .*under {root}.*--root.*specialists new"):
+        await checked(root, paths)
+
+
+@pytest.mark.parametrize("paths", ["notes", "top.md", "missing, plans/", "notes/**/b*.md", "'*.md'", "."])
+async def test_one_file_is_enough(root, paths):
+    """A folder, a file, one of several, a glob, everything."""
+    assert (await checked(root, paths)).warnings == ()
+
+
+async def test_a_folder_that_is_named_is_looked_for_where_it_is(root, monkeypatch):
+    """Neither the root nor any other folder is listed."""
+    seen = []
+    listing = Folder.listing
+    monkeypatch.setattr(Folder, "listing", lambda folder: seen.append(folder.path) or listing(folder))
+    await checked(root, "missing, notes/deep, plans")
+    await checked(root, "top.md")
+    assert seen == [str(root / "notes" / "deep")]
+
+
+async def test_without_paths_nothing_is_looked_at(root, endless):
+    """The file tools may see everything, so there is nothing to check."""
+    file = load_text("---\nname: finder\ndescription: d\n---\nFind.\n", Path("finder.md"))
+    assert await check_paths(file, file.specialist, root) == await check_paths(file, file.specialist, root / "none")
+    assert not endless.entered.is_set()
+
+
+async def test_the_loop_goes_on_meanwhile(root, monkeypatch):
+    """Other tasks run while a folder is being listed."""
+    walk = HeldWalk(monkeypatch)
+    task = asyncio.create_task(checked(root, "'*.md'"))
+    await asyncio.to_thread(walk.entered.wait, PATIENCE)
+    assert not task.done()
+    walk.released.set()
+    assert (await task).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "limits", [{"time_limit": 0.1, "tool_timeout": 3600}, {"tool_timeout": 0.05}, {"time_limit": 0}]
+)
+async def test_when_the_time_is_over_the_walk_ends_and_the_run_may_begin(root, endless, limits):
+    """The warning says where, and the time is counted."""
+    check = await checked(root, "'*.md'", **limits)
+    (warning,) = check.warnings
+    assert warning.startswith("specialists/finder.md:4:1: paths: no file of it was found within ")
+    assert check.seconds > 0
+    # Where no time is left, it may never have begun.
+    assert not endless.entered.is_set() or await asyncio.to_thread(endless.ended.wait, PATIENCE)
+
+
+async def test_a_walk_that_nobody_waits_for_ends(root, endless):
+    """The client hung up, or the run was stopped."""
+    task = asyncio.create_task(checked(root, "'*.md'"))
+    await asyncio.to_thread(endless.entered.wait, PATIENCE)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
+
+
+async def test_time_that_is_over_during_the_walk_lands_the_run(root, endless):
+    """The outcome names the limit, the model is asked for its answer once, and a warning says why it read nothing."""
+    finder = Specialist(name="finder", description="Finds", prompt="Find.", paths=("*.md",), time_limit=2)
+    async with Runner(root=root, provider=ScriptedProvider([ANSWER]), store="none") as runner:
+        outcome = await runner.run(finder, "What is there?")
+    assert (outcome.status, outcome.landing.reason) == ("landed", "time")
+    assert outcome.limits["time"].used >= outcome.limits["time"].limit / 2
+    assert "paths: no file of it was found within" in " ".join(outcome.warnings)
+    assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
+
+
+async def test_a_root_that_cannot_be_listed_is_said(root):
+    """That is another reason than that nothing is there."""
+    (root / ".gitignore").write_bytes(b"x\n" * 3_000_000)
+    with pytest.raises(UsageError, match=r"paths: the root cannot be listed: \.gitignore: larger than 4 MB"):
+        await checked(root, "'*.md'")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("glob", {"pattern": "*.md"}),
+        ("ls", {}),
+        ("grep", {"pattern": "x", "glob": "*.md"}),
+        ("read", {"path": "no.md"}),
+    ],
+)
+async def test_a_tool_call_that_is_given_up_ends_its_walk(root, endless, name, arguments):
+    """At its time limit, or at that of the run, nothing goes on in the background."""
+    tools = {tool.name: tool for tool in file_tools(root, ["notes/*.md"] if name == "ls" else [])}
+    task = asyncio.create_task(tools[name].call(arguments))
+    await asyncio.to_thread(endless.entered.wait, PATIENCE)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
+
+
+async def test_a_search_that_is_given_up_leaves_its_index_to_the_next(root, monkeypatch):
+    """Each would begin anew otherwise, and none would ever come to its end in a large root."""
+    walk = HeldWalk(monkeypatch)
+    search = {tool.name: tool for tool in file_tools(root / "plans")}["search"]
+    task = asyncio.create_task(search.call({"query": "next"}))
+    await asyncio.to_thread(walk.entered.wait, PATIENCE)
+    task.cancel()
+    await asyncio.wait([task])
+    walk.released.set()
+    assert "next.md:1: all about plans/next.md" in (await search.call({"query": "next"})).text
+    assert walk.listings == 1
+
+
+async def test_a_walk_checks_before_each_folder_too(root):
+    """Very many empty folders have been listed at once, and each of them still takes its time."""
+    for name in ("a", "b", "c"):
+        (root / "empty" / name).mkdir(parents=True)
+    checks = []
+    assert list(files(Sandbox(root), "empty", check=lambda: checks.append(1))) == []
+    assert len(checks) == 3 + 4

@@ -1,0 +1,231 @@
+"""From a file and a question to a job: whose word counts, which tools there are, how the countdown speaks."""
+
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+
+from run_specialist import prompts
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.errors import UsageError
+from run_specialist.loop.tool_calls.executed import Executed
+from run_specialist.providers.scripted import ScriptedProvider
+from run_specialist.record.messages import ToolCall
+from run_specialist.spawning.spawner import Surroundings, spawn
+from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.resolve import resolve
+from run_specialist.tools.base import Tool
+
+PATH = Path("specialists/finder.md")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder with notes, plans, and a file beside them."""
+    for name in ("notes/owls.md", "notes/deep/bats.md", "plans/next.md", "top.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"all about {name}\n")
+    return tmp_path
+
+
+def file_of(*lines, body="You find notes."):
+    """Load a file with these lines of front matter."""
+    return load_text("\n".join(["---", "name: finder", "description: Finds", *lines, "---", body, ""]), PATH)
+
+
+def job_of(root, *lines, tools=(), augmenters=(), **overrides):
+    """Make the job of a run."""
+    file = file_of(*lines)
+    around = Surroundings(root, ScriptedProvider([]), tools, augmenters)
+    return spawn(file, resolve(file, overrides).settings, "What is known?", around)
+
+
+def tool(name):
+    """Make a tool that tells its name."""
+
+    def tell() -> str:
+        return f"mine: {name}"
+
+    return Tool(name, "Mine.", tell)
+
+
+def countdown(job, count):
+    """Return the last augmenter's line after each of `count` calls."""
+    lines, budget = [], job.budget
+    for number in range(count):
+        budget = budget.spend()
+        call = ToolCall(f"call_{number}", "read", {})
+        lines.append(job.augmenters[-1](Executed(call, "x", is_error=False, repeated=False, budget=budget)))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("lines", "overrides", "limit"),
+    [
+        (["tool_calls_limit: 10"], {"tool_calls_limit": 2}, 2),
+        (["tool_calls_limit: 2"], {"tool_calls_limit": 10}, 10),
+        (["tool_calls_limit: 10"], {"tool_calls_limit": 0}, 0),
+        (["tool_calls_limit: 10"], {"tool_calls_limit": None}, None),
+        (["tool_calls_limit: none"], {"tool_calls_limit": 4}, 4),
+        (["tool_calls_limit: 10"], {}, 10),
+        (["tool_calls_limit: 0"], {}, 0),
+        (["tool_calls_limit: none"], {}, None),
+        ([], {"tool_calls_limit": 4}, 4),
+        ([], {"tool_calls_limit": None}, None),
+        ([], {}, 30),
+    ],
+)
+def test_s3_4_explicit_then_file_then_default(root, lines, overrides, limit):
+    """0 is a limit, and an explicit None is no limit, never a limit that was not given."""
+    job = job_of(root, *lines, **overrides)
+    assert job.budget[Kind.TOOL_CALLS].limit == limit
+    assert ("Tool budget: " in job.opening.system) is (limit is not None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ([], ("get_tool_response", "glob", "grep", "ls", "mine", "read", "respond", "search")),
+        (["tools: search, read"], ("get_tool_response", "mine", "read", "respond", "search")),
+        (["tools: []"], ("get_tool_response", "mine", "respond")),
+        (
+            ["disallowed_tools: mine, respond, read, ls, grep"],
+            ("get_tool_response", "glob", "mine", "respond", "search"),
+        ),
+    ],
+)
+def test_tools_are_sorted_and_ones_own_are_not_filtered(root, lines, names):
+    """The file chooses among the file tools; the tools of the call site and `respond` are always there."""
+    assert job_of(root, *lines, tools=[tool("mine")]).opening.tools.names == names
+
+
+def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
+    """What the caller changes afterwards does not reach a run, and nothing of a job can be exchanged."""
+    mine = [tool("mine")]
+    job = job_of(root, "tools: []", tools=mine)
+    mine.append(tool("another"))
+    assert job.opening.tools.names == ("get_tool_response", "mine", "respond")
+    with pytest.raises(FrozenInstanceError):
+        job.opening.tools = ()
+    with pytest.raises(FrozenInstanceError):
+        job.opening = replace(job.opening, system="")
+    assert not hasattr(job.opening.tools, "__setitem__")
+
+
+@pytest.mark.anyio
+async def test_ones_own_tool_may_stand_in_for_a_file_tool_and_never_for_respond(root):
+    """A `read` of one's own is taken in place of ours; `respond` is how the answer gets out and stays ours."""
+    tools = job_of(root, tools=[tool("read"), tool("respond")]).opening.tools
+    assert (await tools.get("read").call({})).text == "mine: read"
+    assert "answer" in tools.get("respond").input_schema["properties"]
+
+
+def test_s3_3_ones_own_augmenters_stand_before_the_countdown(root):
+    """In the order in which they were given; the countdown is the last word on a result."""
+
+    def first(executed):
+        return "first"
+
+    def second(executed):
+        return "second"
+
+    job = job_of(root, "tool_calls_limit: 2", augmenters=[first, second])
+    assert job.augmenters[:-1] == (first, second)
+    assert countdown(job, 2) == ["1 tool call remaining", "0 tool calls remaining"]
+
+
+LEFT = "[budget: {} of 5 tool calls left — wrap up soon]".format
+NOW = "[budget: 0 left — finalize NOW]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], [None, None, "2 tool calls remaining", "1 tool call remaining", "0 tool calls remaining"]),
+        (
+            ["countdown: {style: remaining}"],
+            [None, None, *("2 tool calls remaining", "1 tool call remaining"), "0 tool calls remaining"],
+        ),
+        (["countdown: {from: 3, style: budget}"], [None, LEFT(3), LEFT(2), LEFT(1), NOW]),
+        (["countdown:", "  style: Budget", "  from: 1"], [None, None, None, LEFT(1), NOW]),
+        (["countdown: {from: 0.8, style: budget}"], [None, None, None, LEFT(1), NOW]),
+        (["countdown: {from: 1.0}"], [None, None, None, None, "0 tool calls remaining"]),
+        (["countdown: {from: 0}"], [None, None, None, None, "0 tool calls remaining"]),
+        (["countdown: {from: 5, style: budget}"], [LEFT(4), LEFT(3), LEFT(2), LEFT(1), NOW]),
+    ],
+    ids=lambda value: " ".join(value) if all(isinstance(one, str) for one in value) else None,
+)
+def test_s3_2_start_and_style_of_the_countdown_come_from_the_file(root, lines, words):
+    """N = 5: a whole number is the calls left, a fraction the share spent; in style `budget` plural at 1 too."""
+    assert countdown(job_of(root, "tool_calls_limit: 5", *lines), 5) == words
+
+
+def test_s0_8_without_a_limit_there_is_no_countdown_in_any_style(root):
+    """Nothing to count down from."""
+    job = job_of(root, "tool_calls_limit: none", "countdown: {from: 3, style: budget}")
+    assert countdown(job, 50) == [None] * 50
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        ([], ["notes/deep/bats.md", "notes/owls.md", "plans/next.md", "top.md"]),
+        (["paths: notes"], ["notes/deep/bats.md", "notes/owls.md"]),
+        (["paths: notes/"], ["notes/deep/bats.md", "notes/owls.md"]),
+        (["paths: [plans, top.md]"], ["plans/next.md", "top.md"]),
+        (["paths: notes/*.md"], ["notes/owls.md"]),
+        (["paths: missing, plans"], ["plans/next.md"]),
+        (["paths: ."], ["notes/deep/bats.md", "notes/owls.md", "plans/next.md", "top.md"]),
+    ],
+    ids=" ".join,
+)
+async def test_paths_limit_what_the_file_tools_see(root, lines, seen):
+    """Folders, files and globs; one of them that is not there is no reason to stop while another one is."""
+    tools = job_of(root, *lines).opening.tools
+    assert (await tools.get("glob").call({"pattern": "**"})).text.splitlines() == seen
+
+
+def test_tools_of_which_none_exists_are_refused(root):
+    """A specialist that was to have tools and has none must not run; `tools: []` wanted none."""
+    with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Bash, Write exists here; there are .*search"):
+        job_of(root, "tools: Bash, Write")
+    with pytest.raises(UsageError, match="none of Bash"):
+        job_of(root, "tools: Bash", tools=[tool("mine")])
+
+
+def test_warnings_of_the_file_go_with_the_job_and_notices_do_not(root):
+    """What was odd before the run stands in its outcome; what is harmless does not."""
+    job = job_of(root, "quux: 1", "license: MIT", "mcp_servers: [files]")
+    assert [text.split(": ")[1] for text in job.warnings] == ["quux", "mcp_servers"]
+    assert all(text.startswith("specialists/finder.md:") for text in job.warnings)
+
+
+def test_settings_of_the_file_reach_the_job(root):
+    """Effort, landing and its words, the dispatch, the question and the provider, each at its place."""
+    lines = ["effort: high", "landing: order", "landing_prompt: Stop and tell.", "parallel_tools_limit: 2"]
+    job = job_of(root, *lines, "tool_timeout: 1m", "tool_result_limit: 99")
+    assert (job.opening.effort, job.landing, job.landing_prompt) == ("high", "order", "Stop and tell.")
+    dispatch = job.dispatch
+    assert (dispatch.parallel_tools_limit, dispatch.tool_timeout, dispatch.tool_result_limit) == (2, 60, 99)
+    assert (job.specialist, job.question, job.provider.model) == ("finder", "What is known?", "scripted")
+    assert all(limit.used == 0 for limit in job.budget.limits)
+
+
+@pytest.mark.parametrize(
+    "body", ["You find notes.", "Ends with blanks. \n\n", "", "Tool budget: you have 99 tool calls."]
+)
+def test_s3_1_the_prompt_is_the_body_then_our_rules_then_the_budget(root, body):
+    """The body comes first as it is, that results are no instructions is said once, the resolved budget is last."""
+    file = file_of("tool_calls_limit: 1", body=body)
+    job = spawn(file, resolve(file, {}).settings, "What?", Surroundings(root, ScriptedProvider([])))
+    system = job.opening.system
+    assert system.startswith(body.strip())
+    assert system.count(prompts.DATA_NOT_INSTRUCTIONS) == 1
+    assert system.split("\n\n")[-1] == prompts.notice(Budget.of({Kind.TOOL_CALLS: 1}))
+    assert prompts.notice(Budget.of({Kind.TOOL_CALLS: 1})).startswith("Tool budget: you have 1 tool call for")
+
+
+def test_each_run_has_an_id_of_its_own(root):
+    """Also when many begin in the same second."""
+    assert len({job_of(root, "tools: []").run_id for _ in range(50)}) == 50

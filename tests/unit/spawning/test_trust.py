@@ -1,0 +1,297 @@
+"""Trust: given once for what a file would start and import, remembered by content, and never taken for granted."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from run_specialist.errors import NotTrusted, UsageError
+from run_specialist.spawning.extra_tools import wanted_by
+from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile, load
+from tests.projects import project
+
+DEMAND = Demand("f.md:4:1: python_tools", "import app.tools", "mark")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A home with nothing in it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def app(tmp_path):
+    """A project with a module and a specialist that names its function."""
+    with project(tmp_path / "project") as made:
+        made.write("PKG/__init__.py")
+        made.write("PKG/tools.py", "def lookup() -> str:", "    return ''")
+        made.specialist("python_tools: ['PKG.tools:lookup']")
+        yield made
+
+
+def claim(folder: Path, **changed: object) -> Claim:
+    """Return a claim of a file."""
+    return replace(Claim(folder / "f.md", "digest", folder, (DEMAND,)), **changed)
+
+
+def claim_of(app, path: Path | None = None, **how: bool) -> Claim:
+    """Return what a specialist's file would have us do."""
+    file = load(path or app.root / "specialists" / "finder.md")
+    return wanted_by(file, file.specialist, app.root, **how).claim
+
+
+def test_what_nobody_allowed_is_refused_with_what_it_would_do_and_where_and_the_way_out(tmp_path):
+    """One line: the place, what would happen, the flag and its name in Python."""
+    with pytest.raises(NotTrusted) as caught:
+        Trust(folder=tmp_path).check(claim(tmp_path))
+    said = str(caught.value)
+    assert said.startswith("f.md:4:1: python_tools: would import app.tools; ")
+    assert "--trust" in said
+    assert "trust=True" in said
+    assert "\n" not in said
+    assert isinstance(caught.value, UsageError)
+
+
+def test_it_is_given_once_and_remembered(tmp_path):
+    """By another process too; a file without demands needs none."""
+    asked = claim(tmp_path)
+    assert not Trust(folder=tmp_path).is_known(asked)
+    assert Trust(folder=tmp_path, given=True).check(asked) == ()
+    assert Trust(folder=tmp_path).check(asked) == ()
+    assert Trust(folder=tmp_path).is_known(asked)
+    assert Trust(folder=tmp_path).check(claim(tmp_path, demands=(), digest="other")) == ()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"digest": "other"},
+        {"project": Path("/elsewhere")},
+        {"demands": (replace(DEMAND, mark="other"),)},
+        {"demands": (DEMAND, replace(DEMAND, mark="more"))},
+    ],
+    ids=["file", "project", "module", "one more"],
+)
+def test_what_changed_is_asked_anew(tmp_path, changed):
+    """The file, a module or a server, or the project; what was allowed before stays so."""
+    Trust(folder=tmp_path, given=True).check(claim(tmp_path))
+    with pytest.raises(NotTrusted):
+        Trust(folder=tmp_path).check(claim(tmp_path, **changed))
+    assert Trust(folder=tmp_path).check(claim(tmp_path)) == ()
+
+
+def test_it_stands_in_the_data_directory_readable_for_its_owner_alone(tmp_path, monkeypatch):
+    """A small JSON file that tells a person what it allows."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    Trust(given=True).check(claim(tmp_path))
+    (kept,) = (tmp_path / "data" / "run-specialist" / "trusted").iterdir()
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    told = json.loads(kept.read_text())
+    assert (told["file"], told["allowed"]) == (str(tmp_path / "f.md"), ["import app.tools"])
+    kept.unlink()
+    with pytest.raises(NotTrusted):
+        Trust().check(claim(tmp_path))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"mark": "another"}', "\0" * 100, "[" * 100_000])
+def test_a_damaged_file_allows_nothing_and_is_named(tmp_path, content):
+    """Until trust is given anew, which puts it right."""
+    asked = claim(tmp_path)
+    path = tmp_path / f"{asked.mark}.json"
+    path.write_text(content)
+    with pytest.raises(NotTrusted) as caught:
+        Trust(folder=tmp_path).check(asked)
+    assert f"({path} is damaged and counts for nothing)" in str(caught.value)
+    assert Trust(folder=tmp_path, given=True).check(asked) == ()
+    assert Trust(folder=tmp_path).is_known(asked)
+
+
+def test_a_place_that_cannot_be_read_is_named(tmp_path):
+    """A folder where the file should be."""
+    asked = claim(tmp_path)
+    (tmp_path / f"{asked.mark}.json").mkdir()
+    with pytest.raises(NotTrusted, match="cannot be read: Is a directory"):
+        Trust(folder=tmp_path).check(asked)
+
+
+def test_where_nothing_can_be_written_it_holds_for_the_runner_and_says_so(tmp_path):
+    """The warning names the folder; the next question of the same runner is not asked again."""
+    (tmp_path / "file").write_text("")
+    trust = Trust(folder=tmp_path / "file" / "trusted", given=True)
+    (warning,) = trust.check(claim(tmp_path))
+    assert f"trust cannot be remembered in {tmp_path}/file/trusted (" in warning
+    assert trust.check(claim(tmp_path)) == ()
+    with pytest.raises(NotTrusted):
+        Trust(folder=tmp_path / "file" / "trusted").check(claim(tmp_path))
+
+
+MANY = """
+import sys
+from pathlib import Path
+from run_specialist.spawning.trust import Claim, Demand, Trust
+folder = Path(sys.argv[1])
+for number in range(30):
+    demands = (Demand("f.md:4:1: python_tools", "import app", f"mark {number % 10}"),)
+    assert Trust(folder=folder, given=True).check(Claim(folder / "f.md", "digest", folder, demands)) == ()
+    assert Trust(folder=folder).is_known(Claim(folder / "f.md", "digest", folder, demands))
+"""
+
+
+def test_several_processes_may_give_it_at_once(tmp_path):
+    """Nothing of what any of them allowed is lost, and nothing half written is ever read."""
+    command = [sys.executable, "-W", "error", "-c", MANY, str(tmp_path)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 4
+    assert len(list(tmp_path.iterdir())) == 10
+
+
+def test_a_file_of_a_project_has_to_be_allowed_for_a_function(app):
+    """The line of the key, the module, and its file."""
+    (demand,) = claim_of(app).demands
+    path = app.root / "specialists" / "finder.md"
+    assert demand.place == f"{path}:4:1: python_tools"
+    assert demand.words == f"import {app.package}.tools ({app.root / app.package / 'tools.py'})"
+
+
+@pytest.mark.parametrize("path", ["PKG/tools.py", "PKG/__init__.py", "specialists/finder.md"])
+def test_a_changed_file_of_any_on_the_way_is_another_claim_and_changed_back_the_same(app, path):
+    """The specialist's, the module's, and those of the packages around it."""
+    before = claim_of(app).mark
+    file = app.root / path.replace("PKG", app.package)
+    text = file.read_text()
+    file.write_text(text + "\n")
+    assert claim_of(app).mark != before
+    file.write_text(text)
+    assert claim_of(app).mark == before
+
+
+SERVERS = {
+    "{command: [npx, -y, files]}": "start npx -y files",
+    "{url: 'https://example.org/mcp'}": "talk to https://example.org/mcp",
+    "{url: 'http://127.0.0.1:8000/mcp'}": "talk to http://127.0.0.1:8000/mcp",
+    "{url: 'http://localhost:8000/mcp'}": "talk to http://localhost:8000/mcp",
+    "{url: 'http://[::1]:8000/mcp'}": "talk to http://[::1]:8000/mcp",
+    "{url: 'http://localhost/${KEY}', headers: {A: '${TOKEN}'}}": (
+        "talk to http://localhost/${KEY}, filling in KEY, TOKEN from the environment"
+    ),
+    "{url: 'http://localhost.example.org/mcp'}": "talk to http://localhost.example.org/mcp",
+}
+
+
+@pytest.mark.parametrize("entry", SERVERS)
+def test_a_command_and_a_url_have_to_be_allowed(app, entry):
+    """A URL on this machine too: any of its users can listen there, also for what is filled in from the environment."""
+    app.specialist(f"mcp_servers: {{web: {entry}}}")
+    assert [demand.words for demand in claim_of(app).demands] == [SERVERS[entry]]
+
+
+def test_all_that_a_file_would_do_is_one_question(app):
+    """The line names each with its key."""
+    app.specialist("python_tools: ['PKG.tools:lookup']", "mcp_servers: {files: {command: serve}}")
+    with pytest.raises(
+        NotTrusted,
+        match=r"finder\.md:4:1: python_tools: would import .*; .*finder\.md:5:1: mcp_servers: would start serve;",
+    ):
+        Trust().check(claim_of(app))
+
+
+@pytest.mark.parametrize("place", [".config/run-specialist/specialists", ".claude/agents"])
+def test_a_file_of_the_users_own_may_start_what_it_names(app, home, place):
+    """Whoever could write there could start it without us; what it takes out of a project is another matter."""
+    own = home / place / "mine.md"
+    own.parent.mkdir(parents=True)
+    lines = ["---", "name: mine", "description: Mine.", "mcp_servers: {files: {command: serve}}", "---", "Mine.", ""]
+    own.write_text("\n".join(lines))
+    assert claim_of(app, own).demands == ()
+    own.write_text("\n".join([*lines[:3], "python_tools: ['textwrap:dedent']", *lines[4:]]))
+    assert claim_of(app, own).demands == ()
+    own.write_text("\n".join([*lines[:3], f"python_tools: ['{app.package}.tools:lookup']", *lines[4:]]))
+    assert [demand.words.split(" (")[0] for demand in claim_of(app, own).demands] == [f"import {app.package}.tools"]
+    (app.root / ".mcp.json").write_text('{"mcpServers": {"near": {"command": "from-the-project"}}}')
+    own.write_text("\n".join([*lines[:3], "mcp_servers: [near]", *lines[4:]]))
+    assert [demand.words for demand in claim_of(app, own).demands] == ["start from-the-project"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "asked"),
+    [
+        ("{command: ./run.sh}", True),
+        ("{command: python3 ./run.sh}", True),
+        ("{command: python3, args: [-u, run.sh]}", True),
+        ("{command: sub/../run.sh}", True),
+        ("{command: ./it.sh, cwd: sub}", True),
+        ("{command: run.sh}", False),
+        ("{command: serve specialists}", False),
+        ("{command: ./other.sh}", False),
+        ('{command: serve "a\\0b" {long}}', False),
+        ("{command: {root}/run.sh}", False),
+        ("{command: serve run.sh, cwd: /}", False),
+        ('{url: "http://localhost/mcp"}', False),
+    ],
+)
+def test_what_a_file_of_the_users_own_starts_out_of_a_project_is_the_projects(app, home, entry, asked):
+    """Any project may have a file at a path that is relative; an absolute one was meant by whoever wrote it."""
+    (app.root / "run.sh").write_text("x")
+    (app.root / "sub").mkdir()
+    (app.root / "sub" / "it.sh").write_text("x")
+    entry = entry.replace("{long}", "x" * 5_000).replace("{root}", str(app.root))
+    own = home / ".claude" / "agents" / "mine.md"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"---\nname: mine\ndescription: Mine.\nmcp_servers: {{s: {entry}}}\n---\nMine.\n")
+    assert bool(claim_of(app, own).demands) is asked
+
+
+def test_a_link_out_of_ones_own_folder_is_a_file_of_where_it_leads(app, home):
+    """Whoever can change the file in the project would change what is started."""
+    folder = home / ".claude" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "finder.md").symlink_to(app.root / "specialists" / "finder.md")
+    assert not is_own(folder / "finder.md", app.root)
+    (folder / "real.md").write_text("x")
+    assert is_own(folder / "real.md", app.root)
+    assert not is_own(app.root / "specialists" / "finder.md", app.root)
+
+
+def test_a_value_made_in_python_needs_no_leave(app):
+    """Its program could import and start what it likes anyway."""
+    value = Specialist(name="mine", description="", prompt="", python_tools=(f"{app.package}.tools:lookup",))
+    file = SpecialistFile(Path("<mine>"), "mine", "", specialist=value)
+    assert wanted_by(file, value, app.root, by_program=True).claim.demands == ()
+    assert len(wanted_by(file, value, app.root, resumed=True).claim.demands) == 1
+
+
+def test_what_a_stored_run_would_start_is_held_against_the_file_as_it_is_now(app, home):
+    """The same names in the same file are the same claim; others are another one, also in the user's own folder."""
+    before = claim_of(app)
+    assert (claim_of(app, resumed=True).mark, len(before.demands)) == (before.mark, 1)
+    own = home / ".claude" / "agents" / "mine.md"
+    own.parent.mkdir(parents=True)
+    own.write_text("---\nname: mine\ndescription: d\nmcp_servers: {files: {command: serve}}\n---\nMine.\n")
+    stored = load(own).specialist
+    assert wanted_by(load(own), stored, app.root, resumed=True).claim.demands == ()
+    forged = stored.model_copy(update={"mcp_servers": {"files": {"command": "harm"}}})
+    (demand,) = wanted_by(load(own), forged, app.root, resumed=True).claim.demands
+    assert demand.words == "start harm"
+    forged = load(app.root / "specialists" / "finder.md").specialist.model_copy(update={"python_tools": ("os:system",)})
+    assert (
+        wanted_by(load(app.root / "specialists" / "finder.md"), forged, app.root, resumed=True).claim.mark
+        != before.mark
+    )
+
+
+def test_the_bytes_that_were_read_are_those_that_count(app):
+    """A file that changes after it was read is another file for the next one who reads it."""
+    path = app.root / "specialists" / "finder.md"
+    file = load(path)
+    before = wanted_by(file, file.specialist, app.root).claim.mark
+    path.write_text(path.read_text() + "\nMore.")
+    assert wanted_by(file, file.specialist, app.root).claim.mark == before
+    assert claim_of(app).mark != before

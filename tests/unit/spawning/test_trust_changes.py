@@ -1,0 +1,263 @@
+"""What stands behind something trusted is trusted with it: when it changes, somebody is asked again."""
+
+import importlib.util
+import os
+import py_compile
+from pathlib import Path
+
+import pytest
+
+from run_specialist.errors import NotTrusted
+from run_specialist.spawning.extra_tools import wanted_by
+from run_specialist.spawning.trust import Claim, Trust
+from run_specialist.specialist.loader import load
+from run_specialist.tools import command_files, imports, python
+from tests.projects import Project, project
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A home with nothing in it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def app(tmp_path):
+    """A project with modules that import one another in every way."""
+    with project(tmp_path / "project") as made:
+        yield made
+
+
+def claim_of(app: Project) -> Claim:
+    """Return what the specialist's file would have us do, as everything is now."""
+    file = load(app.root / "specialists" / "finder.md", app.root)
+    return wanted_by(file, file.specialist, app.root).claim
+
+
+def asks_again(app: Project, path: str) -> bool:
+    """Say whether a change of a file is asked about, and no longer once it is changed back."""
+    before = claim_of(app).mark
+    file = app.root / path.replace("PKG", app.package)
+    data = file.read_bytes()
+    file.write_bytes(data + b"\n# changed\n")
+    changed = claim_of(app).mark != before
+    file.write_bytes(data)
+    assert claim_of(app).mark == before
+    return changed
+
+
+IMPORTS = {
+    "import PKGside": ["PKGside.py"],
+    "import PKG.deep.er": ["PKG/deep/__init__.py", "PKG/deep/er.py"],
+    "from PKG import near": ["PKG/near.py"],
+    "from . import near": ["PKG/near.py"],
+    "from .deep import er as other": ["PKG/deep/er.py"],
+    "from .deep.er import WORD": ["PKG/deep/er.py"],
+    "from .deep import *": ["PKG/deep/er.py"],
+    "from PKGdata.words import WORD": ["PKGdata/words.py"],
+    "import json; import PKGside as x": ["PKGside.py"],
+    "def later():\n    import PKGside": ["PKGside.py"],
+    "try:\n    import PKGside\nexcept ImportError:\n    pass": ["PKGside.py"],
+    "import importlib\nimportlib.import_module('PKGside')": ["PKGside.py"],
+    "import importlib\nimportlib.import_module('.near', __package__)": ["PKG/near.py"],
+    "__import__('PKGside')": ["PKGside.py"],
+    "import PKGhop": ["PKGhop.py", "PKGside.py"],
+    "import PKGone": ["PKGone.py", "PKGtwo.py"],
+}
+
+
+@pytest.fixture
+def modules(app):
+    """A package, with modules in it and beside it; two of them import each other."""
+    for path in ("PKG/__init__.py", "PKG/near.py", "PKG/deep/__init__.py", "PKG/deep/er.py", "PKGdata/words.py"):
+        app.write(path, "WORD = 'x'")
+    app.write("PKGside.py", "WORD = 'side'")
+    app.write("PKGhop.py", "import PKGside")
+    app.write("PKGone.py", "import PKGtwo")
+    app.write("PKGtwo.py", "import PKGone")
+    app.write("PKG/unused.py", "import PKGside")
+    app.specialist("python_tools: ['PKG.tools:lookup']")
+    return app
+
+
+@pytest.mark.parametrize("source", IMPORTS)
+def test_a_module_that_a_trusted_one_imports_is_trusted_with_it(modules, source):
+    """Absolute and relative, in functions and by name, through others; what nobody imports may change."""
+    modules.write("PKG/tools.py", source, "def lookup() -> str:", "    return ''")
+    for path in IMPORTS[source]:
+        assert asks_again(modules, path), path
+    assert not asks_again(modules, "PKG/unused.py")
+    if "PKGside.py" not in IMPORTS[source]:
+        assert not asks_again(modules, "PKGside.py")
+
+
+def test_a_module_without_imports_of_its_project_keeps_the_mark_that_it_had(modules):
+    """What was trusted before stays so: the mark is the digests of the module and of the packages around it."""
+    modules.write("PKG/tools.py", "import json", "def lookup() -> str:", "    return ''")
+    file = load(modules.root / "specialists" / "finder.md", modules.root)
+    (found,) = wanted_by(file, file.specialist, modules.root).found
+    (demand,) = claim_of(modules).demands
+    assert demand.mark == " ".join([found.reference, *(module.digest for module in found.chain)])
+
+
+def test_nothing_is_imported_and_nothing_odd_breaks_the_search(modules):
+    """Syntax errors, NULs, names that lead nowhere, relative ones beyond the top, packages that are no package."""
+    modules.write("PKG/broken.py", "def (")
+    modules.write("PKG/raises.py", "raise SystemExit('ran')")
+    (modules.root / modules.package / "nul.py").write_bytes(b"import os\0")
+    modules.write(
+        "PKG/tools.py",
+        "from . import broken, raises, nul, nothing",
+        "from .... import beyond",
+        "from ....far import away",
+        "import PKG.near.deeper, os.path, nowhere.at.all",
+        "__import__('')",
+        "__import__('..')",
+        "__import__('a..b')",
+        "__import__('\\0')",
+        "def lookup() -> str: return ''",
+    )
+    found = python.find(f"{modules.package}.tools:lookup", modules.root)
+    names = [module.name.partition(".")[2] for module in found.imported.modules]
+    assert names == ["broken", "near", "nul", "raises"]
+
+
+def test_what_is_installed_is_not_followed(modules, monkeypatch):
+    """Neither Python's own modules nor those in the `.venv` of a project."""
+    installed = modules.root / ".venv" / "lib" / "site-packages"
+    modules.write(".venv/lib/site-packages/PKGinstalled/__init__.py", "import PKGinstalled.more")
+    modules.write(".venv/lib/site-packages/PKGinstalled/more.py")
+    monkeypatch.syspath_prepend(installed)
+    modules.write("PKG/tools.py", "import PKGinstalled, json", "def lookup() -> str:", "    return ''")
+    found = python.find(f"{modules.package}.tools:lookup", modules.root)
+    assert found.imported == imports.Imported()
+    assert python.find(f"{modules.package}installed:it", modules.root).imported == imports.Imported()
+
+
+@pytest.mark.parametrize("bound", ["MOST", "LARGEST", "depth"])
+def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, monkeypatch, bound):
+    """Trust holds for one runner alone then, and says why."""
+    source = "import PKGhop"
+    if bound == "depth":
+        source = f"WORD = {'+'.join(['1'] * 20_000)}"
+    else:
+        monkeypatch.setattr(imports, bound, 3)
+    modules.write("PKG/tools.py", source, "def lookup() -> str:", "    return ''")
+    asked = claim_of(modules)
+    assert asked.demands[0].mark is None
+    trust = Trust(folder=tmp_path / "trusted", given=True)
+    assert (trust.check(asked), trust.check(asked)) == ((), ())
+    assert not (tmp_path / "trusted").exists()
+    assert not trust.is_known(asked)
+    with pytest.raises(NotTrusted, match=r"this is asked each time"):
+        Trust(folder=tmp_path / "trusted").check(asked)
+
+
+@pytest.mark.anyio
+async def test_the_bytes_that_were_looked_at_are_run_and_no_compiled_copy(modules):
+    """Of an imported module too: a project may come with a `__pycache__` that holds something else."""
+    modules.write("PKGlazy.py", "WORD = 'looked at'")
+    near = modules.write("PKG/near.py", "WORD = 'looked at'")
+    modules.write(
+        "PKG/tools.py",
+        "from . import near",
+        "def lookup() -> str:",
+        "    import PKGlazy",
+        "    return f'{near.WORD}, {PKGlazy.WORD}'",
+    )
+    found = python.find(f"{modules.package}.tools:lookup", modules.root)
+    for path in (near, modules.root / f"{modules.package}lazy.py"):
+        looked = path.read_text()
+        path.write_text("WORD = 'swapped'")
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(path), importlib.util.cache_from_source(str(path)), invalidation_mode=mode)
+        path.write_text(looked)
+    made = python.load(found, modules.root)
+    near.write_text("WORD = 'changed'")
+    (modules.root / f"{modules.package}lazy.py").write_text("WORD = 'changed'")
+    assert (await made.call({})).text == "looked at, looked at"
+
+
+COMMANDS = {
+    "{command: python3, args: [server.py]}": ["server.py", "helper.py"],
+    "{command: python3 -u server.py --port=1}": ["server.py"],
+    "{command: ./run.sh}": ["run.sh"],
+    "{command: node, args: [--require=./hook.js, tools/x.js]}": ["hook.js", "tools/x.js"],
+    "{command: uv run tools/x.py}": ["tools/x.py"],
+    "{command: uv, args: [run, --directory, tools, x.py]}": ["tools/x.py"],
+    "{command: python3 -m PKG.serve}": ["PKG/__init__.py", "PKG/serve.py", "PKG/near.py"],
+    "{command: python3, args: [-mPKG]}": ["PKG/__main__.py"],
+    "{command: uv run python -m serve, env: {PYTHONPATH: 'lib:src'}}": ["src/serve.py"],
+    "{command: x.py, cwd: tools, args: [x.js]}": ["tools/x.js"],
+    "{command: sh, args: [-c, 'cd tools && exec ./x.js']}": ["tools/x.js"],
+    "{command: node x, env: {NODE_OPTIONS: --require ./hook.js}}": ["hook.js"],
+    "{command: '${RUN:-./run.sh}'}": ["run.sh"],
+    "{command: {root}/run.sh}": ["run.sh"],
+    "{command: ./linked.sh}": ["run.sh"],
+    "{command: docker compose -f compose.yaml up}": ["compose.yaml"],
+}
+UNTOUCHED = ["notes/data.db", "other.py"]
+
+
+@pytest.fixture
+def scripts(app):
+    """A project with programs of all kinds."""
+    app.write("server.py", "import helper, json")
+    for path in ("helper.py", "other.py", "tools/x.py", "src/serve.py", "PKG/__init__.py", "PKG/near.py"):
+        app.write(path, "WORD = 1")
+    app.write("PKG/serve.py", "from . import near")
+    app.write("PKG/__main__.py", "")
+    for path in ("run.sh", "hook.js", "tools/x.js", "notes/data.db", "compose.yaml"):
+        app.write(path, "x")
+    (app.root / "linked.sh").symlink_to("run.sh")
+    return app
+
+
+@pytest.mark.parametrize("entry", COMMANDS)
+def test_a_file_of_the_project_that_a_trusted_command_names_is_trusted_with_it(scripts, entry):
+    """Scripts, modules and what Python imports beside them, hooks; other files may change."""
+    scripts.specialist(f"mcp_servers: {{it: {entry.replace('{root}', str(scripts.root))}}}")
+    for path in COMMANDS[entry]:
+        assert asks_again(scripts, path), path
+    for path in UNTOUCHED:
+        assert not asks_again(scripts, path), path
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{command: npx -y files}",
+        "{command: serve, args: [--db, notes/data.db]}",
+        "{command: run.sh}",
+        "{command: python3 -m json.tool, cwd: /}",
+        "{url: 'http://localhost/server.py'}",
+        "{command: '${NOT_SET_ANYWHERE}'}",
+        '{command: ["a\\0b", "-m", "a\\0b"]}',
+        '{command: [x, "don\'t"]}',
+    ],
+)
+def test_a_command_without_a_file_of_the_project_keeps_the_mark_that_it_had(scripts, entry):
+    """What was trusted before stays so; data that a server writes itself is nothing that is run."""
+    scripts.specialist(f"mcp_servers: {{it: {entry}}}")
+    file = load(scripts.root / "specialists" / "finder.md", scripts.root)
+    wanted = wanted_by(file, file.specialist, scripts.root)
+    assert [demand.mark for demand in wanted.claim.demands] == [wanted.servers["it"].fingerprint]
+
+
+@pytest.mark.parametrize("bound", ["MOST", "LARGEST"])
+def test_a_command_with_more_files_than_can_be_looked_at_is_asked_about_each_time(scripts, monkeypatch, bound):
+    """Too many words, or files that are too large."""
+    monkeypatch.setattr(command_files, bound, 1)
+    scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
+    assert [demand.mark for demand in claim_of(scripts).demands] == [None]
+
+
+def test_a_script_that_is_no_stored_file_is_passed_over(scripts):
+    """Nothing hangs on a FIFO that stands in its place."""
+    (scripts.root / "run.sh").unlink()
+    os.mkfifo(scripts.root / "run.sh")
+    scripts.specialist("mcp_servers: {it: {command: ./run.sh}}")
+    assert len(claim_of(scripts).demands) == 1
+    assert Path(scripts.root / "run.sh").is_fifo()

@@ -1,0 +1,187 @@
+"""Whom a specialist lists under `agents`: is it there, can it be run, and does it lead back."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from run_specialist.api.runner import Runner
+from run_specialist.errors import SpecialistUnusable
+from run_specialist.specialist import agent_graph
+from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.resolve import resolve
+
+
+def file(name, *agents, lines=(), folder="/s"):
+    """Return a specialist that lists others."""
+    listed = [f"agents: [{', '.join(agents)}]"] if agents else []
+    head = "\n".join(("---", f"name: {name}", f"description: Is {name}.", *lines, *listed, "---"))
+    return load_text(f"{head}\nYou answer.\n", Path(folder, f"{name}.md"))
+
+
+def told(*files, further=()):
+    """Return what is said of each file, by its name: level and text."""
+    found = agent_graph.check(files, lambda: further)
+    return {one.name: [(problem.level, problem.text) for problem in one.problems] for one in found}
+
+
+def test_those_that_are_there_are_no_problem():
+    """By name, by the stem of the file, in other letters; also when they stand further away."""
+    other = load_text("---\nname: Toad\ndescription: Is.\n---\nYou answer.\n", Path("/s/toads.md"))
+    assert told(file("a", "b", "TOAD", "toads"), file("b"), further=[other])["a"] == []
+
+
+def test_without_agents_nothing_further_is_read():
+    """The places beyond are looked at only where somebody is listed."""
+
+    def further():
+        raise AssertionError
+
+    files = [file("a"), file("b")]
+    assert agent_graph.check(files, further) == files
+
+
+def test_a_name_that_nobody_has_is_a_warning_with_its_line_and_a_guess():
+    """Once a name, however often it stands there; without a guess where nothing is near."""
+    (checked, _) = agent_graph.check([file("a", "fact-chekcer", "zebra", "zebra"), file("fact-checker")])
+    assert [str(problem) for problem in checked.problems] == [
+        "/s/a.md:4:1: agents: no specialist is called fact-chekcer; did you mean fact-checker?",
+        "/s/a.md:4:1: agents: no specialist is called zebra",
+    ]
+    assert checked.status == "warning"
+    assert checked.specialist is not None
+
+
+def test_one_that_cannot_be_run_is_a_warning_that_says_why():
+    """Its own error, with its place."""
+    said = told(file("a", "b"), file("b", lines=["tool_calls_limit: many"]))
+    assert said["a"] == [
+        (
+            "warning",
+            "b cannot be run: /s/b.md:4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found many",
+        )
+    ]
+
+
+CIRCLE = "ask one another in a circle: {}; take one of these names out"
+
+
+def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
+    """Each sees it from where it stands; whoever only leads into it is warned."""
+    said = told(file("a", "b"), file("b", "c", "d"), file("c", "a"), file("d"), file("e", "a"))
+    assert said["a"] == [("error", CIRCLE.format("a -> b -> c -> a"))]
+    assert said["b"] == [("error", CIRCLE.format("b -> c -> a -> b"))]
+    assert said["c"] == [("error", CIRCLE.format("c -> a -> b -> c"))]
+    assert said["d"] == []
+    assert said["e"] == [("warning", "a cannot be run: it stands in a circle")]
+
+
+def test_whoever_lists_itself_stands_in_a_circle():
+    """The smallest one."""
+    assert told(file("a", "a"))["a"] == [("error", CIRCLE.format("a -> a"))]
+
+
+def test_the_shortest_circle_is_told():
+    """A longer way round is no help."""
+    said = told(file("a", "b"), file("b", "c", "a"), file("c", "a"))
+    assert said["a"] == [("error", CIRCLE.format("a -> b -> a"))]
+    assert said["c"][0] == ("error", CIRCLE.format("c -> a -> b -> c"))
+
+
+def test_between_two_circles_is_no_circle():
+    """It asks one and is asked by another, and does not stand in either."""
+    said = told(file("a", "a", "m"), file("m", "z"), file("z", "z"))
+    assert said["m"] == [("warning", "z cannot be run: it stands in a circle")]
+
+
+def test_a_circle_through_a_file_further_away_is_seen():
+    """Who is checked is told; the other one is not part of the listing."""
+    said = told(file("a", "b"), further=[file("b", "a", folder="/far")])
+    assert list(said) == ["a"]
+    assert said["a"][0] == ("error", CIRCLE.format("a -> b -> a"))
+
+
+def test_more_than_two_levels_below_is_a_warning():
+    """Of the first file alone, with the way; two levels are no reason, nor what cannot be run anyway."""
+    files = [file("a", "b"), file("b", "c"), file("c", "d"), file("d")]
+    said = told(*files)
+    assert said["a"] == [("warning", "a -> b -> c -> d: d will not be asked, more than 2 levels below")]
+    assert said["b"] == said["c"] == said["d"] == []
+    assert told(*files[:3], file("d", lines=["effort: 1", "turns_limit: no"]))["a"] == []
+
+
+def test_the_depth_is_that_of_the_runs():
+    """What is warned about is what the runner does, unless it is told otherwise."""
+    assert inspect.signature(Runner).parameters["max_depth"].default == agent_graph.MAX_DEPTH
+
+
+def test_a_path_is_taken_as_a_file(tmp_path):
+    """As everywhere else where specialists are named; one that is not there is told."""
+    (tmp_path / "b.md").write_text("---\nname: b\ndescription: Is b.\n---\nYou answer.\n")
+    assert told(file("a", str(tmp_path / "b.md")))["a"] == []
+    assert told(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist is called ")
+
+
+def test_many_bad_names_are_not_told_one_by_one():
+    """A damaged file does not fill the screen."""
+    said = told(file("a", *(f"nobody{number}" for number in range(300))))["a"]
+    assert len(said) == agent_graph.MOST_TOLD + 1
+    assert said[-1] == ("warning", "290 more names that nobody can be asked by")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Give a folder with a circle of two, and one apart."""
+    for one in (file("a", "b"), file("b", "a"), file("c")):
+        listed = f"agents: [{', '.join(one.specialist.agents)}]\n" if one.specialist.agents else ""
+        (tmp_path / f"{one.name}.md").write_text(
+            f"---\nname: {one.name}\ndescription: Is.\n{listed}---\nYou answer.\n", encoding="utf-8"
+        )
+    return tmp_path
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_a_file_in_a_circle_is_refused(folder, by_path):
+    """By its name and by its path; the others of the folder can be run."""
+    registry = Registry([folder])
+    for name, other in (("a", "b"), ("b", "a")):
+        found = registry.find(str(folder / f"{name}.md") if by_path else name)
+        with pytest.raises(SpecialistUnusable, match=rf"{name}\.md:4:1: agents: .*: {name} -> {other} -> {name};"):
+            resolve(found, {})
+    resolve(registry.find("c"), {})
+
+
+def test_files_are_checked_against_places_that_are_not_listed(folder, tmp_path):
+    """As `check PATH` does it: the given file alone is listed."""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "x.md").write_text("---\nname: x\ndescription: Is.\nagents: [c, nobody]\n---\nYou answer.\n")
+    (checked,) = Registry([alone], [folder]).files()
+    assert [problem.text for problem in checked.problems] == ["no specialist is called nobody"]
+    assert Registry([alone]).files()[0].problems[0].text == "no specialist is called c"
+
+
+def ring(size):
+    """Return files of which each lists the next, the last the first."""
+    return [file(f"n{number}", f"n{(number + 1) % size}") for number in range(size)]
+
+
+@pytest.mark.exhaustive
+def test_long_ways_are_followed_to_their_end():
+    """A ring and a chain of 2,000 files, and a team of which each lists all: nothing recurses."""
+    assert {text[:30] for said in told(*ring(2_000)).values() for _, text in said} == {"ask one another in a circle: n"}
+    chain = told(*(file(f"n{number}", f"n{number + 1}") for number in range(2_000)))
+    assert chain["n1999"] == [("warning", "no specialist is called n2000; did you mean n200 or n1200 or n1000?")]
+    assert chain["n7"] == [("warning", "n7 -> n8 -> n9 -> n10: n10 will not be asked, more than 2 levels below")]
+    team = told(*(file(f"n{number}", *(f"n{other}" for other in range(90))) for number in range(90)))
+    assert all(said[0][0] == "error" for said in team.values())
+
+
+def test_the_example_of_the_docs_is_without_a_problem():
+    """docs/nested.md lists specialists that come along."""
+    root = Path(__file__).parents[3]
+    example = (root / "docs/nested.md").read_text(encoding="utf-8").split("```markdown\n")[1].split("```")[0]
+    loaded = load_text(example, Path("release-editor.md"))
+    (checked,) = agent_graph.check([loaded], Registry([root / "specialists"]).files)
+    assert (checked.specialist.agents, checked.problems) == (("thoughts-analyzer", "fact-checker"), ())

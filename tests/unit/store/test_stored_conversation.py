@@ -1,0 +1,192 @@
+"""Rows of what was said, made of stored messages; no database."""
+
+from dataclasses import replace
+
+from run_specialist.loop.compaction.flattened import Retold
+from run_specialist.loop.compaction.turns import summary_pair
+from run_specialist.record.journal import Standing
+from run_specialist.record.messages import Message, ToolCall, ToolResult, Usage
+from run_specialist.store.conversation import transcript_rows
+from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
+
+QUESTION = Message.user("What is known?")
+
+
+def kept(*messages, part=0, copies=0):
+    """Return messages as they are kept; the first `copies` of them were made by a summary."""
+    return [StoredMessage(part, at, at < copies, message) for at, message in enumerate(messages)]
+
+
+def run(messages, *, turns=(), calls=(), acted_on=0):
+    """Return a stored run; `acted_on` is how many of its turns something was done about."""
+    return StoredRun(
+        "run-1", None, "looker", "scripted", "What is known?", "interrupted", 0.0, None, 0, 0.0,
+        frozen={}, standing=Standing({"turns": acted_on}), outcome=None,
+        turns=tuple(turns), calls=tuple(calls), messages=tuple(messages), events=(),
+    )  # fmt: skip
+
+
+def call(number, name="look"):
+    """Return the block of a call."""
+    return {"type": "tool_use", "id": f"call_{number}", "name": name, "input": {"number": number}}
+
+
+def said(*blocks):
+    """Return a message of the model."""
+    return Message("assistant", blocks)
+
+
+def text(words):
+    """Return the block of a text."""
+    return {"type": "text", "text": words}
+
+
+def answered(*numbers, words=None):
+    """Return the message with the results of some calls."""
+    return Message.results([ToolResult(f"call_{number}", f"result {number}") for number in numbers]).ending(words)
+
+
+def short(rows):
+    """Return kind and words of each row."""
+    return [(row["kind"], row.get("text", row.get("content", row.get("id")))) for row in rows]
+
+
+def test_calls_and_results_stand_in_the_order_of_their_messages():
+    """Those of one turn one after the other; a result knows its tool, and whether it failed."""
+    failed = Message.results([ToolResult("call_1", "one"), ToolResult("call_2", "no such note", is_error=True)])
+    rows = transcript_rows(run(kept(QUESTION, said(text("I look."), call(1), call(2, "read")), failed)))
+    assert rows == [
+        {"role": "user", "kind": "user", "text": "What is known?"},
+        {"role": "assistant", "kind": "assistant", "text": "I look."},
+        {"role": "assistant", "kind": "tool_call", "name": "look", "id": "call_1", "arguments": {"number": 1}},
+        {"role": "assistant", "kind": "tool_call", "name": "read", "id": "call_2", "arguments": {"number": 2}},
+        {
+            "role": "tool",
+            "kind": "tool_result",
+            "name": "look",
+            "id": "call_1",
+            "content": "one",
+            "is_error": False,
+        },
+        {
+            "role": "tool",
+            "kind": "tool_result",
+            "name": "read",
+            "id": "call_2",
+            "content": "no such note",
+            "is_error": True,
+        },
+    ]  # fmt: skip
+
+
+def test_thinking_and_empty_texts_make_no_row():
+    """Neither in blocks of their own nor in the tags of some servers; texts beside each other are one."""
+    thought = {"type": "thinking", "thinking": "secret", "signature": "s"}
+    hidden = {"type": "redacted_thinking", "data": "secret"}
+    rows = transcript_rows(
+        run(
+            kept(
+                QUESTION,
+                said(thought, text("  \n"), call(1)),
+                answered(1),
+                said(hidden, text("<think>secret</think>One."), text("Two."), call(2), text("Three.")),
+            )
+        )
+    )
+    assert short(rows)[1:] == [
+        ("tool_call", "call_1"),
+        ("tool_result", "result 1"),
+        ("assistant", "One.\nTwo."),
+        ("tool_call", "call_2"),
+        ("assistant", "Three."),
+    ]
+
+
+def test_our_last_words_belong_to_what_they_join():
+    """In a result, or in the question where there is none yet."""
+    rows = transcript_rows(run(kept(QUESTION.ending("Answer now."), said(call(1)), answered(1, words="Enough."))))
+    assert short(rows) == [
+        ("user", "What is known?\nAnswer now."),
+        ("tool_call", "call_1"),
+        ("tool_result", "result 1\nEnough."),
+    ]
+
+
+def test_a_summary_stands_once_where_it_was_made():
+    """What it took over is not told again; what came later is. So it is with a second summary."""
+    first = kept(QUESTION, said(call(1)), answered(1), said(call(2)), answered(2))
+    pair = summary_pair("One is known.", 1, [])
+    second = kept(QUESTION, *pair, said(call(2)), answered(2), said(call(3)), answered(3), part=1, copies=5)
+    again = summary_pair("One and two are known.", 1, pair)
+    third = kept(QUESTION, *again, said(call(3)), answered(3), said(text("Three.")), part=2, copies=5)
+    assert short(transcript_rows(run(first + second + third)))[1:] == [
+        ("tool_call", "call_1"),
+        ("tool_result", "result 1"),
+        ("tool_call", "call_2"),
+        ("tool_result", "result 2"),
+        ("summary", "One is known."),
+        ("tool_call", "call_3"),
+        ("tool_result", "result 3"),
+        ("summary", "One and two are known."),
+        ("assistant", "Three."),
+    ]
+
+
+def test_a_summary_inside_the_first_message_is_told_alike():
+    """Where thinking binds the history, all that was said is retold in one message."""
+    first = kept(QUESTION, said(call(1)), answered(1))
+    retold = Retold(QUESTION.blocks, "One is known.").message()
+    second = kept(retold, said(text("That is it.")), part=1, copies=1)
+    assert short(transcript_rows(run(first + second)))[2:] == [
+        ("tool_result", "result 1"),
+        ("summary", "One is known."),
+        ("assistant", "That is it."),
+    ]
+
+
+def test_words_that_join_a_result_after_a_summary_are_not_lost():
+    """The result stands in the part before, and with its last words in the new one; it is told with them, once."""
+    first = kept(QUESTION, said(call(1)), answered(1), said(call(2)), answered(2))
+    copies = (QUESTION, *summary_pair("One is known.", 1, []), said(call(2)), answered(2, words="Enough."))
+    second = kept(*copies, said(text("Two.")), part=1, copies=5)
+    assert short(transcript_rows(run(first + second)))[-3:] == [
+        ("tool_result", "result 2\nEnough."),
+        ("summary", "One is known."),
+        ("assistant", "Two."),
+    ]
+
+
+def test_a_reply_that_nothing_was_done_about_is_shown_with_the_results_that_came():
+    """Two of its three calls had returned when the process died."""
+    turn = StoredTurn(
+        2, 0.0, 0.0, "auto", False, "wants_tools", "", (text("On I go."), call(2), call(3), call(4)), Usage(), 0.0
+    )  # fmt: skip
+    done = [
+        StoredCall(at, of_turn, 0.0, 0.0, ToolCall(f"call_{at}", "look", {}), f"result {at} whole", size, at == 3, note,
+                   repeated=False)
+        for at, of_turn, size, note in ((1, 1, 99, ""), (2, 2, 8, "[cut]"), (3, 2, 99, ""))
+    ]  # fmt: skip
+    earlier = kept(QUESTION, said(call(1)), answered(1))
+    cut_off = run(earlier, turns=[turn], calls=done, acted_on=1)
+    rows = transcript_rows(cut_off)
+    assert short(rows)[3:] == [
+        ("assistant", "On I go."),
+        ("tool_call", "call_2"),
+        ("tool_call", "call_3"),
+        ("tool_call", "call_4"),
+        ("tool_result", "result 2\n[cut]"),
+        ("tool_result", "result 3 whole"),
+    ]
+    assert [(row["name"], row["is_error"]) for row in rows[-2:]] == [("look", False), ("look", True)]
+    acted_on = replace(cut_off, standing=Standing({"turns": 2}))
+    assert short(transcript_rows(acted_on)) == short(rows)[:3]
+
+
+def test_odd_blocks_are_passed_over_and_odd_arguments_are_none():
+    """A block of another kind, arguments that are no object, a result in blocks, one without its call."""
+    odd = {"type": "server_tool_use", "id": "x"}
+    wrong = {"type": "tool_use", "id": "call_1", "name": "look", "input": "no object"}
+    result = {"type": "tool_result", "tool_use_id": "other", "content": [text("in blocks")]}
+    rows = transcript_rows(run(kept(QUESTION, said(odd, wrong), Message("user", (result,)))))
+    assert [rows[1]["arguments"], rows[2]["name"], rows[2]["content"]] == [None, None, "in blocks"]
+    assert len(rows) == 3

@@ -1,0 +1,228 @@
+"""Records become rows, and what a run may hold never keeps it from being stored."""
+
+import json
+import math
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.record.events import Called, Finished
+from run_specialist.record.journal import Ended, Told
+from run_specialist.record.messages import Message, Usage
+from run_specialist.store.as_text import text, word
+from run_specialist.store.packing import pack
+from run_specialist.store.to_rows import LARGEST, RUNNING, Rows, rows_of
+from tests.unit.store import records
+from tests.unit.store.records import unpacked
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+OTHER = st.builds(
+    lambda kind, more: {**more, "type": kind},
+    st.sampled_from(["thinking", "tool_use", "made_up"]),
+    st.dictionaries(ANY_TEXT, JSON, max_size=4),
+)
+BLOCKS = st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": ANY_TEXT}) | OTHER, max_size=4)
+
+
+def through_the_store(value: object) -> object:
+    """Return what a column of bytes gives back."""
+    return json.loads(unpacked(pack(text(value))) or "")
+
+
+@given(BLOCKS)
+def test_blocks_come_back_as_the_same_bytes(blocks):
+    """What is stored of a message makes the same request as the message itself, whatever is in it."""
+    again = through_the_store(tuple(blocks))
+    assert Message("assistant", tuple(again)).encoded == Message("assistant", tuple(blocks)).encoded
+
+
+@given(JSON)
+def test_what_is_printed_is_ascii(value):
+    """What other programs read holds no character that could upset them."""
+    written = text(value, only_ascii=True)
+    assert written.isascii()
+    json.loads(written)
+
+
+class Unspeakable:
+    """Has no words."""
+
+    def __str__(self) -> str:
+        """Fail."""
+        raise RuntimeError("no words")
+
+
+def cycle():
+    """Return a value that holds itself."""
+    value = {"a": 1}
+    value["self"] = value
+    return value
+
+
+def nested(depth):
+    """Return lists in lists."""
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ({1, 2}, "[1,2]"),
+        (b"\xff", "\"b'\\\\xff'\""),
+        (MappingProxyType({"a": 1}), '{"a":1}'),
+        ({"x": Unspeakable()}, '{"x":"Unspeakable"}'),
+        ({(1, 2): "x"}, '{"[1, 2]":"x"}'),
+        ({"n": 10**5_000, "m": 1}, '"m":1'),
+        (cycle(), '{"a":1,"self"'),
+        (nested(100_000), "[[["),
+        (math.nan, "NaN"),
+        (Usage(1), '{"input_tokens":1'),
+        ("\0\ud800", '"\\u0000\ud800"'),
+    ],
+)
+def test_what_is_no_json_is_written_all_the_same(value, kept):
+    """A value of somebody's tool or server never keeps a run from being stored."""
+    written = text(value)
+    assert kept in written
+    json.loads(written)
+
+
+@pytest.mark.parametrize(("value", "kept"), [("a\0b", "a\ufffdb"), ("\ud800x", "?x"), ("é", "é"), (None, "None")])
+def test_a_word_holds_nothing_that_a_database_refuses(value, kept):
+    """A NUL upsets one database, a lone surrogate both."""
+    assert word(value) == kept
+
+
+def test_a_turn_is_kept_with_all_that_it_takes_to_act_on_it_again():
+    """The reply, what it was asked with, and what it cost."""
+    rows = rows_of("run-1", "me", [records.received(1)], event=1)
+    assert rows.added["turns"] == [
+        {
+            "run_id": "run-1",
+            "number": 1,
+            "at": pytest.approx(rows.added["turns"][0]["at"]),
+            "seconds": 1.5,
+            "choice": "auto",
+            "words": None,
+            "landing": False,
+            "stop": "wants_tools",
+            "reason": "tool_use",
+            "blocks": '[{"type":"tool_use","id":"call-1","name":"look","input":{"query":"é"}}]',
+            "more_room_helps": True,
+            "input_tokens": 10,
+            "cache_read_input_tokens": 20,
+            "cache_creation_input_tokens": 30,
+            "output_tokens": 40,
+            "cost_usd": 0.25,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [(10**30, LARGEST), (-1, 0), (2.7, 2), (math.nan, 0), (math.inf, LARGEST), (None, 0), ("many", 0)]
+)
+def test_figures_that_cannot_be_true_are_brought_within_what_a_column_takes(said, kept):
+    """A server that miscounts costs no run its store."""
+    rows = rows_of("run-1", "me", [records.received(1, usage=Usage(said))], event=1)
+    assert rows.added["turns"][0]["input_tokens"] == kept
+
+
+def test_a_call_without_arguments_is_told_from_one_with_an_empty_object():
+    """None says that the model's arguments were no JSON object."""
+    calls = [records.returned(number) for number in (1, 2)]
+    object.__setattr__(calls[0], "call", type(calls[0].call)("a", "look", None))
+    object.__setattr__(calls[1], "call", type(calls[1].call)("b", "look", {}))
+    rows = rows_of("run-1", "me", calls, event=1)
+    assert [row["arguments"] for row in rows.added["calls"]] == [None, "{}"]
+    assert [row["number"] for row in rows.added["outputs"]] == [1, 2]
+
+
+def test_events_are_counted_on():
+    """Numbers go on where they stopped."""
+    rows = rows_of("run-1", "me", [Told(event=records.event())] * 3, event=7)
+    assert [row["number"] for row in rows.added["events"]] == [7, 8, 9]
+    assert rows.told == 3
+    assert json.loads(rows.added["events"][0]["body"]) == records.event().as_json()
+
+
+def test_an_event_is_kept_in_ascii():
+    """Whatever reads the table, no character in it can upset that."""
+    told = Called("started", "call-1", "look", {"query": "é\ud800"})
+    (row,) = rows_of("run-1", "me", [Told(event=told)], event=1).added["events"]
+    assert row["body"].isascii()
+    assert json.loads(row["body"]) == told.as_json()
+
+
+def test_an_event_that_cannot_be_copied_is_kept_by_its_fields():
+    """Arguments of a caller's own program may be anything."""
+    odd = Called("started", "call-1", "look", MappingProxyType({"query": Unspeakable()}))
+    body = json.loads(rows_of("run-1", "me", [Told(event=odd)], event=1).added["events"][0]["body"])
+    assert (body["event"], body["phase"], body["arguments"]) == ("tool_call", "started", {"query": "Unspeakable"})
+
+
+def test_the_outcome_is_kept_as_it_is_printed():
+    """Also inside of the last event."""
+    outcome = records.outcome("run-1")
+    rows = rows_of("run-1", "me", [Ended(outcome=outcome), Told(event=Finished(outcome))], event=1)
+    assert rows.ending
+    assert rows.ending["status"] == "answered"
+    assert json.loads(rows.ending["outcome"]) == json.loads(json.dumps(outcome.as_json()))
+    assert json.loads(rows.added["events"][0]["body"])["outcome"] == json.loads(rows.ending["outcome"])
+
+
+def test_a_run_begins_without_an_outcome():
+    """What is not known yet is not made up."""
+    (row,) = rows_of("run-1", "me", [records.opened("run-1")], event=1).added["runs"]
+    assert (row["status"], row["owner"], row["tool_calls"]) == (RUNNING, "me", 0)
+    assert not {"outcome", "ended_at", "standing"} & set(row)
+
+
+def test_the_standing_follows_the_newest_record():
+    """Of several, the last says how the run stands."""
+    rows = rows_of("run-1", "me", [records.stood(1, 0, []), records.stood(2, 0, [])], event=1)
+    assert rows.standing
+    assert (rows.standing["tool_calls"], rows.standing["cost_usd"], rows.turns) == (2, 0.5, 2)
+    assert json.loads(rows.standing["standing"])["total"]["usage"]["input_tokens"] == 20
+
+
+def test_the_beginning_of_a_part_is_marked_as_copied():
+    """What a summary made, or took over, is no message that was said."""
+    messages = [Message.user(str(number)) for number in range(4)]
+    tail = rows_of("run-1", "me", [records.stood(1, 1, messages, part=1, copies=3)], event=1).tails[1]
+    assert [(row["place"], row["copied"]) for row in tail[1]] == [(1, True), (2, True), (3, False), (4, False)]
+
+
+def written(kept: dict, rows: Rows) -> dict:
+    """Return the messages by part and place after a transaction, as the database would hold them."""
+    for part, (begin, messages) in rows.tails.items():
+        kept = {key: blocks for key, blocks in kept.items() if key[0] != part or key[1] < begin}
+        kept |= {(part, row["place"]): row["blocks"] for row in messages}
+    return kept
+
+
+STOOD = st.builds(
+    lambda part, place, texts: records.stood(1, place, [Message.user(each) for each in texts], part=part),
+    st.integers(0, 1),
+    st.integers(0, 4),
+    st.lists(st.sampled_from("abc"), max_size=4),
+)
+
+
+@given(st.lists(STOOD, max_size=6))
+def test_one_transaction_for_all_gives_what_one_for_each_would(stands):
+    """However many records wait for the thread, what is kept of them is the same."""
+    before = {(part, place): "old" for part in (0, 1) for place in range(6)}
+    one_by_one = before
+    for stand in stands:
+        one_by_one = written(one_by_one, rows_of("run-1", "me", [stand], event=1))
+    assert written(before, rows_of("run-1", "me", stands, event=1)) == one_by_one

@@ -1,0 +1,26 @@
+"""Halves of signs in messages of JSON."""
+
+import json
+
+import pytest
+
+from run_specialist.tools.mcp.surrogates import whole_signs
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (rb'"plain"', "plain"),
+        (rb'"\u4e2d\u00e9\n"', "\u4e2d\u00e9\n"),
+        (rb'"\ud83d\uDE00"', "\U0001f600"),
+        (rb'"cut \ud83d"', "cut \ufffd"),
+        (rb'"\uDE00 cut"', "\ufffd cut"),
+        (rb'"\ud83d\ud83d\ude00"', "\ufffd\U0001f600"),
+        (rb'"\ud83d\u0041"', "\ufffdA"),
+        (rb'"\\ud83d"', r"\ud83d"),
+        (rb'"\\\ud83d"', "\\\ufffd"),
+    ],
+)
+def test_half_a_sign_is_replaced_and_nothing_else(line, text):
+    """Pairs, other escapes and what only looks like one stay as they are."""
+    assert json.loads(whole_signs(line)) == text
