@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.record.journal import Ended, Opened, Record
 from run_specialist.store.from_rows import stored_run
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.reader import INTERRUPTED, Store
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.to_rows import Row, rows_of
@@ -68,7 +68,7 @@ def _of(added: dict[str, list[Row]], table: str) -> list[Row]:
 async def keep(url: str, records: Sequence[Record]) -> None:
     """Write records into a store as a process that then dies."""
     (run_id,) = {record.run_id for record in records if isinstance(record, Opened)}
-    with closing(Writer(Place(url, named=True))) as writer:
+    with closing(Writer(Location(url, named=True))) as writer:
         writer.check()
         journal = writer.journal(run_id)
         for record in records:

@@ -11,12 +11,12 @@ from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.loop.spending.account import Clock
 from run_specialist.loop.tool_calls.executed import Augmenter
-from run_specialist.providers.scripted import Asked, Line, ScriptedProvider
+from run_specialist.providers.scripted import Line, ScriptedProvider, ScriptedRequest
 from run_specialist.record.events import Event
-from run_specialist.record.journal import Told
+from run_specialist.record.journal import EventLogged
 from run_specialist.record.outcome import Outcome
-from run_specialist.spawning.resuming import Wish, resume
-from run_specialist.spawning.spawner import Surroundings
+from run_specialist.spawning.resuming import ResumeRequest, resume
+from run_specialist.spawning.spawner import RunEnvironment
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.base import Tool
@@ -40,11 +40,11 @@ class Going:
     @property
     def noted(self) -> str:
         """What was said to the model when it was taken up, as the records tell it."""
-        (resumed,) = [one.event for one in self.notebook.of(Told) if one.event.event == "resumed"]
+        (resumed,) = [one.event for one in self.notebook.of(EventLogged) if one.event.event == "resumed"]
         return resumed.note
 
     @property
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[ScriptedRequest]:
         """Its requests."""
         return self.provider.asked
 
@@ -108,8 +108,8 @@ class Desk:
             async with self.process(provider, store="none") as runner:
                 job = (await runner.prepare(self.specialist, "What is known?", **settings))._job
         else:
-            around = Surroundings(self.folder, provider, self.tools, self.augmenters)
-            job = resume(past, Wish(limits=settings), around)
+            around = RunEnvironment(self.folder, provider, self.tools, self.augmenters)
+            job = resume(past, ResumeRequest(limits=settings), around)
         run = Run(job, journal=notebook, clock=clock or time.monotonic)
         return Going(await run.outcome(), provider, run, [], notebook)
 

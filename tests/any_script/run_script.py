@@ -7,7 +7,7 @@ from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
-from run_specialist.loop.compaction.summarizer import Summariser
+from run_specialist.loop.compaction.summarizer import Summarizer
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.loop.tool_calls.countdown import countdown, warning
@@ -172,7 +172,7 @@ def _job(played: Played) -> Job:
     if script.archive or script.summarize_at is not None:
         tools.append(get_tool_response_tool(archive, script.result_limit))
     tools.append(RESPOND_BY_SCHEMA if script.schema else RESPOND)
-    summariser = Summariser(puppet, archive, script.summarize_at, script.context_target, script.summary_limit)
+    summariser = Summarizer(puppet, archive, script.summarize_at, script.context_target, script.summary_limit)
     return Job(
         run_id="run-1",
         specialist="puppet",

@@ -21,9 +21,9 @@ from run_specialist.record.events import Called, Event, Finished, Resumed, Start
 from run_specialist.record.journal import Opened, Received, Record, Returned
 from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Outcome
-from run_specialist.spawning.resuming import Wish as Asked
+from run_specialist.spawning.resuming import ResumeRequest as Asked
 from run_specialist.spawning.resuming import resume
-from run_specialist.spawning.spawner import Surroundings, spawn
+from run_specialist.spawning.spawner import RunEnvironment, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.store.stored import StoredRun
@@ -115,9 +115,9 @@ def first_job(script: Script, puppet: Puppet) -> Job:
     return spawn(SpecialistFile(Path("<puppet>"), "puppet", "", specialist=own), own, "What is known?", around(puppet))
 
 
-def around(puppet: Puppet) -> Surroundings:
+def around(puppet: Puppet) -> RunEnvironment:
     """Return where a run works."""
-    return Surroundings(Path("/"), puppet, tools=TOOLS)
+    return RunEnvironment(Path("/"), puppet, tools=TOOLS)
 
 
 def go(job: Job, puppet: Puppet, script: Script) -> Going:

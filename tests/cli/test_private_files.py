@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from run_specialist.cli import manage
 from run_specialist.cli.private_file import write_private
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, turn_of, write
 
@@ -33,7 +33,7 @@ def url(tmp_path, monkeypatch):
     """Keep a run, and enter its folder."""
     monkeypatch.chdir(tmp_path)
     url = f"sqlite:///{tmp_path}/runs.db"
-    with closing(Writer(Place(url, named=True))) as writer:
+    with closing(Writer(Location(url, named=True))) as writer:
         assert asyncio.run(write(writer.journal("run-1"), *begun("run-1"), *turn_of(1), *ended("run-1"))) is None
     return url
 

@@ -17,7 +17,7 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
-from run_specialist.record.journal import Journal, Record, Told
+from run_specialist.record.journal import EventLogged, Journal, Record
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store import writer
@@ -128,7 +128,7 @@ class Killing:
             thread = threading.Thread(target=asyncio.run, args=(self._journal.committed(),))
             thread.start()
             thread.join()
-        if self._at in {"kept", "queued"} and not isinstance(record, Told):
+        if self._at in {"kept", "queued"} and not isinstance(record, EventLogged):
             self._count()
 
     @property

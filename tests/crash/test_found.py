@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.loop.job import Past
+from run_specialist.loop.job import ResumeState
 from run_specialist.loop.run import Run
-from run_specialist.loop.tool_calls.dispatcher import Earlier
+from run_specialist.loop.tool_calls.dispatcher import EarlierCalls
 from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.record.journal import Ended, Standing, Stood
+from run_specialist.record.journal import Checkpointed, Ended, RunSnapshot
 from run_specialist.record.messages import ToolCall
 from run_specialist.store.to_rows import rows_of
 from tests.journals import Notebook
@@ -30,7 +30,9 @@ from tests.loop_jobs import LOOK, job, outcome_of, results
 async def test_x_13_a_call_that_never_returned_is_run_when_it_is_made_again(earlier, again):
     """Twice resumed, a repeatable call that was under way when the run broke off is no record to answer from."""
     provider = ScriptedProvider([calls(("look", {}), first_id=2), says("Known.")])
-    past = Past(Standing({"tool_calls": 1, "turns": 1}, calls=1), earlier=Earlier({1: earlier}, started=1))
+    past = ResumeState(
+        RunSnapshot({"tool_calls": 1, "turns": 1}, calls=1), earlier=EarlierCalls({1: earlier}, started=1)
+    )
     tools = (replace(LOOK, repeatable=True),)
     await outcome_of(job(provider, 9, tools=tools, augmenters=(), past=past))
     assert results(provider.asked[1].messages[-1])[0].startswith(again)
@@ -42,7 +44,7 @@ async def test_an_answer_is_acted_upon_and_its_outcome_kept_in_one_record(last):
     """Broken off before that record, a run still has its last reply to act upon, and does not ask for it again."""
     journal = Notebook()
     await Run(job(ScriptedProvider([calls(("look", {})), last]), 9), journal=journal).outcome()
-    assert [record.standing.turns for record in journal.of(Stood)] == [0, 1]
+    assert [record.standing.turns for record in journal.of(Checkpointed)] == [0, 1]
     (ended,) = journal.of(Ended)
     assert ended.stood.standing.turns == 2
     rows = rows_of("run-1", "me", [ended], 1)

@@ -9,7 +9,7 @@ from run_specialist.cli import manage
 from run_specialist.mcp_server import access_token, catalogue, http, run_tools, runs, server_limits, stdio
 from run_specialist.mcp_server.catalogue import Catalogue
 from run_specialist.mcp_server.http_connection import TimeLimits
-from run_specialist.mcp_server.server_limits import Bounds
+from run_specialist.mcp_server.server_limits import ServerLimits
 from tests.docs.markdown import ROOT, blocks, named, table
 
 TEXT = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def test_numbers_are_those_of_the_code():
     assert f"{times.head:.0f} seconds for the head of a request and {times.body:.0f} seconds for its body" in words
     assert f"does not read what was sent to it for {times.unread:.0f} seconds" in words
     assert f"At most {server_limits.MOST_CONNECTIONS} connections" in words
-    assert Bounds(connections=512).requests == 512 * 7 / 8, "seven eighths"
+    assert ServerLimits(connections=512).requests == 512 * 7 / 8, "seven eighths"
     assert f"forgotten after {server_limits.IDLE // 60} minutes" in words
     assert f"Beyond {server_limits.MOST_SESSIONS:,} sessions" in words
     assert f"the file `{access_token.FILE}`" in words

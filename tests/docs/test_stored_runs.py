@@ -20,7 +20,7 @@ from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.location import VARIABLE, file_of, place
 from run_specialist.store.reader import Store
 from run_specialist.store.stored import Listed
-from run_specialist.store.tables import Words, metadata
+from run_specialist.store.tables import PackedText, metadata
 from run_specialist.views.report import data
 from run_specialist.views.tune import tune
 from tests.docs.markdown import COMMAND_LINE, README, ROOT, STORED, blocks, named, table
@@ -165,7 +165,7 @@ def test_the_tables_of_the_store_are_documented_and_can_be_queried(project):
     """Every table with its columns; a star marks texts that are kept as bytes, in the way that is told."""
     told = {row[0].strip("`"): row[2].split(", ") for row in table(STORED, "## The tables")}
     assert told == {
-        name: [f"{column.name}{'*' if isinstance(column.type, Words) else ''}" for column in each.columns]
+        name: [f"{column.name}{'*' if isinstance(column.type, PackedText) else ''}" for column in each.columns]
         for name, each in metadata.tables.items()
     }
     call(f"{story(STORED)[0]} -q")

@@ -9,7 +9,7 @@ from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.loop import checkpoint
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.record.journal import Ended, Opened, Received, Returned, Stood, Told
+from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Opened, Received, Returned
 from run_specialist.record.messages import Stop
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, stored
@@ -37,15 +37,15 @@ ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_
 
 def order(notebook):
     """Return the kinds of all records but events."""
-    return [type(record) for record in notebook.records if not isinstance(record, Told)]
+    return [type(record) for record in notebook.records if not isinstance(record, EventLogged)]
 
 
 async def test_records_come_in_the_order_in_which_things_happen():
     """Opened, how it stands before each request, the reply, each call, at last the outcome with how it then stands."""
     _, outcome, notebook = await kept([looks(1, 2), looks(3), ANSWER])
-    turn = [Stood, Received]
+    turn = [Checkpointed, Received]
     assert order(notebook) == [Opened, *turn, Returned, Returned, *turn, Returned, *turn, Ended]
-    assert isinstance(notebook.records[1], Told)
+    assert isinstance(notebook.records[1], EventLogged)
     assert notebook.records[-1].event.outcome is outcome
     assert [one.turn for one in notebook.of(Received)] == [1, 2, 3]
     assert [(one.number, one.turn) for one in notebook.of(Returned)] == [(1, 1), (2, 1), (3, 2)]
@@ -56,7 +56,7 @@ async def test_records_come_in_the_order_in_which_things_happen():
 def places(notebook):
     """Return where the messages of each record stand, and how many there are."""
     (ended,) = notebook.of(Ended)
-    return [(one.place, len(one.messages)) for one in [*notebook.of(Stood), ended.stood]]
+    return [(one.place, len(one.messages)) for one in [*notebook.of(Checkpointed), ended.stood]]
 
 
 async def test_what_was_said_is_put_on_record_once():
@@ -201,7 +201,7 @@ async def test_all_that_came_before_is_kept_before_the_next_request_goes_out():
     kinds = [type(record) for record in slow.records]
     for waits in asked_at[1:]:
         # What is not yet awaited by then is the event that the request goes out.
-        assert kinds[waits[-1] - 1] is Stood
+        assert kinds[waits[-1] - 1] is Checkpointed
     assert kinds[slow.waits[-1] - 1] is Ended
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import ProviderError
-from run_specialist.providers.scripted import Asked, calls, says
+from run_specialist.providers.scripted import ScriptedRequest, calls, says
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK, results
@@ -416,7 +416,7 @@ async def test_a_child_without_a_model_of_its_own_has_its_parents(tmp_path, monk
     assert (made, outcome.answer, len(outcome.children)) == (["opus", "haiku"], "all", 2)
 
 
-def asked_of(cast: Cast, name: str) -> list[Asked]:
+def asked_of(cast: Cast, name: str) -> list[ScriptedRequest]:
     """Return the requests of the only run of a specialist."""
     return cast.played[name][0].asked
 

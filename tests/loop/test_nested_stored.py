@@ -9,7 +9,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import calls
 from run_specialist.record.events import ChildTold
-from run_specialist.record.journal import Ended, Returned, Stood, Told
+from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Returned
 from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
@@ -225,9 +225,9 @@ async def test_x_11_what_was_begun_below_when_the_process_died_is_counted(store,
 
 def not_after_the_call(record) -> bool:
     """Tell whether a process that died while the child was at work had written a record."""
-    if isinstance(record, Told):
+    if isinstance(record, EventLogged):
         return record.event.event not in {"finished", "budget"}
-    return not isinstance(record, Returned | Ended) and not (isinstance(record, Stood) and record.standing.calls)
+    return not isinstance(record, Returned | Ended) and not (isinstance(record, Checkpointed) and record.standing.calls)
 
 
 async def test_an_opened_child_is_kept_with_its_parent_at_once(store):

@@ -10,7 +10,7 @@ from run_specialist.errors import UsageError
 from run_specialist.loop import checkpoint
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.record.journal import Ended, Stood, TakenOver
+from run_specialist.record.journal import Checkpointed, Ended, TakenOver
 from run_specialist.specialist.fields import Specialist
 from tests.journals import Notebook
 from tests.loop_jobs import Clock, job
@@ -54,7 +54,7 @@ class Absent(Notebook):
 
     async def committed(self):
         """Wait until it is back."""
-        if sum(isinstance(record, Stood) for record in self.records) > 1 and not self.back.is_set():
+        if sum(isinstance(record, Checkpointed) for record in self.records) > 1 and not self.back.is_set():
             self.waits.release()
             self.outage = AWAY
             await self.back.wait()

@@ -92,7 +92,7 @@ async def test_what_the_process_uses_is_masked_by_value(tmp_path, monkeypatch):
 @pytest.mark.anyio
 async def test_the_password_of_a_store_given_to_a_runner(tmp_path, monkeypatch):
     """A tool that reads the program's own settings does not show it."""
-    monkeypatch.setattr("run_specialist.api.run_store.Storing.journal", _nothing)
+    monkeypatch.setattr("run_specialist.api.run_store.RunStore.journal", _nothing)
     provider = ScriptedProvider([calls(("everything", {})), says("done")])
     url = f"postgresql://me:{SECRETS['store']}@127.0.0.1:9/runs"
     async with Runner(root=tmp_path, store=url, provider=provider, tools=[everything]) as runner:

@@ -11,7 +11,7 @@ from run_specialist.mcp_server.guard import Guard
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import MASK
-from run_specialist.specialist.mcp_servers.server_config import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import without_secrets
 from tests.secrets.canaries import came_out, stored
 from tests.secrets.echo import EchoOfTools, serving
@@ -77,9 +77,11 @@ async def test_what_is_secret_in_the_url_of_a_server(tmp_path, url):
 def test_what_of_a_server_is_secret():
     """Values by the names of keys, with the token behind a scheme; paths, modes and authors are none."""
     env = (("API_TOKEN", "one two"), ("MODE", "production"), ("AUTHOR", "Ada Lovelace"), ("DB_PASSWORD", "p4"))
-    server = Server("s", env=env)
+    server = ServerConfig("s", env=env)
     assert server.secrets == ("one two", "p4", "one", "two", "p4")
-    web = Server("s", url="https://me:a%20b@host/x?key=k1&page=2", headers=(("Authorization", "Bearer t"), ("A", "b")))
+    web = ServerConfig(
+        "s", url="https://me:a%20b@host/x?key=k1&page=2", headers=(("Authorization", "Bearer t"), ("A", "b"))
+    )
     assert web.secrets == ("Bearer t", "k1", "Bearer", "t", "k1", "a%20b", "a b")
 
 
@@ -88,7 +90,7 @@ def test_public_values_do_not_show_what_is_secret_in_them():
     url, pairs = f"https://me:{KEY}@host/a?key={KEY}&b={KEY}", {"X": KEY}
     entry = {"s": {"url": url, "headers": pairs, "env": [f"Y={KEY}"]}}
     own = Specialist(name="finder", description="", prompt="You look.", mcp_servers=entry)
-    server = Server("s", url=url, headers=tuple(pairs.items()), env=tuple(pairs.items()))
+    server = ServerConfig("s", url=url, headers=tuple(pairs.items()), env=tuple(pairs.items()))
     assert came_out(KEY, own, server, f"{server}", Guard(KEY, None), without_secrets(entry)) == []
 
 

@@ -21,7 +21,7 @@ from run_specialist.record.events import (
     Summarized,
     Warned,
 )
-from run_specialist.record.journal import Standing
+from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Block, Message, ToolResult, Usage
 from run_specialist.record.outcome import Evidence, LandingReport, Outcome, Spent, Status, ToolCalls
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
@@ -332,7 +332,7 @@ class Tape:
             "tool_calls": len(self.calls),
             "cost_usd": used["cost"],
             "frozen": FROZEN,
-            "standing": Standing(used, skipped=self.skipped, last_text=last, warnings=tuple(self.warnings)),
+            "standing": RunSnapshot(used, skipped=self.skipped, last_text=last, warnings=tuple(self.warnings)),
             "outcome": None,
             "turns": tuple(self.turns),
             "calls": tuple(self.calls),

@@ -10,7 +10,7 @@ import httpx2
 from run_specialist.api.runner import Runner
 from run_specialist.mcp_server.http import Address, Http
 from run_specialist.mcp_server.server import make_server
-from run_specialist.mcp_server.server_limits import Bounds
+from run_specialist.mcp_server.server_limits import ServerLimits
 from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import ScriptedProvider
 from tests.wire.serving import PATIENCE
@@ -33,7 +33,7 @@ async def serving(script=(), *, tools=(), **bounds):
     said = []
     async with Runner(provider=ScriptedProvider(script), tools=tools, store="none") as runner:
         service = Service(runner, said.append)
-        http = Http(Address("127.0.0.1", 0), TOKEN, said.append, Bounds(**bounds))
+        http = Http(Address("127.0.0.1", 0), TOKEN, said.append, ServerLimits(**bounds))
         ready = asyncio.Event()
         task = asyncio.create_task(http.serve(make_server(service), lambda _: ready.set()))
         try:

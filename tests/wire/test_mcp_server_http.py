@@ -18,7 +18,7 @@ from run_specialist.errors import UsageError
 from run_specialist.mcp_server.guard import LOOPBACK, Guard
 from run_specialist.mcp_server.http import LONGEST_BODY, Address, Http
 from run_specialist.mcp_server.server import make_server
-from run_specialist.mcp_server.server_limits import Bounds
+from run_specialist.mcp_server.server_limits import ServerLimits
 from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.reader import Store
@@ -318,7 +318,7 @@ async def test_a_body_is_bounded():
 
 async def test_a_session_that_nobody_uses_is_forgotten():
     """Its tasks end by themselves; who comes back is told to begin another one."""
-    async with serving(bounds=Bounds(idle=0.05)) as served:
+    async with serving(bounds=ServerLimits(idle=0.05)) as served:
         async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             # The library keeps one task of the first reply of all.
             await begins(client, served.url)
@@ -335,7 +335,7 @@ async def test_a_session_that_nobody_uses_is_forgotten():
 
 async def test_a_session_too_many_ends_the_one_that_is_idle_longest():
     """Its client is told to begin another one; the tasks of the ended session are gone, and the others go on."""
-    async with serving(bounds=Bounds(sessions=2)) as served, httpx2.AsyncClient(timeout=PATIENCE) as client:
+    async with serving(bounds=ServerLimits(sessions=2)) as served, httpx2.AsyncClient(timeout=PATIENCE) as client:
         first, second = [(await begins(client, served.url)).headers["mcp-session-id"] for _ in range(2)]
         assert "looker" in (await lists(client, served.url, first)).text
         third = await begins(client, served.url)

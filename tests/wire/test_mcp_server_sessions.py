@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from run_specialist.mcp_server.session_limit import Sessions
+from run_specialist.mcp_server.session_limit import SessionLimit
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ async def ask(app, session: str = "", method: str = "POST") -> int:
 async def test_the_session_that_was_used_last_stays():
     """One request each is enough to stay; the one without gives way."""
     library = Library()
-    app = Sessions(library, 3)
+    app = SessionLimit(library, 3)
     for _ in range(3):
         await ask(app)
     await ask(app, "s1")
@@ -69,7 +69,7 @@ async def test_the_session_that_was_used_last_stays():
 async def test_a_session_with_a_request_under_way_never_gives_way():
     """An open stream or a call; when it is over it is the youngest of the idle ones."""
     library = Library()
-    app = Sessions(library, 2)
+    app = SessionLimit(library, 2)
     await ask(app)
     stream = asyncio.ensure_future(ask(app, "s1", "GET"))
     await library.entered.wait()
@@ -85,7 +85,7 @@ async def test_a_session_with_a_request_under_way_never_gives_way():
 async def test_all_that_are_at_work_stay_beyond_the_bound():
     """There is nothing idle to end; what ends later is ended by its client."""
     library = Library()
-    app = Sessions(library, 1)
+    app = SessionLimit(library, 1)
     await ask(app)
     streams = [asyncio.ensure_future(ask(app, "s1", "GET"))]
     await library.entered.wait()
@@ -100,7 +100,7 @@ async def test_all_that_are_at_work_stay_beyond_the_bound():
 async def test_sessions_that_ended_by_themselves_do_not_count():
     """One that its client or the library ended is forgotten, and no other one gives way for it."""
     library = Library()
-    app = Sessions(library, 2)
+    app = SessionLimit(library, 2)
     await ask(app)
     await ask(app)
     assert await ask(app, "s1", "DELETE") == 200
@@ -119,5 +119,5 @@ async def test_what_is_not_http_passes():
     async def app(scope, receive, send) -> None:
         seen.append(scope["type"])
 
-    await Sessions(app, 1)({"type": "lifespan"}, None, None)
+    await SessionLimit(app, 1)({"type": "lifespan"}, None, None)
     assert seen == ["lifespan"]

@@ -22,7 +22,7 @@ from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.context import Context
-from run_specialist.tools.delegate_tool import Described, RunChild, delegate_tool
+from run_specialist.tools.delegate_tool import AgentDescription, RunChild, delegate_tool
 
 LEAST = Usage(input_tokens=2_600, output_tokens=400)
 """What the tools, our own words and two short replies take: a child asks once, and lands."""
@@ -34,7 +34,7 @@ Choose = Callable[[Specialist, Provider], Provider]
 """Returns the provider of a child, given its settings and the provider of the one that asks."""
 
 
-class Family:
+class Children:
     """The specialists that may be asked from inside of a run."""
 
     def __init__(  # noqa: PLR0913 - where they are found, how each is run, and who may ask
@@ -61,12 +61,12 @@ class Family:
         above = (*(parent.names if parent else ()), settings.name)
         if len(above) > self._max_depth:
             return None, (f"{place}: agents: nobody is asked more than {self._max_depth} levels below the first run",)
-        found: dict[str, Described] = {}
+        found: dict[str, AgentDescription] = {}
         warnings: list[str] = []
         for name in settings.agents:
             try:
                 child = self._askable(name, root, above, file)
-                found[child.name] = Described(child.name, child.description)
+                found[child.name] = AgentDescription(child.name, child.description)
             except UsageError as error:
                 warnings.append(f"{place}: agents: {error}")
         if any(problem.key == "agents" for problem in file.problems):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from run_specialist import prompts
-from run_specialist.api.delegate_arguments import ANEW, Asked, read, schema
+from run_specialist.api.delegate_arguments import ANEW, DelegateArguments, read, schema
 from run_specialist.api.runner import Runner
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, ToolError, UsageError
@@ -26,7 +26,7 @@ from run_specialist.store.location import NONE, place
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.delegate_tool import (
     NAME,
-    Described,
+    AgentDescription,
     description,
     has_failed,
     not_asked,
@@ -105,7 +105,7 @@ class Delegate:
         self._store = place(runner.store).url
         self._is_stored = self._store != NONE
         # Frozen as text, so that it is the same in each request of the agent, whatever becomes of a file or of a copy.
-        self._description = description([Described(name, words) for name, (_, words) in found.items()])
+        self._description = description([AgentDescription(name, words) for name, (_, words) in found.items()])
         self._schema = json.dumps(schema(self._offered, stored=self._is_stored))
 
     @property
@@ -174,10 +174,10 @@ class Delegate:
             return Delegated(prompts.failed(shown(str(name)), why), is_error=True)
         return await self(arguments)
 
-    async def _begin(self, asked: Asked) -> Run:
+    async def _begin(self, asked: DelegateArguments) -> Run:
         return await self.runner.prepare(self._offered[asked.specialist], asked.query, **self._settings)
 
-    async def _go_on(self, asked: Asked, run_id: str) -> Run:
+    async def _go_on(self, asked: DelegateArguments, run_id: str) -> Run:
         """Take up an earlier run with its whole budget once more."""
         kept = await asyncio.to_thread(_load, self._store, run_id)
         # No other run is the model's business, and no other folder.

@@ -16,7 +16,7 @@ KNOWN = ("specialist", "query", "run_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DelegateArguments:
     """A call that makes sense."""
 
     specialist: str
@@ -43,7 +43,7 @@ def schema(names: Iterable[str], *, stored: bool) -> dict[str, Any]:
     }
 
 
-def read(arguments: object, names: Iterable[str], *, stored: bool) -> Asked:
+def read(arguments: object, names: Iterable[str], *, stored: bool) -> DelegateArguments:
     """Return what is asked.
 
     arguments: an object, or still its JSON.
@@ -65,7 +65,7 @@ def read(arguments: object, names: Iterable[str], *, stored: bool) -> Asked:
         raise ToolError(f"run_id: wanted the id of a run as a text, found {_found(given, 'run_id')}; {ANEW}")
     if run_id and not stored:
         raise ToolError(f"run_id: no runs are kept here; {ANEW}")
-    return Asked(specialist, query, run_id or None)
+    return DelegateArguments(specialist, query, run_id or None)
 
 
 def _object(arguments: object) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import make_provider
 
 
-class Connections:
+class ProviderPool:
     """Children of one model share a connection pool, which belongs to the loop that it was opened in."""
 
     def __init__(self) -> None:

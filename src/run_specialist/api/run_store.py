@@ -6,12 +6,12 @@ from threading import Lock
 
 from run_specialist.errors import NotResumable
 from run_specialist.record.journal import Journal
-from run_specialist.store.location import NONE, Place, place
+from run_specialist.store.location import NONE, Location, place
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
 
 
-class Storing:
+class RunStore:
     """Opens journals in the store that was named, or the default one."""
 
     def __init__(self, store: str | None, *, needed: bool = False) -> None:
@@ -71,7 +71,7 @@ class Storing:
             await asyncio.to_thread(self._writer.close)
             self._writer = None
 
-    def _place(self) -> Place | None:
+    def _place(self) -> Location | None:
         found = place(self._store)
         return None if found.url == NONE else found
 
@@ -82,7 +82,7 @@ class Storing:
         # A store that has to be waited for must not hold up other children.
         return await asyncio.to_thread(self._writer_into, found)
 
-    def _writer_into(self, found: Place) -> Writer:
+    def _writer_into(self, found: Location) -> Writer:
         with self._only_one:
             writer = self._writer
             # What was given up may work again; a default that never could be opened is not tried by each of many.

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
-from run_specialist.api.children import Family
-from run_specialist.api.provider_pool import Connections
-from run_specialist.api.run_store import Storing
+from run_specialist.api.children import Children
+from run_specialist.api.provider_pool import ProviderPool
+from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
 from run_specialist.errors import UsageError
 from run_specialist.loop.run import Run
@@ -21,8 +21,8 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import passwords
 from run_specialist.spawning.extra_tools import equip
 from run_specialist.spawning.paths_check import check_paths
-from run_specialist.spawning.resuming import Wish, begun_with, resume
-from run_specialist.spawning.spawner import Parent, Surroundings, spawn
+from run_specialist.spawning.resuming import ResumeRequest, begun_with, resume
+from run_specialist.spawning.spawner import Parent, RunEnvironment, spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist
@@ -80,15 +80,15 @@ class Runner:
         self._augmenters = augmenters
         self._trust = Trust(given=trust)
         self._clients = McpClients()
-        self._connections = Connections()
-        self._family = Family(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
+        self._connections = ProviderPool()
+        self._family = Children(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
         self.store = None if store is None else str(store)
         if on_lost not in get_args(OnLost):
             raise UsageError(f"on_lost must be one of {', '.join(get_args(OnLost))}, got {on_lost!r}")
         self._on_lost = on_lost
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Masked in every result, in addition to those in the environment."""
-        self._storing = Storing(self.store, needed=on_lost == "abort")
+        self._storing = RunStore(self.store, needed=on_lost == "abort")
 
     async def prepare(
         self,
@@ -147,7 +147,7 @@ class Runner:
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         now = load(file.path, project_of(file.path, [root]))
         around = await self._around(root, now, settled, provider, parent, resumed=True)
-        job = resume(run, Wish(question, limits, force), around)
+        job = resume(run, ResumeRequest(question, limits, force), around)
         return Run(job, listener, watch, journal=await self._storing.claim(run), on_lost=self._on_lost)
 
     async def run(
@@ -198,7 +198,7 @@ class Runner:
         *,
         resumed: bool = False,
         by_program: bool = False,
-    ) -> Surroundings:
+    ) -> RunEnvironment:
         delegate, missing = self._family.delegate(file, settings, root, parent, provider)
         equipment = await equip(
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
@@ -206,7 +206,7 @@ class Runner:
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
         equipment = replace(equipment, warnings=(*equipment.warnings, *missing, *refused, *checked.warnings))
-        return Surroundings(
+        return RunEnvironment(
             root,
             provider,
             self._tools,

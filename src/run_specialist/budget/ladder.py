@@ -56,7 +56,7 @@ MOST_REQUESTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class LadderPosition:
     """Where a run stands on its ladder."""
 
     reason: Kind
@@ -71,18 +71,18 @@ class Landing:
         """The current rung; salvage when none is left, or as many requests were answered as there may be."""
         return self.rungs[0] if self.rungs and self.requests < MOST_REQUESTS else Rung.SALVAGE
 
-    def answered(self) -> "Landing":
+    def answered(self) -> "LadderPosition":
         """Count an answered request of the current rung."""
         return self if self.rung is Rung.WAIT else replace(self, requests=self.requests + 1)
 
-    def ignored(self) -> "Landing":
+    def ignored(self) -> "LadderPosition":
         """Count the request and go on to the next rung, because the model did something else."""
         return replace(self.answered(), rungs=self.rungs[1:])
 
-    def given_up(self) -> "Landing":
+    def given_up(self) -> "LadderPosition":
         """Ask no more, because there is no time for it."""
         return replace(self, rungs=())
 
-    def refused(self) -> "Landing":
+    def refused(self) -> "LadderPosition":
         """Go on without forcing, because the endpoint does not take it."""
         return replace(self, rungs=tuple(rung for rung in self.rungs if rung is not Rung.FORCE))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import typer
 
 from run_specialist.cli.console import has_colours, print_styled
-from run_specialist.views.needs import Bar
+from run_specialist.views.needs import NeedBar
 
 _BLOCKS = ("█", "░", "◀", "⋮")
 _ASCII = ("#", ":", "<", "...")
@@ -38,7 +38,7 @@ class Signs:
         return cls(*_BLOCKS)
 
 
-def print_histogram(bars: Sequence[Bar], marks: Sequence[tuple[int, str]]) -> None:
+def print_histogram(bars: Sequence[NeedBar], marks: Sequence[tuple[int, str]]) -> None:
     """Print a line for each bar, what ended by itself before what was cut.
 
     marks: numbers of calls, and what stands beside the bar that each falls into; one beyond all bars gets its own line.
@@ -60,12 +60,12 @@ def print_histogram(bars: Sequence[Bar], marks: Sequence[tuple[int, str]]) -> No
         print_styled(line.rstrip())
 
 
-_Row = tuple[str, Bar | None, str]
+_Row = tuple[str, NeedBar | None, str]
 _NOTHING: _Row = ("", None, "")
 """Stands for numbers that are left out."""
 
 
-def _rows(bars: Sequence[Bar], marks: Sequence[tuple[int, str]]) -> list[_Row]:
+def _rows(bars: Sequence[NeedBar], marks: Sequence[tuple[int, str]]) -> list[_Row]:
     """Return name, bar and mark of each line."""
     rows: list[_Row] = []
     for bar in bars:
@@ -88,7 +88,7 @@ def _told(marks: Sequence[tuple[int, str]], first: int, last: int) -> str:
     return ", ".join(what for number, what in marks if first <= number <= last)
 
 
-def _lengths(bar: Bar, unit: float) -> tuple[int, int, str]:
+def _lengths(bar: NeedBar, unit: float) -> tuple[int, int, str]:
     """Return the columns of both parts, none of them lost to rounding, and how many runs they are."""
     whole = max(round((bar.ended + bar.cut) * unit), (bar.ended > 0) + (bar.cut > 0))
     cut = min(max(round(bar.cut * unit), bar.cut > 0), whole - (bar.ended > 0))

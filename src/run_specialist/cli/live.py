@@ -14,8 +14,8 @@ from rich.text import Text
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.cli.console import printable
-from run_specialist.cli.scroll import COLOURS, Paper, Scroll, one_line, words
-from run_specialist.loop.observing.partial_reply import Draft
+from run_specialist.cli.scroll import COLOURS, LineOutput, Scroll, one_line, words
+from run_specialist.loop.observing.partial_reply import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.record.events import (
     BudgetSpent,
@@ -48,8 +48,8 @@ class LiveView:
         self._turn = 0
         self._begun = time.monotonic()
         self._budget: BudgetSpent | None = None
-        self._scroll = Scroll(Paper(self._print, lambda: self._console.width))
-        self._draft = Draft()
+        self._scroll = Scroll(LineOutput(self._print, lambda: self._console.width))
+        self._draft = PartialReply()
         # Refreshed by a timer, so that a long wait is seen to be one.
         self._live = Live(get_renderable=self._render, console=self._console, transient=True, refresh_per_second=8)
 
@@ -72,7 +72,7 @@ class LiveView:
             case Resumed():
                 self._go_on(event)
             case Requested():
-                self._turn, self._doing, self._draft = event.turn, "thinking", Draft()
+                self._turn, self._doing, self._draft = event.turn, "thinking", PartialReply()
             case Replied():
                 self._tokens += event.usage.total_tokens
             case Called() if event.phase == "started":

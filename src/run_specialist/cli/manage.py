@@ -67,13 +67,13 @@ def check(
 ) -> None:
     """Check files: a line for each problem, exit code 2 on errors."""
     with guarded():
-        from run_specialist.specialist.project import Place, places, project_places  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - likewise
 
         if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
             fail(f"no such file: {', '.join(missing)}")
         found, meant = _root(root), root is not None
-        named = [Place.at(path, found) for path in paths or ()]
+        named = [SearchFolder.at(path, found) for path in paths or ()]
         near = named or project_places(found, dir_, meant=meant)
         files = Registry(near, places(found, dir_, meant=meant)).files()
         if strict:
@@ -117,7 +117,7 @@ def new(
             "How many tool calls in one run?", "30", value_proc=takes("tool_calls_limit"), prompt_suffix=" ", err=True
         )
     with guarded():
-        from run_specialist.specialist.project import Place  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import SearchFolder  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.template import write_new  # noqa: PLC0415 - likewise
 
         given = {
@@ -128,7 +128,7 @@ def new(
             "tool_calls_limit": setting(tool_calls_limit or "30"),
         }
         found = _root(root)
-        place = Place.at(dir_, found) if dir_ else Place(found / "specialists", found)
+        place = SearchFolder.at(dir_, found) if dir_ else SearchFolder(found / "specialists", found)
         values = {key: value for key, value in given.items() if value is not None}
         path = write_new(place.path, name, values, overwrite=force, project=place.project)
     print_line(str(_near(path)))

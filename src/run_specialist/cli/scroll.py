@@ -38,7 +38,7 @@ LANDINGS = {
 
 
 @dataclass(frozen=True)
-class Paper:
+class LineOutput:
     """What lines are printed on."""
 
     print: Callable[[Text], None]
@@ -49,7 +49,7 @@ class Paper:
 class Scroll:
     """Prints what happens in one run, line by line; the runs below it are indented, each with its name in front."""
 
-    def __init__(self, paper: Paper, label: str = "", name: str = "", depth: int = 0) -> None:
+    def __init__(self, paper: LineOutput, label: str = "", name: str = "", depth: int = 0) -> None:
         """Begin an empty one.
 
         label: of the call that asked, e.g. `2`; the first call below it is `2.1`. Empty for the run itself.

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.events import Warned
-from run_specialist.record.journal import OnLost, Stood, TakenOver
+from run_specialist.record.journal import Checkpointed, OnLost, TakenOver
 from run_specialist.record.messages import Message
 
 PATIENCE = 10.0
@@ -28,7 +28,7 @@ UNKNOWN = "the store does not answer, and whether this run is stored is not know
 STOPPED = "{}; the run was stopped before its next request"
 
 
-class Unkept(Exception):
+class StoreLost(Exception):
     """The run must not send another request; the text says why, in one line."""
 
 
@@ -38,7 +38,7 @@ class Checkpoint:
     def __init__(
         self,
         account: Account,
-        audience: Audience,
+        audience: Observers,
         exchange: Exchange,
         dispatcher: Dispatcher,
         on_lost: OnLost = "go_on",
@@ -57,7 +57,7 @@ class Checkpoint:
         """False without a journal, once something could not be kept, and while it is not known."""
         return self._audience.journal is not None and not self._is_lost and not self._is_slow
 
-    def stood(self) -> Stood:
+    def stood(self) -> Checkpointed:
         """Return the record of how the run stands; what it holds of the transcript is not told again."""
         standing = replace(
             self._account.standing(),
@@ -68,7 +68,7 @@ class Checkpoint:
         )
         return self._without_shown(self._exchange.transcript.stood(standing))
 
-    def _without_shown(self, stood: Stood) -> Stood:
+    def _without_shown(self, stood: Checkpointed) -> Checkpointed:
         """Leave out a message that went out as it was put on record: results are long, and packed to be stored."""
         shown, said = self._shown, stood.messages
         if said:
@@ -93,9 +93,9 @@ class Checkpoint:
         try:
             lost = await self._settled(patience, left)
         except TakenOver as taken:
-            raise Unkept(STOPPED.format(taken)) from None
+            raise StoreLost(STOPPED.format(taken)) from None
         if self._aborts and not self.is_kept:
-            raise Unkept(STOPPED.format(self._outage() or UNKNOWN if self._is_slow else lost))
+            raise StoreLost(STOPPED.format(self._outage() or UNKNOWN if self._is_slow else lost))
         self._warn(lost)
 
     async def kept(self, *, briefly: bool = False) -> None:

@@ -5,15 +5,15 @@ from run_specialist.budget.budget import Kind
 from run_specialist.loop.checkpoint import Checkpoint
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
-from run_specialist.loop.landing import Descent
+from run_specialist.loop.landing import Landing
 from run_specialist.loop.spending.account import Account
 
 
-class Room:
+class ContextWindow:
     """Makes room for the next request."""
 
     def __init__(
-        self, job: Job, account: Account, exchange: Exchange, descent: Descent, checkpoint: Checkpoint
+        self, job: Job, account: Account, exchange: Exchange, descent: Landing, checkpoint: Checkpoint
     ) -> None:
         self._job = job
         self._account = account

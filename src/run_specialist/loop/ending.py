@@ -6,7 +6,7 @@ from typing import Self
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Budget, Kind, Limit
-from run_specialist.budget.ladder import Landing, Rung
+from run_specialist.budget.ladder import LadderPosition, Rung
 from run_specialist.loop import evidence
 from run_specialist.loop.job import Job
 from run_specialist.loop.spending.account import Account, rounded
@@ -87,11 +87,11 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class RunParts:
     """What a run leaves behind beside its ending."""
 
     account: Account
-    landing: Landing | None
+    landing: LadderPosition | None
     dispatcher: Dispatcher
     last_text: str
     """The newest text of the model, for a salvage."""
@@ -99,7 +99,7 @@ class Gathered:
     """What was odd, as it was told."""
 
 
-def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
+def conclude(job: Job, ending: Ending, gathered: RunParts) -> Outcome:
     """Make the outcome: the answer with its evidence checked, or what can be salvaged."""
     # What broke a run off may have words of other people's code.
     ending = replace(ending, error=ending.error and job.hide(ending.error))
@@ -150,7 +150,7 @@ def conclude(job: Job, ending: Ending, gathered: Gathered) -> Outcome:
     )
 
 
-def _answer(job: Job, ending: Ending, gathered: Gathered) -> tuple[str, tuple[Evidence, ...]]:
+def _answer(job: Job, ending: Ending, gathered: RunParts) -> tuple[str, tuple[Evidence, ...]]:
     """Return the answer with its evidence, or what is salvaged in its place."""
     executed, asked = gathered.dispatcher.executed, job.opening.tools.runs_child
     # Of what a child says, only what it has read itself proves anything.
@@ -185,7 +185,7 @@ def _used(limit: Limit) -> float:
     return round(limit.used, 8 if limit.kind is Kind.COST else 3)
 
 
-def _report(gathered: Gathered, ending: Ending) -> LandingReport | None:
+def _report(gathered: RunParts, ending: Ending) -> LandingReport | None:
     landing, bill = gathered.landing, gathered.account.landing
     if landing is None:
         return None

@@ -10,8 +10,8 @@ from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
-from run_specialist.loop.observing.observers import Audience
-from run_specialist.loop.observing.partial_reply import Draft
+from run_specialist.loop.observing.observers import Observers
+from run_specialist.loop.observing.partial_reply import PartialReply
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 class Exchange:
     """Sends the transcript and keeps it short enough to be sent."""
 
-    def __init__(self, job: Job, account: Account, audience: Audience, stop: asyncio.Event) -> None:
+    def __init__(self, job: Job, account: Account, audience: Observers, stop: asyncio.Event) -> None:
         """Open the conversation; nothing is sent yet.
 
         stop: once it is set nothing more is sent, and what comes in is passed over.
@@ -67,7 +67,7 @@ class Exchange:
         self._audience.tell(Requested(turn, choice))
         if self._stop.is_set():
             return None
-        self._said, self._audience.draft = self.last_text, Draft()
+        self._said, self._audience.draft = self.last_text, PartialReply()
         self.open_reply = None
         begun = time.monotonic()
         with telemetry.chat(self._provider, self._account.max_tokens) as span:
@@ -98,7 +98,7 @@ class Exchange:
         """
         self.open_reply, self._words = reply, words
         given = Response.among(reply.calls)
-        self._said, self._audience.draft = (given and given.answer) or reply.text or self._said, Draft()
+        self._said, self._audience.draft = (given and given.answer) or reply.text or self._said, PartialReply()
         self._account.spend(1, Kind.TURNS)
         return self._account.book(reply.usage, landing=landing)
 

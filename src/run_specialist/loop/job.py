@@ -7,13 +7,13 @@ from typing import Any
 
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.budget.ladder import Style
-from run_specialist.loop.compaction.summarizer import Summariser
+from run_specialist.loop.compaction.summarizer import Summarizer
 from run_specialist.loop.spending.account import NOTHING
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings, Earlier
+from run_specialist.loop.tool_calls.dispatcher import DispatchSettings, EarlierCalls
 from run_specialist.loop.tool_calls.executed import Augmenter
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.events import Started
-from run_specialist.record.journal import Opened, Standing
+from run_specialist.record.journal import Opened, RunSnapshot
 from run_specialist.record.messages import Message, Reply
 from run_specialist.redaction import redactor
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
@@ -21,7 +21,7 @@ from run_specialist.tools.archive import Archive
 
 
 @dataclass(frozen=True)
-class News:
+class ResumeNote:
     """What is new to a model when its run goes on."""
 
     changed: tuple[Kind, ...] = ()
@@ -33,16 +33,16 @@ class News:
 
 
 @dataclass(frozen=True)
-class Past:
+class ResumeState:
     """Where a run stands that goes on after it was cut off, or had ended."""
 
-    standing: Standing = NOTHING
+    standing: RunSnapshot = NOTHING
     messages: tuple[Message, ...] = ()
     """All that was said, the newest last; empty where it is the question alone."""
     part: int = 0
     copies: int = 0
-    """See `Stood`."""
-    earlier: Earlier = field(default_factory=Earlier)
+    """See `Checkpointed`."""
+    earlier: EarlierCalls = field(default_factory=EarlierCalls)
     """What was run."""
     pending: Reply | None = None
     """A reply that came in and was not acted upon."""
@@ -76,7 +76,7 @@ class Job:
     """Where outputs are kept whole, when the model has a tool to read in it."""
     summarize_at: int | None = None
     """Above this the older part of the transcript is summarised [tokens]; None = only when nothing more fits."""
-    summariser: Summariser | None = None
+    summariser: Summarizer | None = None
     """Shortens a history that grows too long; None where no model can."""
     augmenters: tuple[Augmenter, ...] = ()
     """The last stage of dispatch, in this order."""
@@ -89,9 +89,9 @@ class Job:
     """The run whose tool call this is; None where nobody's."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials that are masked by value in everything that tools and other people's code say."""
-    past: Past = field(default_factory=Past)
+    past: ResumeState = field(default_factory=ResumeState)
     """What went before; nothing, where the run is not resumed."""
-    news: News | None = None
+    news: ResumeNote | None = None
     """None where the run is not resumed."""
 
     @cached_property

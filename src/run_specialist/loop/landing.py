@@ -2,9 +2,9 @@
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Phase
-from run_specialist.budget.ladder import Landing, Rung, ladder
+from run_specialist.budget.ladder import LadderPosition, Rung, ladder
 from run_specialist.loop.job import Job
-from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.observing.observers import Observers
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Landed
 
@@ -12,21 +12,21 @@ CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.NONE: Choice.NONE}
 """What a rung asks for; every other request leaves the choice to the model."""
 
 
-class Descent:
+class Landing:
     """Goes down the ladder, and tells of each rung that is tried."""
 
-    def __init__(self, job: Job, audience: Audience) -> None:
+    def __init__(self, job: Job, audience: Observers) -> None:
         """Stay up until `begin`."""
         self._job = job
         self._audience = audience
-        self.landing: Landing | None = None
+        self.landing: LadderPosition | None = None
         """None while the run is not landing."""
 
     def begin(self, reason: Kind) -> None:
         """Start to land, unless it is landing already."""
         if self.landing is None:
             rungs = ladder(self._job.landing, forced_choice=self._job.provider.capabilities.forced_choice)
-            self._stand_on(Landing(reason, rungs))
+            self._stand_on(LadderPosition(reason, rungs))
 
     def begin_if_spent(self, budget: Budget) -> None:
         """Start to land if nothing remains but what is held back for it."""
@@ -84,7 +84,7 @@ class Descent:
         if self.landing:
             self._stand_on(self.landing.given_up())
 
-    def _stand_on(self, landing: Landing) -> None:
+    def _stand_on(self, landing: LadderPosition) -> None:
         self.landing = landing
         if landing.rung is not Rung.WAIT:
             self._audience.tell(Landed(landing.reason, landing.rung))

@@ -2,11 +2,11 @@
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
-from run_specialist.loop.context_window import Room
+from run_specialist.loop.context_window import ContextWindow
 from run_specialist.loop.ending import ANSWER_CUT, CONTEXT_FULL, Ending
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
-from run_specialist.loop.landing import Descent
+from run_specialist.loop.landing import Landing
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult
@@ -22,7 +22,13 @@ class Replies:
     """Acts on the replies of one run."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run, all of which a turn can touch
-        self, job: Job, account: Account, exchange: Exchange, dispatcher: Dispatcher, descent: Descent, room: Room
+        self,
+        job: Job,
+        account: Account,
+        exchange: Exchange,
+        dispatcher: Dispatcher,
+        descent: Landing,
+        room: ContextWindow,
     ) -> None:
         self._job = job
         self._account = account

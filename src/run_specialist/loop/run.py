@@ -11,14 +11,14 @@ from dataclasses import replace
 from run_specialist import gc_tuning, prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, UsageError
-from run_specialist.loop.checkpoint import Checkpoint, Unkept
-from run_specialist.loop.context_window import Room
-from run_specialist.loop.ending import Ending, Gathered, conclude
+from run_specialist.loop.checkpoint import Checkpoint, StoreLost
+from run_specialist.loop.context_window import ContextWindow
+from run_specialist.loop.ending import Ending, RunParts, conclude
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
-from run_specialist.loop.landing import Descent
+from run_specialist.loop.landing import Landing
 from run_specialist.loop.observing import telemetry
-from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.replies import Replies
 from run_specialist.loop.spending.account import Account, Clock
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
@@ -53,7 +53,7 @@ class Run:
         on_lost: `abort` ends the run before its next request when the journal keeps nothing any more.
         """
         self._job = job
-        self._audience = Audience(listener, watch, journal, job.past.standing.warnings, job.hide)
+        self._audience = Observers(listener, watch, journal, job.past.standing.warnings, job.hide)
         self._account = Account(job.budget, job.provider, clock, job.past.standing)
         self._stop = asyncio.Event()
         self._exchange = Exchange(job, self._account, self._audience, self._stop)
@@ -69,8 +69,8 @@ class Run:
             job.hide,
         )
         self._checkpoint = Checkpoint(self._account, self._audience, self._exchange, self._dispatcher, on_lost)
-        self._descent = Descent(job, self._audience)
-        self._room = Room(job, self._account, self._exchange, self._descent, self._checkpoint)
+        self._descent = Landing(job, self._audience)
+        self._room = ContextWindow(job, self._account, self._exchange, self._descent, self._checkpoint)
         self._replies = Replies(job, self._account, self._exchange, self._dispatcher, self._descent, self._room)
         self._task: asyncio.Task[object] | None = None
         self._was_cancelled = self._has_begun = False
@@ -148,7 +148,7 @@ class Run:
             ending = Ending.without_room(str(error))
         except ProviderError as error:
             ending = Ending.failed(str(error), Exit.PROVIDER)
-        except Unkept as error:
+        except StoreLost as error:
             ending = Ending.unkept(str(error))
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
@@ -178,7 +178,7 @@ class Run:
         briefly = ending.status == "aborted"
         await self._checkpoint.surely_kept(briefly=briefly)
         self._close()
-        gathered = Gathered(
+        gathered = RunParts(
             self._account, self._descent.landing, self._dispatcher, self._exchange.last_text, self._audience.warnings
         )
         outcome = self._ended = conclude(self._job, ending, gathered)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from run_specialist.loop.compaction.plan import estimate
-from run_specialist.record.journal import Standing, Stood
+from run_specialist.record.journal import Checkpointed, RunSnapshot
 from run_specialist.record.messages import Block, Message, Reply, ToolResult, sendable
 
 FEW_CHARACTERS = 2_000
@@ -18,7 +18,7 @@ class Transcript:
         """Begin with what was said before, at first the question alone.
 
         history_tokens: of all but the last message, if that is still to go out.
-        part, copies: see `Stood`.
+        part, copies: see `Checkpointed`.
         """
         self._part = part
         self._copies = copies
@@ -86,14 +86,14 @@ class Transcript:
         self._copies = len(messages)
         self._kept = 0
 
-    def stood(self, standing: Standing) -> Stood:
+    def stood(self, standing: RunSnapshot) -> Checkpointed:
         """Return the record of what was said since the last one; what goes out next is in it, and in the next one.
 
         standing: what else there is to tell; how many tokens the history has is added.
         """
         place, self._kept = self._kept, len(self._history)
         standing = replace(standing, history_tokens=self._history_tokens)
-        return Stood(self._part, place, tuple(self.messages()[place:]), self._copies, standing)
+        return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, standing)
 
     @property
     def tokens(self) -> int:

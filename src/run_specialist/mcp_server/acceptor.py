@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sized
 
-from run_specialist.mcp_server.http_connection import Awaited, Connection
+from run_specialist.mcp_server.http_connection import AwaitedPart, Connection
 
 RETRY_DELAY = 0.05
 """Between two attempts to accept while no connection can be closed, or no descriptor is free [s]."""
@@ -28,9 +28,9 @@ class Acceptor:
         self._most = most
         self._closed = closed
         # In the order in which they began to wait. A body is only awaited from a client that was let in.
-        self._waiting: dict[Awaited, dict[Connection, None]] = {awaited: {} for awaited in Awaited}
+        self._waiting: dict[AwaitedPart, dict[Connection, None]] = {awaited: {} for awaited in AwaitedPart}
 
-    def watch(self, connection: Connection, awaited: Awaited | None) -> None:
+    def watch(self, connection: Connection, awaited: AwaitedPart | None) -> None:
         """Note what a connection waits for; None where it is being answered, or closed."""
         for waiting in self._waiting.values():
             waiting.pop(connection, None)
@@ -64,7 +64,7 @@ class Acceptor:
 
     def _make_room(self) -> bool:
         """Close the connection that has waited longest for its client, one without a whole head first."""
-        for awaited in (Awaited.CLOSE, Awaited.HEAD, Awaited.BODY):
+        for awaited in (AwaitedPart.CLOSE, AwaitedPart.HEAD, AwaitedPart.BODY):
             for connection in self._waiting[awaited]:
                 self.watch(connection, None)
                 connection.drop()

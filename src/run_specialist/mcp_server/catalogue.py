@@ -24,7 +24,7 @@ RESERVED = ("start_run", "get_run", "cancel_run")
 
 
 @dataclass(frozen=True)
-class Offered:
+class SpecialistTool:
     """A specialist that can be asked, as a tool."""
 
     tool_name: str
@@ -57,12 +57,12 @@ class Offered:
 class Catalogue:
     """What a server offers, as the files are now."""
 
-    offered: Mapping[str, Offered]
+    offered: Mapping[str, SpecialistTool]
     """By the tool's name."""
     problems: tuple[str, ...]
     """Why some files are not offered, each a line that names the file."""
 
-    def find(self, name: str) -> Offered:
+    def find(self, name: str) -> SpecialistTool:
         """Return the specialist of a tool's name, or of its own name; raises UsageError, which tells what there is."""
         found = self.offered.get(name) or next((one for one in self.offered.values() if one.file.name == name), None)
         if found is None:
@@ -79,7 +79,7 @@ class Catalogue:
 def read_catalogue(registry: Registry) -> Catalogue:
     """Read all files anew and return what can be offered of them."""
     registry.reread()
-    offered: dict[str, Offered] = {}
+    offered: dict[str, SpecialistTool] = {}
     problems: list[str] = []
     for file in registry.nearest():
         try:
@@ -89,7 +89,7 @@ def read_catalogue(registry: Registry) -> Catalogue:
             problems += str(error).splitlines()
             continue
         name = _unique(_tool_name(file.name), offered)
-        offered[name] = Offered(name, file, settings, _only_reads(file, settings, registry), schema)
+        offered[name] = SpecialistTool(name, file, settings, _only_reads(file, settings, registry), schema)
     return Catalogue(offered, tuple(problems))
 
 

@@ -96,7 +96,7 @@ def _is_token(sent: str, token: str) -> bool:
     return kind.lower() == "bearer" and secrets.compare_digest(given.strip().encode(), token.encode())
 
 
-class Guarded:
+class GuardedApp:
     """Lets in the requests that its guard lets in, up to a bound, and tells when a client hangs up."""
 
     def __init__(self, app: ASGIApp, guard: Guard, most: int, refused: Callable[[], None]) -> None:

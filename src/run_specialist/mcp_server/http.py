@@ -16,11 +16,11 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.acceptor import Acceptor
-from run_specialist.mcp_server.guard import LOOPBACK, Guard, Guarded, is_loopback
+from run_specialist.mcp_server.guard import LOOPBACK, Guard, GuardedApp, is_loopback
 from run_specialist.mcp_server.http_connection import Connection, TimeLimits
 from run_specialist.mcp_server.notices import Notices
-from run_specialist.mcp_server.server_limits import Bounds
-from run_specialist.mcp_server.session_limit import Sessions
+from run_specialist.mcp_server.server_limits import ServerLimits
+from run_specialist.mcp_server.session_limit import SessionLimit
 
 PATH = "/mcp"
 LONGEST_BODY = 4 * 1024 * 1024
@@ -62,7 +62,11 @@ class Http:
     """Serves all clients that come over HTTP."""
 
     def __init__(
-        self, address: Address, token: str | None, say: Callable[[str], None] = print, bounds: Bounds | None = None
+        self,
+        address: Address,
+        token: str | None,
+        say: Callable[[str], None] = print,
+        bounds: ServerLimits | None = None,
     ) -> None:
         """Take the address.
 
@@ -87,7 +91,7 @@ class Http:
         self.url = f"http://{replace(address, port=port)}{PATH}"
         """What clients are given."""
         self._guard = Guard(token, LOOPBACK | {address.host.lower()} if self.is_private else None)
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or ServerLimits()
         self._notices = Notices(lambda count: say(self._crowded(count)), self._bounds.interval)
         self._web: _Web | None = None
 
@@ -100,11 +104,11 @@ class Http:
             streamable_http_path=PATH,
             max_request_body_size=LONGEST_BODY,
             session_idle_timeout=bounds.idle,
-            # `Sessions` keeps the bound; beyond it are no more than the connections over which they begin.
+            # `SessionLimit` keeps the bound; beyond it are no more than the connections over which they begin.
             max_sessions=bounds.sessions + bounds.connections,
             transport_security=unchecked,
         )
-        guarded = Guarded(Sessions(app, bounds.sessions), self._guard, bounds.requests, self._notices.add)
+        guarded = GuardedApp(SessionLimit(app, bounds.sessions), self._guard, bounds.requests, self._notices.add)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         # A client that breaks off in its request is no news; without a handler the library's traceback would be.
         logging.getLogger("mcp").addHandler(logging.NullHandler())

@@ -17,7 +17,7 @@ READ_SIZE = 16_384
 """Bytes parsed at a time, so that one connection cannot occupy the event loop with many tiny chunks [bytes]."""
 
 
-class Awaited(Enum):
+class AwaitedPart(Enum):
     """The part of a request that a client has yet to send."""
 
     HEAD = auto()
@@ -39,12 +39,12 @@ class TimeLimits:
     close: float = 2.0
     """For closing its end after an answer that came before the end of the request."""
 
-    def of(self, awaited: Awaited) -> float:
+    def of(self, awaited: AwaitedPart) -> float:
         """Return the limit for a part of a request."""
-        return {Awaited.HEAD: self.head, Awaited.BODY: self.body, Awaited.CLOSE: self.close}[awaited]
+        return {AwaitedPart.HEAD: self.head, AwaitedPart.BODY: self.body, AwaitedPart.CLOSE: self.close}[awaited]
 
 
-Watcher = Callable[["Connection", Awaited | None], None]
+Watcher = Callable[["Connection", AwaitedPart | None], None]
 """Called whenever a connection begins to wait for its client, and with None when it waits no more."""
 
 
@@ -57,7 +57,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         self._watcher = watcher
         self._buffer = bytearray(READ_SIZE)
         self._socket: asyncio.Transport
-        self._awaited: Awaited | None = None
+        self._awaited: AwaitedPart | None = None
         """What the client has yet to send; None while it is being answered."""
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
@@ -80,7 +80,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the bytes that came; after an answer that ended the exchange they are discarded."""
-        if self._awaited is Awaited.CLOSE:
+        if self._awaited is AwaitedPart.CLOSE:
             return
         self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
         self._update()
@@ -134,10 +134,10 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
     def _update(self) -> None:
         if not self.transport.is_closing():
             # A client that still reads its answer is not expected to send the next request.
-            parts = {} if self.flow.write_paused else {h11.IDLE: Awaited.HEAD, h11.SEND_BODY: Awaited.BODY}
+            parts = {} if self.flow.write_paused else {h11.IDLE: AwaitedPart.HEAD, h11.SEND_BODY: AwaitedPart.BODY}
             self._wait_for(parts.get(self.conn.their_state))
 
-    def _wait_for(self, awaited: Awaited | None) -> None:
+    def _wait_for(self, awaited: AwaitedPart | None) -> None:
         if awaited is self._awaited:
             return
         self._awaited = awaited
@@ -150,9 +150,9 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def _expire(self) -> None:
         match self._awaited:
-            case Awaited.HEAD if self.conn.trailing_data[0]:
+            case AwaitedPart.HEAD if self.conn.trailing_data[0]:
                 self._answer_timeout(f"the headers of a request may take {self._limits.head:g} seconds")
-            case Awaited.BODY if self._is_answering and not self.cycle.response_started:
+            case AwaitedPart.BODY if self._is_answering and not self.cycle.response_started:
                 # The application learns that the client is gone, and sends no second answer.
                 self.cycle.disconnected = True
                 self.cycle.message_event.set()
@@ -180,7 +180,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         if self.conn.their_state not in {h11.SEND_BODY, h11.ERROR} and not self.conn.trailing_data[0]:
             return False
         self._unset_keepalive_if_required()
-        self._wait_for(Awaited.CLOSE)
+        self._wait_for(AwaitedPart.CLOSE)
         return True
 
 

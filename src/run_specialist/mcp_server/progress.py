@@ -15,7 +15,7 @@ LEAST = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ProgressUpdate:
     """One notification."""
 
     progress: float
@@ -29,7 +29,7 @@ class Progress:
     """How one run stands, in words and figures, event by event."""
 
     def __init__(self) -> None:
-        self.latest = News(0, None, "starting")
+        self.latest = ProgressUpdate(0, None, "starting")
         """What was told last."""
         self.tool_calls = 0
         """Made by the run itself."""
@@ -38,7 +38,7 @@ class Progress:
         self._call = ""
         self._children: dict[str, Progress] = {}
 
-    def take(self, event: Event) -> News | None:
+    def take(self, event: Event) -> ProgressUpdate | None:
         """Return what a client is told of an event; None where it changes nothing for it."""
         figure = 0.0
         if isinstance(event, Started):
@@ -70,7 +70,7 @@ class Progress:
             case _:
                 return None
 
-    def still(self, seconds: float) -> News:
+    def still(self, seconds: float) -> ProgressUpdate:
         """Return what is told after so long without news, so that a client does not give up."""
         before = self.latest
         after = self._tell(0, f"{before.message} · still at work, {seconds:.0f} s")
@@ -85,10 +85,10 @@ class Progress:
             return spent.used
         return self._total * (spent.used / spent.limit if spent.limit else 1)
 
-    def _tell(self, figure: float, message: str) -> News:
+    def _tell(self, figure: float, message: str) -> ProgressUpdate:
         progress = self._figure_told = round(max(figure, self._figure_told + LEAST), 3)
         total = None if self._total is None else max(self._total, progress)
-        self.latest = News(progress, total, message)
+        self.latest = ProgressUpdate(progress, total, message)
         return self.latest
 
 

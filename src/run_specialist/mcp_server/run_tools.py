@@ -8,7 +8,7 @@ from run_specialist.errors import UsageError
 from run_specialist.mcp_server.catalogue import Catalogue, asking, hints, schema_of
 from run_specialist.mcp_server.results import result, whole
 from run_specialist.mcp_server.runs import ServedRun
-from run_specialist.mcp_server.stored_runs import PastRun
+from run_specialist.mcp_server.stored_runs import FinishedRun
 from run_specialist.specialist.fields import Specialist
 
 LONGEST_WAIT = 600
@@ -106,7 +106,7 @@ def standing(served: ServedRun) -> CallToolResult:
     return result(text, {**about, "progress": progress.latest.message, "outcome": outcome and outcome.as_json()})
 
 
-def past_standing(run: PastRun) -> CallToolResult:
+def past_standing(run: FinishedRun) -> CallToolResult:
     """Return how a run stands that was found in the store."""
     outcome = run.outcome
     if outcome:

@@ -8,7 +8,7 @@ from typing import Any
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.loop.run import Run
-from run_specialist.mcp_server.progress import News, Progress
+from run_specialist.mcp_server.progress import Progress, ProgressUpdate
 from run_specialist.mcp_server.store_location import StoreLocation
 from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
@@ -20,7 +20,7 @@ MOST_REMEMBERED = 256
 HEARTBEAT = 15.0
 """After so long without news a client hears that the run is still at work [s]."""
 
-Tell = Callable[[News], Awaitable[None]]
+Tell = Callable[[ProgressUpdate], Awaitable[None]]
 """Passes one notification on to a client."""
 
 
@@ -39,7 +39,7 @@ class ServedRun:
         self.task: asyncio.Task[None] | None = None
         self.is_prepared = asyncio.Event()
         """Set also when it cannot begin."""
-        self._watchers: list[asyncio.Queue[News | None]] = []
+        self._watchers: list[asyncio.Queue[ProgressUpdate | None]] = []
 
     @property
     def run_id(self) -> str:
@@ -74,7 +74,7 @@ class ServedRun:
         self.is_prepared.set()
         self._tell(None)
 
-    def _tell(self, news: News | None) -> None:
+    def _tell(self, news: ProgressUpdate | None) -> None:
         for watcher in self._watchers:
             watcher.put_nowait(news)
 
@@ -84,7 +84,7 @@ class ServedRun:
         seconds: how long; None as long as it takes.
         """
         begun = time.monotonic()
-        queue: asyncio.Queue[News | None] = asyncio.Queue()
+        queue: asyncio.Queue[ProgressUpdate | None] = asyncio.Queue()
         self._watchers.append(queue)
         if self.task is not None and self.task.done():
             queue.put_nowait(None)

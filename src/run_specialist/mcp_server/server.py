@@ -12,7 +12,7 @@ from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, Pa
 
 from run_specialist.api.runner import Runner
 from run_specialist.mcp_server.guard import when_gone
-from run_specialist.mcp_server.progress import News
+from run_specialist.mcp_server.progress import ProgressUpdate
 from run_specialist.mcp_server.service import Caller, Service
 from run_specialist.mcp_server.stored_runs import check_store
 from run_specialist.record.outcome import Exit
@@ -49,7 +49,7 @@ def make_server(service: Service) -> Server[Any]:
         return ListToolsResult(tools=service.tools())
 
     async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
-        async def tell(news: News) -> None:
+        async def tell(news: ProgressUpdate) -> None:
             await context.session.report_progress(news.progress, news.total, news.message)
 
         caller = Caller(tell, lambda abort: when_gone(context.request, abort))

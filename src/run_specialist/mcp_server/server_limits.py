@@ -27,7 +27,7 @@ def most_connections() -> int:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ServerLimits:
     """The bounds of one server."""
 
     times: TimeLimits = field(default_factory=TimeLimits)

@@ -11,12 +11,12 @@ from mcp_types import CallToolResult, Tool
 from run_specialist.api.runner import Runner
 from run_specialist.errors import RunSpecialistError, UsageError
 from run_specialist.mcp_server.arguments import Arguments
-from run_specialist.mcp_server.catalogue import Catalogue, Offered, read_catalogue
+from run_specialist.mcp_server.catalogue import Catalogue, SpecialistTool, read_catalogue
 from run_specialist.mcp_server.results import error_result, outcome_result
 from run_specialist.mcp_server.run_tools import LONGEST_WAIT, past_standing, run_tools, standing, started
 from run_specialist.mcp_server.runs import Runs, ServedRun, Tell, prepared
 from run_specialist.mcp_server.store_location import StoreLocation
-from run_specialist.mcp_server.stored_runs import PastRun, past_run
+from run_specialist.mcp_server.stored_runs import FinishedRun, past_run
 from run_specialist.specialist.problems import shown
 
 _LIMITS = ("tool_calls_limit", "time_limit")
@@ -115,7 +115,7 @@ class Service:
         await prepared(served)
         return started(served)
 
-    def _begin(self, offered: Offered, arguments: Arguments) -> ServedRun:
+    def _begin(self, offered: SpecialistTool, arguments: Arguments) -> ServedRun:
         return self.runs.begin(offered.file.name, arguments.text("query"), arguments.limits())
 
     async def _get(self, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
@@ -140,6 +140,6 @@ class Service:
         await served.over()
         return standing(served)
 
-    async def _past(self, run_id: str) -> PastRun:
+    async def _past(self, run_id: str) -> FinishedRun:
         run = await asyncio.to_thread(past_run, self._runner.store, run_id)
         return run if run.outcome is None else replace(run, outcome=self._location.hide_in(run.outcome))

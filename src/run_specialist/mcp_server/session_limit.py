@@ -7,7 +7,7 @@ HEADER = "mcp-session-id"
 _OK, _NOT_FOUND = 200, 404
 
 
-class Sessions:
+class SessionLimit:
     """Follows the sessions of an MCP application by their headers, and ends idle ones as a client would."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:

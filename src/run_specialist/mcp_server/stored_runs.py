@@ -12,7 +12,7 @@ from run_specialist.store.writer import Writer
 
 
 @dataclass(frozen=True)
-class PastRun:
+class FinishedRun:
     """A run that this server did not begin, or has forgotten."""
 
     run_id: str
@@ -34,7 +34,7 @@ def check_store(store: str | None) -> None:
             writer.close()
 
 
-def past_run(store: str | None, run_id: str) -> PastRun:
+def past_run(store: str | None, run_id: str) -> FinishedRun:
     """Return a stored run by its whole id: a client gets what it was told of, and no list of what else there is.
 
     store: as `Runner` takes it.
@@ -52,7 +52,7 @@ def past_run(store: str | None, run_id: str) -> PastRun:
             run = opened.load(run_id)
     except StoreMissing:
         raise RunNotFound(f"no run {run_id} is known here") from None
-    return PastRun(run.run_id, run.specialist, run.status, run.tool_calls, _outcome(run.outcome))
+    return FinishedRun(run.run_id, run.specialist, run.status, run.tool_calls, _outcome(run.outcome))
 
 
 def _outcome(kept: Any) -> Outcome | None:  # noqa: ANN401 - JSON

@@ -17,7 +17,7 @@ from run_specialist.providers import prices
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.endpoint import MESSAGES
-from run_specialist.providers.json_reader import Told
+from run_specialist.providers.json_reader import TokenEstimate
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
@@ -82,7 +82,7 @@ class AnthropicConversation:
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
         self._watch = watch
-        self._told = Told()
+        self._told = TokenEstimate()
         tools = [tool.definition for tool in opening.tools]
         # Without tools it is one question and one answer: nothing would read what it wrote to the cache.
         self._marker: Block = {"cache_control": CACHED} if tools else {}

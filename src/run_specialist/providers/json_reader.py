@@ -58,7 +58,7 @@ def count(values: object, key: str) -> int:
     return value if isinstance(value, int) and value is not True and 0 < value <= MOST_TOKENS else 0
 
 
-class Told:
+class TokenEstimate:
     """What an API was told already; of the next request only what is new is looked at, however long the transcript."""
 
     def __init__(self) -> None:

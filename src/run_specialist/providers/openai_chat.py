@@ -13,7 +13,7 @@ from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.providers.endpoint import CHAT
-from run_specialist.providers.json_reader import Told
+from run_specialist.providers.json_reader import TokenEstimate
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
@@ -105,7 +105,7 @@ class ChatConversation:
         self._provider = provider
         self._watch = watch
         self._growing: StreamedCompletion | None = None
-        self._told = Told()
+        self._told = TokenEstimate()
         self._has_tools = bool(opening.tools.names)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:

@@ -16,7 +16,7 @@ class OffScript(BaseException):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScriptedRequest:
     """One request as the provider saw it."""
 
     messages: tuple[Message, ...]
@@ -24,7 +24,7 @@ class Asked:
     max_tokens: int
 
 
-Line = Reply | Exception | Callable[[Asked], Reply]
+Line = Reply | Exception | Callable[[ScriptedRequest], Reply]
 """One line of a script: a reply, an error to raise, or a function that makes the reply of the request."""
 
 
@@ -63,7 +63,7 @@ class ScriptedProvider:
         self.capabilities = Capabilities(forced_choice, max_output_tokens, vendor="scripted")
         self.opening: Opening | None = None
         """What the last conversation was opened with."""
-        self.asked: list[Asked] = []
+        self.asked: list[ScriptedRequest] = []
         """Every request, in order."""
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "ScriptedProvider":  # noqa: ARG002 - nothing streams
@@ -73,7 +73,7 @@ class ScriptedProvider:
 
     async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
         """Play the next line of the script; raises OffScript when there is none."""
-        asked = Asked(tuple(messages), choice, max_tokens)
+        asked = ScriptedRequest(tuple(messages), choice, max_tokens)
         self.asked.append(asked)
         if not self._script:
             raise OffScript(f"request {len(self.asked)} is not in the script: {messages[-1].content}")

@@ -21,7 +21,7 @@ def connection(sdk: Any) -> dict[str, Any]:  # noqa: ANN401 - either SDK
     }
 
 
-class Growing(Protocol):
+class StreamedReply(Protocol):
     """What puts a reply together from the events of its stream."""
 
     def add(self, event: object) -> None:
@@ -54,7 +54,7 @@ def _options(client: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
     return {"headers": _HEADERS, "timeout": client.timeout, "max_retries": client.max_retries}
 
 
-async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin: Callable[[], Growing]) -> Block:  # noqa: ANN401
+async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin: Callable[[], StreamedReply]) -> Block:  # noqa: ANN401
     """Return the reply that grows from the events of a stream; a server may also answer at once.
 
     begin: called when the stream does.

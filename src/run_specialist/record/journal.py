@@ -39,7 +39,7 @@ class Opened(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Record):
+class EventLogged(Record):
     """An event was told."""
 
     event: Event
@@ -101,7 +101,7 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunSnapshot:
     """What a run has spent and done; with its messages and calls enough to go on."""
 
     used: Mapping[str, float]
@@ -133,7 +133,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Stood(Record):
+class Checkpointed(Record):
     """How a run stands before it asks again, or ends: what was said since the last time, and what is spent."""
 
     part: int
@@ -143,7 +143,7 @@ class Stood(Record):
     messages: tuple[Message, ...]
     copies: int
     """How many messages at the beginning of the part a summary made, or took over from the part before."""
-    standing: Standing
+    standing: RunSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Ended(Record):
     """A run has its outcome."""
 
     outcome: Outcome
-    stood: Stood | None = None
+    stood: Checkpointed | None = None
     """How it stands then. Kept apart from the outcome, a run that breaks off between would seem to have more to do."""
 
 

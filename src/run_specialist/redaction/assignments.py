@@ -12,8 +12,8 @@ from run_specialist.redaction.line_numbers import NUMBERED
 from run_specialist.redaction.literals import is_placeholder, is_type
 from run_specialist.redaction.mask import Span
 from run_specialist.redaction.quoted import QUOTE, quoted
-from run_specialist.redaction.secret_names import Kind
-from run_specialist.redaction.value_span import SUFFIX, Place, place_of
+from run_specialist.redaction.secret_names import Secrecy
+from run_specialist.redaction.value_span import SUFFIX, ValueSpan, place_of
 
 _ANCHORS = tuple(
     # The first letters as they are: `re` is fastest at looking for these.
@@ -60,17 +60,17 @@ def _flags_and_netrc(text: str) -> Iterator[re.Match[str]]:
         yield from _NETRC.finditer(text)
 
 
-def _value(place: Place) -> Span | None:
+def _value(place: ValueSpan) -> Span | None:
     """Return where the value stands; None where it is no literal, or not secret."""
     if place.operator == ">":
         return _element(place)
-    if place.operator.startswith(("!", "==")) and place.kind is not Kind.PASSWORD:
+    if place.operator.startswith(("!", "==")) and place.kind is not Secrecy.PASSWORD:
         return None
     quote = QUOTE.match(place.text, place.at)
     return quoted(place, quote) if quote else bare(place)
 
 
-def _element(place: Place) -> Span | None:
+def _element(place: ValueSpan) -> Span | None:
     """Return the text of an XML element."""
     end = place.text.find("</", place.at, place.at + 1_000)
     value = place.text[place.at : end]

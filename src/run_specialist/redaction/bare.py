@@ -4,8 +4,8 @@ import re
 
 from run_specialist.redaction.literals import is_expression, is_path, is_placeholder, is_token_like, is_type
 from run_specialist.redaction.mask import Span
-from run_specialist.redaction.secret_names import Kind, ends_like_a_name
-from run_specialist.redaction.value_span import Place
+from run_specialist.redaction.secret_names import Secrecy, ends_like_a_name
+from run_specialist.redaction.value_span import ValueSpan
 
 _NUMBER = 4
 """A number of fewer digits is a length or a count, not a password."""
@@ -17,7 +17,7 @@ _LONG = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]*""")
 """What is left of a word that is longer: no more is looked at before it is known to be secret."""
 
 
-def bare(place: Place) -> Span | None:
+def bare(place: ValueSpan) -> Span | None:
     """Return where the word stands; None where it is no secret."""
     shell = place.is_environment and place.tight and place.starts_line
     found = (_UNSPACED if shell else _WORD).match(place.text, place.at)
@@ -44,11 +44,11 @@ _CALL = re.compile(r"[\w.]+[(\[]")
 _CONTINUED = re.compile(r"""(?:(?<=\\)\r?\n[ \t]{0,40}[^\s"'`]+)+""")
 
 
-def _is_secret_word(place: Place, value: str, end: int) -> bool:  # noqa: PLR0911 - one for each way of writing
+def _is_secret_word(place: ValueSpan, value: str, end: int) -> bool:  # noqa: PLR0911 - one for each way of writing
     """Tell whether a word without quotes is a secret where it stands, and not a variable, a type or a sentence."""
     if value.isdigit():
-        return place.kind is Kind.PASSWORD and len(value) >= _NUMBER
-    if place.kind is not Kind.PASSWORD and (ends_like_a_name(value) or is_path(value)):
+        return place.kind is Secrecy.PASSWORD and len(value) >= _NUMBER
+    if place.kind is not Secrecy.PASSWORD and (ends_like_a_name(value) or is_path(value)):
         return False
     if place.is_environment:
         if place.operator == ":":
@@ -57,19 +57,19 @@ def _is_secret_word(place: Place, value: str, end: int) -> bool:  # noqa: PLR091
     before = place.head[-1:]
     if before in {"?", "&", "="} and place.operator == "=" and place.tight:
         return len(value) >= _NUMBER
-    if place.kind is not Kind.PERHAPS and _is_configuration(place, end):
+    if place.kind is not Secrecy.PERHAPS and _is_configuration(place, end):
         return not (is_expression(value) and ends_like_a_name(value))
     if is_token_like(value):
         return True
-    return place.kind is Kind.PASSWORD and len(value) >= _SHORT and _is_no_variable(value)
+    return place.kind is Secrecy.PASSWORD and len(value) >= _SHORT and _is_no_variable(value)
 
 
-def _is_configuration(place: Place, end: int) -> bool:
+def _is_configuration(place: ValueSpan, end: int) -> bool:
     """Tell whether a value stands as in YAML, an INI file, or a connection string, where a word is always a literal."""
     if place.ends_line(end) and place.starts_line:
         spaced = place.operator == ":" and place.text[place.at - 1 : place.at] in {" ", "\t"}
         return spaced or (place.operator == "=" and place.tight and place.head.strip(" \t") == place.head)
-    if place.operator != "=" or not place.tight or (place.kind is not Kind.PASSWORD and not place.name[0].isupper()):
+    if place.operator != "=" or not place.tight or (place.kind is not Secrecy.PASSWORD and not place.name[0].isupper()):
         return False
     after, previous = place.text[end : end + 1], place.head.rstrip()[-1:]
     if after == ";" or place.head.endswith(";"):

@@ -4,8 +4,8 @@ import re
 
 from run_specialist.redaction.literals import is_path, is_placeholder, is_token_like, is_type
 from run_specialist.redaction.mask import Span
-from run_specialist.redaction.secret_names import Kind, ends_like_a_name
-from run_specialist.redaction.value_span import Place
+from run_specialist.redaction.secret_names import Secrecy, ends_like_a_name
+from run_specialist.redaction.value_span import ValueSpan
 
 _LEAST = 3
 """A key or token of fewer characters is a sample, or no key."""
@@ -13,7 +13,7 @@ _SAMPLES = {"test", "dummy", "fake", "example", "none-needed", "not-needed"}
 QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
 
 
-def quoted(place: Place, quote: re.Match[str]) -> Span | None:
+def quoted(place: ValueSpan, quote: re.Match[str]) -> Span | None:
     """Return where the literal stands that begins with a quote; None where it is no secret."""
     if _closes(place, quote):
         return None
@@ -30,7 +30,7 @@ def quoted(place: Place, quote: re.Match[str]) -> Span | None:
     return (start, end) if _is_secret_literal(place, value) else None
 
 
-def _closes(place: Place, quote: re.Match[str]) -> bool:
+def _closes(place: ValueSpan, quote: re.Match[str]) -> bool:
     """Tell whether a quote ends the text that the name stands in, as in `getpass("Password: ")`."""
     follows = place.text[quote.end() : quote.end() + 1]
     if place.quoted or (follows and follows in "),;]}"):
@@ -38,9 +38,9 @@ def _closes(place: Place, quote: re.Match[str]) -> bool:
     return place.head.count(quote["quote"]) % 2 == 1 and (not follows or follows in ":\r\n ")
 
 
-def _is_secret_literal(place: Place, value: str) -> bool:
+def _is_secret_literal(place: ValueSpan, value: str) -> bool:
     blank = bool(value.split()[1:]) or value != value.strip()
-    if place.kind is Kind.PASSWORD:
+    if place.kind is Secrecy.PASSWORD:
         if blank:
             # A label, such as `"password": "Your password"`.
             return (
@@ -51,7 +51,7 @@ def _is_secret_literal(place: Place, value: str) -> bool:
         return not (value.isupper() and "_" in value and ends_like_a_name(value)) and _ALNUM.search(value) is not None
     if blank or len(value) < _LEAST or value in _SAMPLES or ends_like_a_name(value) or is_path(value):
         return False
-    return place.kind is Kind.SECRET or place.is_environment or is_token_like(value)
+    return place.kind is Secrecy.SECRET or place.is_environment or is_token_like(value)
 
 
 def _repeats(name: str, value: str) -> bool:

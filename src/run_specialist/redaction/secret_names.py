@@ -7,7 +7,7 @@ WORDS = ("password", "passwd", "passphrase", "pwd", "_pass", "secret", "credenti
 """One of these ends every name of a secret, a suffix such as `_2` or `_PROD` aside; in lower case."""
 
 
-class Kind(Enum):
+class Secrecy(Enum):
     """What a name says of a value."""
 
     PASSWORD = "password"  # noqa: S105 - no password
@@ -40,7 +40,7 @@ _HARMLESS = re.compile(
 )
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> Secrecy | None:
     """Return how secret the value of a name is; None where it is not.
 
     name: an identifier or a dotted path, in any case, without a suffix such as `_2`.
@@ -49,12 +49,12 @@ def kind_of(name: str) -> Kind | None:
     if _HARMLESS.search(lower):
         return None
     if _PASSWORD.search(lower):
-        return Kind.PASSWORD
+        return Secrecy.PASSWORD
     if _SECRET.search(lower):
-        return Kind.SECRET
+        return Secrecy.SECRET
     # A mere `key` may be the key of anything.
     perhaps = lower.endswith(("token", "_auth")) or (lower.endswith("_key") and name.isupper())
-    return Kind.PERHAPS if perhaps else None
+    return Secrecy.PERHAPS if perhaps else None
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

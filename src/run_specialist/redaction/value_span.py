@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from run_specialist.redaction.line_numbers import NUMBERED
-from run_specialist.redaction.secret_names import Kind, kind_of
+from run_specialist.redaction.secret_names import Secrecy, kind_of
 
 _LONGEST_NAME = 64
 _LONGEST_HEAD = 250
@@ -29,12 +29,12 @@ _REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ValueSpan:
     """Where a value stands, and what is known of it from what stands before it."""
 
     text: str
     name: str
-    kind: Kind
+    kind: Secrecy
     head: str
     """What stands before the name on its line."""
     operator: str
@@ -62,7 +62,7 @@ class Place:
         return _REST_OF_LINE.match(self.text, end) is not None
 
 
-def place_of(text: str, start: int, end: int) -> Place | None:
+def place_of(text: str, start: int, end: int) -> ValueSpan | None:
     """Return what is known of a name that ends in a word of secrecy; None where nothing is assigned to it."""
     found = _OPERATOR.match(text, end)
     head = text[max(0, start - _LONGEST_NAME) : start]
@@ -76,7 +76,7 @@ def place_of(text: str, start: int, end: int) -> Place | None:
     tight = not found["before"] and not found["after"]
     operator = "=" if found["operator"].startswith(":") and found["operator"].endswith("=") else found["operator"]
     quoted = found["close"] != ""
-    return Place(text, name, kind, head, operator, tight, quoted, found.end())
+    return ValueSpan(text, name, kind, head, operator, tight, quoted, found.end())
 
 
 _OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."

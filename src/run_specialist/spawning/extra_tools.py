@@ -10,7 +10,7 @@ from run_specialist.errors import UsageError
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.mcp_servers.server_config import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.registry import project_root
 from run_specialist.specialist.tool_names import resolve_tools
@@ -22,7 +22,7 @@ from run_specialist.tools.threads import in_thread
 
 
 @dataclass(frozen=True)
-class Equipment:
+class ExtraTools:
     """The tools that a file brings along, ready to be called."""
 
     functions: tuple[Tool, ...] = ()
@@ -36,12 +36,12 @@ class Equipment:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DeclaredTools:
     """What a file names, looked up; nothing of it is started or imported yet."""
 
     claim: Claim
-    found: tuple[python.Found, ...]
-    servers: Mapping[str, Server]
+    found: tuple[python.FoundFunction, ...]
+    servers: Mapping[str, ServerConfig]
     warnings: tuple[str, ...] = ()
 
 
@@ -54,7 +54,7 @@ async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with
     *,
     resumed: bool = False,
     by_program: bool = False,
-) -> Equipment:
+) -> ExtraTools:
     """Import the functions and start the servers that a file names.
 
     file: as it is now.
@@ -64,9 +64,9 @@ async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with
     Raises NotTrusted before anything is imported or started, and UsageError for a function that is not to be had.
     """
     if not settings.python_tools and not settings.mcp_servers:
-        return Equipment()
+        return ExtraTools()
 
-    def prepare() -> tuple[Wanted, tuple[Tool, ...], tuple[str, ...]]:
+    def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], tuple[str, ...]]:
         wanted = wanted_by(file, settings, root, resumed=resumed, by_program=by_program)
         odd = trust.check(wanted.claim)
         functions, missing = _functions(file, settings, wanted, resumed=resumed)
@@ -78,10 +78,10 @@ async def equip(  # noqa: PLR0913 - whose tools, where, by whose leave, and with
     if wanted.servers:
         served, missing = await clients.tools(wanted.servers, root=wanted.claim.project)
         warnings += tuple(f"{file.place('mcp_servers')}: {text}" for text in missing)
-    return Equipment(functions, served, warnings, _secrets(wanted.servers.values()))
+    return ExtraTools(functions, served, warnings, _secrets(wanted.servers.values()))
 
 
-def _secrets(servers: Iterable[Server]) -> tuple[str, ...]:
+def _secrets(servers: Iterable[ServerConfig]) -> tuple[str, ...]:
     """Return the credentials of servers, filled in from the environment."""
     found: list[str] = []
     for server in servers:
@@ -93,7 +93,7 @@ def _secrets(servers: Iterable[Server]) -> tuple[str, ...]:
 
 def wanted_by(
     file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool = False, by_program: bool = False
-) -> Wanted:
+) -> DeclaredTools:
     """Look up what a file names, and what of it somebody has to allow.
 
     Raises UsageError for a module that is not there, unless a run is resumed: then it is a warning.
@@ -110,11 +110,11 @@ def wanted_by(
             warnings.append(_told(file, error, resumed=resumed))
     servers = servers_of(settings, root)
     demands = () if by_program else _demands(file, found, servers, project, own=own)
-    return Wanted(Claim(file.path, file.digest, project, demands), tuple(found), servers, tuple(warnings))
+    return DeclaredTools(Claim(file.path, file.digest, project, demands), tuple(found), servers, tuple(warnings))
 
 
 def _functions(
-    file: SpecialistFile, settings: Specialist, wanted: Wanted, *, resumed: bool
+    file: SpecialistFile, settings: Specialist, wanted: DeclaredTools, *, resumed: bool
 ) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     loaded: dict[str, Tool] = {}
     warnings = []
@@ -138,7 +138,12 @@ def _told(file: SpecialistFile, error: UsageError, *, resumed: bool) -> str:
 
 
 def _demands(
-    file: SpecialistFile, found: list[python.Found], servers: Mapping[str, Server], project: Path, *, own: bool
+    file: SpecialistFile,
+    found: list[python.FoundFunction],
+    servers: Mapping[str, ServerConfig],
+    project: Path,
+    *,
+    own: bool,
 ) -> tuple[Demand, ...]:
     """Return what somebody has to allow.
 
@@ -162,7 +167,7 @@ def _demands(
     return tuple(dict.fromkeys(demands))
 
 
-def _mark(found: python.Found) -> str | None:
+def _mark(found: python.FoundFunction) -> str | None:
     """Return what changes with a module, and with anything of the project that it imports."""
     if not found.imported.is_whole:
         return None
@@ -170,7 +175,7 @@ def _mark(found: python.Found) -> str | None:
     return " ".join([found.reference, *(module.digest for module in found.chain), *imported])
 
 
-def _server_mark(server: Server, project: Path) -> str | None:
+def _server_mark(server: ServerConfig, project: Path) -> str | None:
     """Return what changes with a server's definition, and with any file of the project that its command names."""
     files = started_files(server, project)
     return None if files is None else " ".join([server.fingerprint, *files])

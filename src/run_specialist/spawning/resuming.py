@@ -10,15 +10,15 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import NotResumable, ToolError
 from run_specialist.loop.compaction.turns import summarized
-from run_specialist.loop.job import Job, News, Past
+from run_specialist.loop.job import Job, ResumeNote, ResumeState
 from run_specialist.loop.spending.account import NOTHING
 from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.loop.tool_calls.dispatcher import Earlier
+from run_specialist.loop.tool_calls.dispatcher import EarlierCalls
 from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.providers.base import Opening
-from run_specialist.record.journal import Standing
+from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Block, Message, Stop, text_of
-from run_specialist.spawning.spawner import LIMITS, Surroundings, digest, spawn
+from run_specialist.spawning.spawner import LIMITS, RunEnvironment, digest, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.project import project_of
@@ -32,7 +32,7 @@ _PLAIN = {"text": ("type", "text"), "tool_use": ("type", "id", "name", "input")}
 
 
 @dataclass(frozen=True)
-class Wish:
+class ResumeRequest:
     """How a run is to go on."""
 
     question: str | None = None
@@ -43,7 +43,7 @@ class Wish:
     """Go on although the file was changed, or another model cannot take all that was said."""
 
 
-def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
+def resume(run: StoredRun, wish: ResumeRequest, around: RunEnvironment) -> Job:
     """Make the job that goes on where a run stands: the same system prompt and tools, byte for byte.
 
     around: its `tools` must be those that the run was given when it began.
@@ -74,7 +74,7 @@ def resume(run: StoredRun, wish: Wish, around: Surroundings) -> Job:
         warnings=tuple(dict.fromkeys([*frozen["warnings"], *around.equipment.warnings])),
         origin={**job.origin, **kept},
         past=past,
-        news=News(changed, wish.question, tuple(remarks)),
+        news=ResumeNote(changed, wish.question, tuple(remarks)),
     )
 
 
@@ -102,7 +102,7 @@ def _refill(archive: Archive, run: StoredRun) -> None:
             archive.add(call_id, text)
 
 
-def _past(run: StoredRun, limit: int | None) -> Past:
+def _past(run: StoredRun, limit: int | None) -> ResumeState:
     """Return where a run stands.
 
     limit: of tool calls, as it was.
@@ -111,12 +111,12 @@ def _past(run: StoredRun, limit: int | None) -> Past:
     asked = 0 if pending is None else _to_be_run(pending)
     room = asked if limit is None else max(limit - int(standing.used.get(Kind.TOOL_CALLS, 0)), 0)
     part = max((one.part for one in run.messages), default=0)
-    return Past(
+    return ResumeState(
         standing=standing,
         messages=run.transcript,
         part=part,
         copies=sum(one.copied for one in run.messages if one.part == part),
-        earlier=Earlier(
+        earlier=EarlierCalls(
             executed={call.number: _executed(call) for call in run.calls},
             started=standing.calls,
             cut_off=min(asked, room),
@@ -129,7 +129,7 @@ def _past(run: StoredRun, limit: int | None) -> Past:
     )
 
 
-def _with_children(run: StoredRun) -> Standing:
+def _with_children(run: StoredRun) -> RunSnapshot:
     """Return how a run stands, with what was spent by children that never got to tell it."""
     standing = run.standing or NOTHING
     used, total = dict(standing.used), standing.total
@@ -151,7 +151,7 @@ def _executed(call: StoredCall) -> Executed:
     return Executed(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
 
 
-def _check_totals(run: StoredRun, settings: Specialist, past: Past, changed: Sequence[Kind]) -> None:
+def _check_totals(run: StoredRun, settings: Specialist, past: ResumeState, changed: Sequence[Kind]) -> None:
     for kind in changed:
         limit, used = getattr(settings, kind.key), past.standing.used.get(kind, 0)
         if kind is Kind.TOOL_CALLS:
@@ -164,7 +164,7 @@ def _check_totals(run: StoredRun, settings: Specialist, past: Past, changed: Seq
             )
 
 
-def _check_purpose(run: StoredRun, wish: Wish, changed: Sequence[Kind]) -> None:
+def _check_purpose(run: StoredRun, wish: ResumeRequest, changed: Sequence[Kind]) -> None:
     if wish.question is not None and not wish.question.strip():
         raise NotResumable("the question is empty; leave it out, or say what else the specialist shall find out")
     if wish.question is not None or run.status not in {"answered", "landed"}:
@@ -175,7 +175,7 @@ def _check_purpose(run: StoredRun, wish: Wish, changed: Sequence[Kind]) -> None:
         raise NotResumable(f"{run.run_id} landed at its limit; name a larger total for it, or ask something more")
 
 
-def _changed_file(run: StoredRun, wish: Wish) -> list[str]:
+def _changed_file(run: StoredRun, wish: ResumeRequest) -> list[str]:
     was = run.frozen["digest"]
     if not was or digest(Path(run.frozen["file"])) == was:
         return []
@@ -187,7 +187,7 @@ def _changed_file(run: StoredRun, wish: Wish) -> list[str]:
     return [prompts.CHANGED_FILE]
 
 
-def _missing_tools(run: StoredRun, around: Surroundings, wish: Wish) -> list[str]:
+def _missing_tools(run: StoredRun, around: RunEnvironment, wish: ResumeRequest) -> list[str]:
     there = {tool.name for tool in around.tools}
     missing = [name for name in run.frozen["given_tools"] if name not in there]
     if missing and not wish.force:
@@ -198,7 +198,7 @@ def _missing_tools(run: StoredRun, around: Surroundings, wish: Wish) -> list[str
     return [prompts.tools_gone(missing)] if missing else []
 
 
-def _for_another_model(run: StoredRun, past: Past, wish: Wish) -> tuple[Past, list[str]]:
+def _for_another_model(run: StoredRun, past: ResumeState, wish: ResumeRequest) -> tuple[ResumeState, list[str]]:
     """Return the past as another model takes it."""
     messages = tuple(_portable(message) for message in past.messages)
     pending = past.pending and replace(past.pending, content=_plain(past.pending.content))
@@ -229,7 +229,7 @@ def _plain(blocks: Sequence[Block]) -> tuple[Block, ...]:
     )
 
 
-def _waits_for_us(run: StoredRun, past: Past) -> bool:
+def _waits_for_us(run: StoredRun, past: ResumeState) -> bool:
     """Tell whether the model had the last word, so that something must be said before it is asked again."""
     ended = bool(past.messages) and past.messages[-1].role == "assistant"
     return ended and past.pending is None and run.turns[-1].stop != Stop.PAUSED

@@ -13,7 +13,7 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.errors import UsageError
-from run_specialist.loop.compaction.summarizer import Summariser
+from run_specialist.loop.compaction.summarizer import Summarizer
 from run_specialist.loop.job import Job
 from run_specialist.loop.tool_calls.countdown import countdown, warning
 from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
@@ -23,7 +23,7 @@ from run_specialist.providers.choose import keys_of
 from run_specialist.record.messages import Usage
 from run_specialist.redaction import credentials
 from run_specialist.safe_open import open_file
-from run_specialist.spawning.extra_tools import Equipment
+from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.loader import SpecialistFile
@@ -53,7 +53,7 @@ class Parent:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunEnvironment:
     """Where a child works and what it is given beyond its file."""
 
     root: Path
@@ -63,7 +63,7 @@ class Surroundings:
     """Given by the program, not filtered by the file's `tools`."""
     augmenters: Sequence[Augmenter] = ()
     """Stand before the countdown."""
-    equipment: Equipment = field(default_factory=Equipment)
+    equipment: ExtraTools = field(default_factory=ExtraTools)
     """What the file brings along."""
     delegate: Tool | None = None
     """Asks other specialists; None where the file lists none, or none may be asked here."""
@@ -75,7 +75,7 @@ class Surroundings:
     """Credentials of the program, in addition to those in the environment."""
 
 
-def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Surroundings) -> Job:
+def spawn(file: SpecialistFile, settings: Specialist, question: str, around: RunEnvironment) -> Job:
     """Make the job of one run.
 
     Raises UsageError when none of the file's tools exists here, and for a limit or a shape of the answer that could
@@ -138,7 +138,7 @@ def _origin(
     file: SpecialistFile,
     settings: Specialist,
     schema: AnswerSchema | None,
-    around: Surroundings,
+    around: RunEnvironment,
     warnings: Sequence[str],
 ) -> Mapping[str, Any]:
     """Return what it takes to make the same job once more, whatever becomes of the file meanwhile."""
@@ -172,13 +172,13 @@ def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | 
         raise UsageError(f"{_given(file, 'output_schema')}: {error}") from None
 
 
-def _summariser(settings: Specialist, provider: Provider, archive: Archive) -> Summariser | None:
+def _summariser(settings: Specialist, provider: Provider, archive: Archive) -> Summarizer | None:
     if not provider.capabilities.is_language_model:
         return None
-    return Summariser(provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit)
+    return Summarizer(provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit)
 
 
-def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> list[Tool]:
+def _tools(file: SpecialistFile, settings: Specialist, around: RunEnvironment) -> list[Tool]:
     paths = () if settings.paths is None else settings.paths
     known = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}
     known |= {tool.name: tool for tool in around.equipment.served}
@@ -194,7 +194,7 @@ def _tools(file: SpecialistFile, settings: Specialist, around: Surroundings) -> 
     return [*(known[name] for name in resolved.names), *further]
 
 
-def _not_offered(file: SpecialistFile, settings: Specialist, around: Surroundings) -> list[str]:
+def _not_offered(file: SpecialistFile, settings: Specialist, around: RunEnvironment) -> list[str]:
     """Tell of tools of servers that `tools` filters away, which may not be meant."""
     served = [tool.name for tool in around.equipment.served]
     if settings.tools is None or not served:
@@ -214,7 +214,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
-def _delegate(settings: Specialist, around: Surroundings) -> list[Tool]:
+def _delegate(settings: Specialist, around: RunEnvironment) -> list[Tool]:
     tool = around.delegate
     return [tool] if tool and resolve_tools(None, settings.disallowed_tools, [tool.name]).names else []
 

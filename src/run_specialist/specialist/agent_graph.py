@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.lookup import Names
+from run_specialist.specialist.lookup import NameLookup
 from run_specialist.specialist.problems import Level, Problem, shown
 from run_specialist.specialist.project import project_of
 
@@ -47,7 +47,7 @@ def _listed(file: SpecialistFile) -> tuple[str, ...]:
 class _Family:
     def __init__(self, files: Sequence[SpecialistFile], further: Sequence[SpecialistFile]) -> None:
         self._files = files
-        self._names = Names([*files, *further])
+        self._names = NameLookup([*files, *further])
         self._guesses = MOST_GUESSED
         self._by_path: dict[Path, SpecialistFile] = {}
         for file in (*files, *further):

@@ -2,7 +2,7 @@
 
 from pydantic.fields import FieldInfo
 
-from run_specialist.specialist.fields import Countdown, Specialist, Wanted
+from run_specialist.specialist.fields import Countdown, Expected, Specialist
 from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field
@@ -26,12 +26,12 @@ _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "
 _OWN_WORDS = frozenset({"name", "description", "model"})
 
 
-def wanted(key: str, inner: str | None = None) -> Wanted | None:
+def wanted(key: str, inner: str | None = None) -> Expected | None:
     """Return what a field takes, or what the key `inner` of its map takes; None = there is no such key."""
     info: FieldInfo | None = Specialist.model_fields[key]
     if inner is not None:
         info = next((f for name, f in Countdown.model_fields.items() if name.rstrip("_") == inner), None)
-    return next((item for item in info.metadata if isinstance(item, Wanted)), None) if info else None
+    return next((item for item in info.metadata if isinstance(item, Expected)), None) if info else None
 
 
 def text_value(key: str, field: Field, problems: Problems) -> str | None:
@@ -151,7 +151,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _unquoted(key: str, value: str, field: Field, want: Wanted, problems: Problems) -> object:
+def _unquoted(key: str, value: str, field: Field, want: Expected, problems: Problems) -> object:
     """Return the number or switch that a text stands for, with a warning; else the text."""
     meant: object = value
     if want.number:

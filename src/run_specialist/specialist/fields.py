@@ -18,7 +18,7 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Expected:
     """What a field takes, in words that follow "wanted"."""
 
     words: str
@@ -86,42 +86,42 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 _OrNone = BeforeValidator(_none_word)
 Limit = Annotated[
-    _Whole | None, _OrNone, _schema("integer", none=True), Wanted("a whole number from 0 up, or none", number=True)
+    _Whole | None, _OrNone, _schema("integer", none=True), Expected("a whole number from 0 up, or none", number=True)
 ]
 Money = Annotated[
-    _Amount | None, _OrNone, _schema("number", none=True), Wanted("an amount in USD from 0 up, or none", number=True)
+    _Amount | None, _OrNone, _schema("number", none=True), Expected("an amount in USD from 0 up, or none", number=True)
 ]
 Time = Annotated[
     _Amount | None,
     BeforeValidator(_duration),
     _OrNone,
     _schema("number", text=True),
-    Wanted("seconds, a duration like 90s, 10m or 1h, or none", number=True),
+    Expected("seconds, a duration like 90s, 10m or 1h, or none", number=True),
 ]
 Seconds = Annotated[
     Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
     BeforeValidator(_duration),
     _schema("number", text=True),
-    Wanted("seconds above 0, or a duration like 90s or 10m", number=True),
+    Expected("seconds above 0, or a duration like 90s or 10m", number=True),
 ]
-Count = Annotated[_Positive, _schema("integer", least=1), Wanted("a whole number from 1 up", number=True)]
+Count = Annotated[_Positive, _schema("integer", least=1), Expected("a whole number from 1 up", number=True)]
 OptionalCount = Annotated[
     _Positive | None,
     _OrNone,
     _schema("integer", none=True, least=1),
-    Wanted("a whole number from 1 up, or none", number=True),
+    Expected("a whole number from 1 up, or none", number=True),
 ]
-Switch = Annotated[bool, Field(strict=True), Wanted("true or false")]
+Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
 Share = Annotated[
     Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None,
     _OrNone,
     AfterValidator(_share_or_calls),
     _schema("number", none=True),
-    Wanted("a share from 0.0 to 1.0, a whole number of calls left, or none"),
+    Expected("a share from 0.0 to 1.0, a whole number of calls left, or none"),
 ]
 _AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
-Names = Annotated[tuple[str, ...], _AsList, Wanted("a list of names")]
-OptionalNames = Annotated[tuple[str, ...] | None, _AsList, Wanted("a list of names")]
+Names = Annotated[tuple[str, ...], _AsList, Expected("a list of names")]
+OptionalNames = Annotated[tuple[str, ...] | None, _AsList, Expected("a list of names")]
 
 
 class Countdown(BaseModel):
@@ -132,7 +132,7 @@ class Countdown(BaseModel):
     from_: Share = Field(default=0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
     """Where it starts: a fraction is the share spent, a whole number the calls left; none = no countdown."""
     style: Annotated[
-        Literal["remaining", "budget", "json"], BeforeValidator(_lower), Wanted("remaining, budget or json")
+        Literal["remaining", "budget", "json"], BeforeValidator(_lower), Expected("remaining, budget or json")
     ] = "remaining"
     """The words of the countdown line; json speaks at the limit alone, in fields of the last result."""
     warn_at: Share = None
@@ -157,14 +157,14 @@ class Specialist(BaseModel):
     paths: Annotated[
         tuple[Annotated[str, AfterValidator(_inside)], ...] | None,
         _AsList,
-        Wanted("folders or globs under the root"),
+        Expected("folders or globs under the root"),
     ] = None
     """Folders or globs under the root that the file tools may see; left out = all."""
     disallowed_tools: Names = ()
     """Tools that are taken away first."""
     model: str | None = None
     """An alias (sonnet, opus, haiku), a full id, or inherit."""
-    effort: Annotated[Effort | None, BeforeValidator(_lower), Wanted("low, medium, high, xhigh or max")] = None
+    effort: Annotated[Effort | None, BeforeValidator(_lower), Expected("low, medium, high, xhigh or max")] = None
     """Thinking depth, passed on to the model."""
     tool_calls_limit: Limit = 30
     """Tool calls in one run; 0 = answer at once, none = no limit."""
@@ -184,14 +184,14 @@ class Specialist(BaseModel):
     """Seconds that one tool call may take."""
     tool_result_limit: Count = 20_000
     """Characters of one result; longer ones are cut, and the file tools say how to read on."""
-    landing: Annotated[Style, BeforeValidator(_lower), Wanted("auto, force, order, none, finalize or stop")] = "auto"
+    landing: Annotated[Style, BeforeValidator(_lower), Expected("auto, force, order, none, finalize or stop")] = "auto"
     """What happens at the limit; `none` is a landing of its own (text without tools), not its absence."""
     landing_prompt: str | None = None
     """Own words for the final order."""
     budget_notice: Switch = True
     """Whether the budget stands in the system prompt."""
     countdown: Annotated[
-        Countdown, BeforeValidator(_countdown_word), Wanted("a map with from, style and warn_at, or none")
+        Countdown, BeforeValidator(_countdown_word), Expected("a map with from, style and warn_at, or none")
     ] = Countdown()
     """The line in each result that counts down what is left: where it starts, its words, a warning; or none."""
     summarize_at: OptionalCount = None
@@ -201,7 +201,7 @@ class Specialist(BaseModel):
     summary_limit: OptionalCount = None
     """Tokens of one summary."""
     output_schema: Annotated[
-        dict[str, Any] | str | None, AfterValidator(_path_not_markup), Wanted("a JSON Schema, or the path of one")
+        dict[str, Any] | str | None, AfterValidator(_path_not_markup), Expected("a JSON Schema, or the path of one")
     ] = None
     """Shape of the answer: a JSON Schema, or the path of one."""
     agents: Names = ()
@@ -209,18 +209,18 @@ class Specialist(BaseModel):
     share_budget: Switch = True
     """Whether a child draws on what its parent has left."""
     mcp_servers: Annotated[
-        dict[str, Any] | list[Any] | None, Wanted("a list or a map of servers"), Field(repr=False)
+        dict[str, Any] | list[Any] | None, Expected("a list or a map of servers"), Field(repr=False)
     ] = None
     """External tool servers."""
     python_tools: Annotated[
         tuple[Annotated[str, AfterValidator(_function)], ...],
         _AsList,
-        Wanted("a list of module:function"),
+        Expected("a list of module:function"),
     ] = ()
     """Functions of the project that become tools."""
     preset: Annotated[
         Preset | None,
         BeforeValidator(_lower),
-        Wanted("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
+        Expected("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
     ] = None
     """A bundle of the settings above; a key beside it is stronger."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from run_specialist.specialist.loader import SpecialistFile, stem
 
 
-class Names:
+class NameLookup:
     """The names of some files; of two files with one name the nearer one is meant."""
 
     def __init__(self, files: Sequence[SpecialistFile]) -> None:

@@ -11,14 +11,14 @@ SHOWN_LENGTH = 60
 MOST_KEPT = 100
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where something stands in a file; both count from 1."""
 
     line: int
     column: int
 
 
-START = Place(1, 1)
+START = Position(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ class Problems:
     found: list[Problem] = field(default_factory=list)
     dropped: int = 0
 
-    def error(self, place: Place, text: str, key: str | None = None) -> None:
+    def error(self, place: Position, text: str, key: str | None = None) -> None:
         """Record what forbids running."""
         self.found.append(Problem(self.path, *place, key, text, "error"))
 
-    def warn(self, place: Place, text: str, key: str | None = None) -> None:
+    def warn(self, place: Position, text: str, key: str | None = None) -> None:
         """Record what is worth a look."""
         self._add(Problem(self.path, *place, key, text, "warning"))
 
-    def notice(self, place: Place, text: str, key: str | None = None) -> None:
+    def notice(self, place: Position, text: str, key: str | None = None) -> None:
         """Record what is harmless."""
         self._add(Problem(self.path, *place, key, text, "notice"))
 
-    def remark(self, place: Place, key: str | None = None) -> Callable[[str], None]:
+    def remark(self, place: Position, key: str | None = None) -> Callable[[str], None]:
         """Return `warn` with the place filled in."""
         return lambda text: self.warn(place, text, key)
 

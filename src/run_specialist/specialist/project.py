@@ -15,7 +15,7 @@ _MOST_LINKS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchFolder:
     """A folder, or a file, where specialists are looked for."""
 
     path: Path
@@ -25,7 +25,7 @@ class Place:
     """Why nothing is loaded from it; empty where files are."""
 
     @classmethod
-    def at(cls, path: Path, project: Path) -> "Place":
+    def at(cls, path: Path, project: Path) -> "SearchFolder":
         """Return the place of a path that the user named, seen from a project."""
         return cls(path, project_of(path, [project]))
 
@@ -71,7 +71,7 @@ def project_of(path: Path, known: Collection[Path] = ()) -> Path | None:
     return None
 
 
-def project_places(project: Path, dir: Path | None = None, *, meant: bool = False) -> tuple[Place, ...]:  # noqa: A002, the flag's name
+def project_places(project: Path, dir: Path | None = None, *, meant: bool = False) -> tuple[SearchFolder, ...]:  # noqa: A002, the flag's name
     """Return the folders of a project, near ones first; they need not exist.
 
     meant: the user named the project, so that it may belong to somebody else.
@@ -79,17 +79,17 @@ def project_places(project: Path, dir: Path | None = None, *, meant: bool = Fals
     """
     if dir is not None and not dir.is_dir():
         raise UsageError(f"{shown(str(dir), None)} is no folder")
-    near = [] if dir is None else [Place.at(dir, project)]
+    near = [] if dir is None else [SearchFolder.at(dir, project)]
     return _unique([*near, *_inside(project, project, meant=meant), *_not_taken(project, meant=meant)])
 
 
-def places(project: Path, dir: Path | None = None, *, meant: bool = False) -> tuple[Place, ...]:  # noqa: A002, the flag's name
+def places(project: Path, dir: Path | None = None, *, meant: bool = False) -> tuple[SearchFolder, ...]:  # noqa: A002, the flag's name
     """Return the folders that are searched: those of the project, the user's, those that come along.
 
     meant: as for `project_places`.
     Raises UsageError when `dir` is given and is no folder.
     """
-    return _unique([*project_places(project, dir, meant=meant), *(Place(path) for path in _own_places())])
+    return _unique([*project_places(project, dir, meant=meant), *(SearchFolder(path) for path in _own_places())])
 
 
 def is_same(folder: Path, other: Path | None) -> bool:
@@ -103,13 +103,13 @@ def packaged() -> Path:
     return inside if inside.is_dir() else _PACKAGE.parents[1] / "specialists"
 
 
-def _inside(top: Path, project: Path, *, meant: bool) -> Iterator[Place]:
+def _inside(top: Path, project: Path, *, meant: bool) -> Iterator[SearchFolder]:
     for path in (top / "specialists", top / ".claude" / "agents"):
         owner = None if meant or not os.path.lexists(path) else stranger(top, path.parent, path)
-        yield Place(path, project, "" if owner is None else f"{owner}; {_way_out(top)}")
+        yield SearchFolder(path, project, "" if owner is None else f"{owner}; {_way_out(top)}")
 
 
-def _not_taken(project: Path, *, meant: bool) -> Iterator[Place]:
+def _not_taken(project: Path, *, meant: bool) -> Iterator[SearchFolder]:
     """Yield the places of the folder that would be the project if it were not somebody else's."""
     top = git_folder(project)
     if top is not None and top != project and not meant:
@@ -143,9 +143,9 @@ def _home(path: str) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
-def _unique(places: Sequence[Place]) -> tuple[Place, ...]:
+def _unique(places: Sequence[SearchFolder]) -> tuple[SearchFolder, ...]:
     """Return each folder once, in the nearest place that leads there."""
-    unique: dict[tuple[str, bool], Place] = {}
+    unique: dict[tuple[str, bool], SearchFolder] = {}
     for place in places:
         # A refused one must not stand in for the user's own, or for the one that comes along, where that is the same.
         unique.setdefault((identity(place.path, place.project), bool(place.refused)), place)

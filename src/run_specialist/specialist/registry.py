@@ -9,10 +9,10 @@ from run_specialist import safe_open
 from run_specialist.errors import SpecialistNotFound
 from run_specialist.specialist import agent_graph
 from run_specialist.specialist.loader import SpecialistFile, load, load_unreadable, stem
-from run_specialist.specialist.lookup import Names
+from run_specialist.specialist.lookup import NameLookup
 from run_specialist.specialist.problems import Problem, shown
 from run_specialist.specialist.project import (
-    Place,
+    SearchFolder,
     identity,
     is_same,
     packaged,
@@ -23,8 +23,8 @@ from run_specialist.specialist.project import (
 )
 
 __all__ = [
-    "Place",
     "Registry",
+    "SearchFolder",
     "SpecialistFile",
     "is_same",
     "packaged",
@@ -41,12 +41,14 @@ _HEAD = 4096
 class Registry:
     """The specialists in some places, each read once until `reread`."""
 
-    def __init__(self, places: Sequence[Path | Place], further: Sequence[Path | Place] = ()) -> None:
+    def __init__(self, places: Sequence[Path | SearchFolder], further: Sequence[Path | SearchFolder] = ()) -> None:
         """Take the places, near ones first; nothing is read yet.
 
         further: where those are that may be asked by the specialists in `places`; nothing in there is listed.
         """
-        self.places = tuple(one if isinstance(one, Place) else Place(one, project_of(one)) for one in places)
+        self.places = tuple(
+            one if isinstance(one, SearchFolder) else SearchFolder(one, project_of(one)) for one in places
+        )
         self._further = tuple(further)
         self._read_files: list[SpecialistFile] | None = None
         self._files: list[SpecialistFile] | None = None
@@ -86,7 +88,7 @@ class Registry:
             project = (asker and asker.project) or project_of(path, projects)
             return agent_graph.check([load(path, project)], self._each_alone)[0]
         files = self.files()
-        names = Names(files)
+        names = NameLookup(files)
         if found := names.find(name):
             return found
         if "/" in name or name.lower().endswith(".md"):
@@ -155,7 +157,7 @@ def _shadowed(file: SpecialistFile, winner: SpecialistFile) -> SpecialistFile:
     return file.with_problems((*file.problems, problem))
 
 
-def _markdown_below(place: Place) -> Iterator[tuple[Path, str]]:
+def _markdown_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
     """Yield each `.md` file of a place, links among them, and each folder that cannot be listed with the reason."""
     if place.refused:
         yield place.path, place.refused

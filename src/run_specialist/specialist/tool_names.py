@@ -29,7 +29,7 @@ _ITEM = re.compile(r"^-\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedTools:
     """The tools that a specialist gets."""
 
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class Resolved:
     """Tools were named and none of them is available: such a specialist must not run."""
 
 
-def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], available: Collection[str]) -> Resolved:
+def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], available: Collection[str]) -> ResolvedTools:
     """Map the names of a file onto the tools that are available.
 
     tools: as written in the file; None = all that is available.
@@ -48,7 +48,7 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
     known = _Known(available)
     taken = {name for pattern in disallowed for name in known.matching(pattern)}
     if tools is None:
-        return Resolved(tuple(name for name in available if name not in taken))
+        return ResolvedTools(tuple(name for name in available if name not in taken))
     found: dict[str, None] = {}
     unknown = []
     for pattern in tools:
@@ -56,7 +56,7 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
         found.update(dict.fromkeys(matching))
         if not matching:
             unknown.append(pattern)
-    return Resolved(
+    return ResolvedTools(
         tuple(name for name in found if name not in taken), tuple(unknown), nothing_known=bool(unknown) and not found
     )
 

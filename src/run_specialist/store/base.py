@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from run_specialist.store.statements import Statements, Values
 
 
-class Broken(Exception):
+class StoreBroken(Exception):
     """The database takes nothing at all; anything else that is raised is the fault of one of the rows."""
 
 
-class Away(Broken):
+class StoreAway(StoreBroken):
     """It takes nothing now but may soon: the server restarts, the file is locked, the disk is full."""
 
 

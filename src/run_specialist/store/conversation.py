@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from run_specialist.loop.compaction.flattened import Retold
+from run_specialist.loop.compaction.flattened import Flattened
 from run_specialist.loop.compaction.turns import turns
 from run_specialist.record.messages import Block, Message, spoken, text_of
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun
@@ -52,7 +52,7 @@ def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
 def _summary_among(copies: Sequence[Message]) -> str:
     """Return the summary that a part begins with: a call's result, or told in the first message."""
     made = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
-    return made[-1] if made else Retold.of(copies[0]).summary
+    return made[-1] if made else Flattened.of(copies[0]).summary
 
 
 def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Iterator[Row]:

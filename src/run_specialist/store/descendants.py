@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from run_specialist.record.journal import Standing
+from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
 from run_specialist.store.from_rows import child, outcome, standing
@@ -47,7 +47,7 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     if told is not None and run["status"] != RUNNING:
         of_child = {key: told[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         return child({**of_child, "tool_calls": told["tool_calls"]["used"], "children": told.get("children", ())})
-    stood = Standing({}) if run["standing"] is None else standing(json.loads(run["standing"]))
+    stood = RunSnapshot({}) if run["standing"] is None else standing(json.loads(run["standing"]))
     below = children(connection, run["run_id"])
     total, used = stood.total, stood.used.get("tool_calls", 0) + _begun(connection, run["run_id"]) - stood.calls
     for usage, cost in _paid_since(connection, run["run_id"], stood.turns):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from run_specialist.store.base import Away, Broken, Session
+from run_specialist.store.base import Session, StoreAway, StoreBroken
 from run_specialist.store.sqlite_file import transaction
 from run_specialist.store.statements import Statements, Values
 
@@ -45,7 +45,7 @@ class FileSession(Session):
             raise
         except sqlite3.Error as error:
             passes = getattr(error, "sqlite_errorname", "").startswith(_PASSING)
-            raise (Away if passes else Broken)(str(error).partition("\n")[0]) from error
+            raise (StoreAway if passes else StoreBroken)(str(error).partition("\n")[0]) from error
         if self._syncs:
             self._synced = time.monotonic()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from run_specialist.record.journal import Spending, Standing
+from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Message, ToolCall, Usage
 from run_specialist.record.outcome import Child, Evidence
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
@@ -42,16 +42,16 @@ def outcome(text: str | None) -> Mapping[str, Any] | None:
     return read
 
 
-def standing(values: Mapping[str, Any]) -> Standing:
+def standing(values: Mapping[str, Any]) -> RunSnapshot:
     """Read how a run stood; what an older program kept and this one does not know is left out."""
-    known = {field.name for field in fields(Standing)}
+    known = {field.name for field in fields(RunSnapshot)}
     restored = {
         **{key: value for key, value in values.items() if key in known},
         "total": _spending(values["total"]),
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values.get("children", ()))),
     }
-    return Standing(**restored)
+    return RunSnapshot(**restored)
 
 
 def child(values: Mapping[str, Any]) -> Child:

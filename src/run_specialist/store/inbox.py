@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from run_specialist.record.journal import Ended, Journal, Received, Record, TakenOver, Told
+from run_specialist.record.journal import Ended, EventLogged, Journal, Received, Record, TakenOver
 from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"
@@ -162,7 +162,7 @@ class RunJournal:
         if self.lost:
             return
         # Behind what is told after the end nothing urgent comes any more.
-        urgent = self._ended or not isinstance(record, Told)
+        urgent = self._ended or not isinstance(record, EventLogged)
         self._ended = self._ended or isinstance(record, Ended)
         self._written += 1
         if not self._inbox.put(self, record, urgent=urgent):

@@ -7,7 +7,7 @@ from typing import TypeVar
 from run_specialist.errors import NotResumable, StoreUnusable
 from run_specialist.store import owners
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import Away, Broken
+from run_specialist.store.base import StoreAway, StoreBroken
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.open_session import open_session
 from run_specialist.store.owners import describe, is_alive, may_be_cut
@@ -18,7 +18,7 @@ from run_specialist.store.to_rows import RUNNING, Rows
 _T = TypeVar("_T")
 
 
-class LooksDead(NotResumable):
+class OwnerLooksDead(NotResumable):
     """Nobody holds the lock of a run's owner at the moment."""
 
     def __init__(self, run_id: str, owner: str) -> None:
@@ -79,10 +79,10 @@ class Ledger:
         while True:
             try:
                 done = doing()
-            except Broken as error:
+            except StoreBroken as error:
                 failed += 1
                 pause = next(pauses, None)
-                if pause is None or (failed > 1 and not isinstance(error, Away)):
+                if pause is None or (failed > 1 and not isinstance(error, StoreAway)):
                     self._on_away(None)
                     raise StoreUnusable(f"{shown(self._url)}: {error}") from error
                 self._on_away(str(error))
@@ -159,7 +159,7 @@ class Ledger:
         if is_alive(self._url, owner):
             raise NotResumable(f"{run_id} is still at work: {describe(self._url, owner)}")
         if may_be_cut(self._url) and owner not in dead:
-            raise LooksDead(run_id, owner)
+            raise OwnerLooksDead(run_id, owner)
 
     def _identify(self) -> tuple[int, int] | None:
         if self._file is None:

@@ -24,7 +24,7 @@ _SECRET_OPTION = re.compile(r"([?&][^=&]*pass[^=&]*=)[^&]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where runs are to be kept."""
 
     url: str
@@ -33,18 +33,18 @@ class Place:
     """True when somebody named it; a default that cannot be used is not worth stopping for."""
 
 
-def place(given: str | None) -> Place:
+def place(given: str | None) -> Location:
     """Return the store to use: the one given, that of SPECIALIST_STORE, or a file in the user's data directory.
 
     given: a URL, the path of an SQLite file, or `none`; empty counts as not given.
     """
     named = given or os.environ.get(VARIABLE)
     if named:
-        return Place(_url(named), named=True)
+        return Location(_url(named), named=True)
     import platformdirs  # noqa: PLC0415 - 20 ms that only the default costs
 
     folder = platformdirs.user_data_path(FOLDER, appauthor=False)
-    return Place(f"{_SQLITE}{(folder / 'runs.db').absolute()}", named=False)
+    return Location(f"{_SQLITE}{(folder / 'runs.db').absolute()}", named=False)
 
 
 def _url(named: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from run_specialist.record.journal import Standing
+from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolCall, Usage
 from run_specialist.record.outcome import Child
 
@@ -132,7 +132,7 @@ class StoredRun(Listed):
 
     frozen: Mapping[str, Any]
     """See `Opened.frozen`."""
-    standing: Standing | None
+    standing: RunSnapshot | None
     """As it was before the newest request, or at the end; None where nothing had been asked yet."""
     outcome: Mapping[str, Any] | None
     """As `--json` prints it; None while there is none."""

@@ -9,7 +9,7 @@ from sqlalchemy.types import TypeDecorator
 from run_specialist.store.packing import pack, unpack
 
 
-class Words(TypeDecorator[str]):
+class PackedText(TypeDecorator[str]):
     """A packed text."""
 
     impl = LargeBinary
@@ -33,16 +33,16 @@ runs = Table(
     Column("parent_id", String, index=True),
     Column("specialist", String, nullable=False),
     Column("model", String, nullable=False),
-    Column("question", Words, nullable=False),
+    Column("question", PackedText, nullable=False),
     Column("status", String, nullable=False),
     Column("started_at", Float, nullable=False),
     Column("ended_at", Float),
     Column("owner", String, nullable=False),
     Column("tool_calls", Integer, nullable=False),
     Column("cost_usd", Float),
-    Column("frozen", Words, nullable=False),
-    Column("standing", Words),
-    Column("outcome", Words),
+    Column("frozen", PackedText, nullable=False),
+    Column("standing", PackedText),
+    Column("outcome", PackedText),
     Index("runs_by_specialist", "specialist", "started_at"),
     Index("runs_by_start", "started_at"),
 )
@@ -55,11 +55,11 @@ turns = Table(
     Column("at", Float, nullable=False),
     Column("seconds", Float, nullable=False),
     Column("choice", String, nullable=False),
-    Column("words", Words),
+    Column("words", PackedText),
     Column("landing", Boolean, nullable=False),
     Column("stop", String, nullable=False),
-    Column("reason", Words, nullable=False),
-    Column("blocks", Words, nullable=False),
+    Column("reason", PackedText, nullable=False),
+    Column("blocks", PackedText, nullable=False),
     Column("more_room_helps", Boolean, nullable=False),
     Column("input_tokens", Integer, nullable=False),
     Column("cache_read_input_tokens", Integer, nullable=False),
@@ -75,8 +75,8 @@ messages = Table(
     Column("part", Integer, primary_key=True),
     Column("place", Integer, primary_key=True),
     Column("role", String, nullable=False),
-    Column("blocks", Words, nullable=False),
-    Column("words", Words),
+    Column("blocks", PackedText, nullable=False),
+    Column("words", PackedText),
     Column("copied", Boolean, nullable=False),
 )
 
@@ -88,12 +88,12 @@ calls = Table(
     Column("turn", Integer, nullable=False),
     Column("at", Float, nullable=False),
     Column("seconds", Float, nullable=False),
-    Column("call_id", Words, nullable=False),
-    Column("name", Words, nullable=False),
-    Column("arguments", Words),
+    Column("call_id", PackedText, nullable=False),
+    Column("name", PackedText, nullable=False),
+    Column("arguments", PackedText),
     Column("characters", Integer, nullable=False),
     Column("is_error", Boolean, nullable=False),
-    Column("note", Words, nullable=False),
+    Column("note", PackedText, nullable=False),
     Column("repeated", Boolean, nullable=False),
 )
 
@@ -102,7 +102,7 @@ outputs = Table(
     metadata,
     Column("run_id", String, primary_key=True),
     Column("number", Integer, primary_key=True),
-    Column("body", Words, nullable=False),
+    Column("body", PackedText, nullable=False),
 )
 
 events = Table(
@@ -111,5 +111,5 @@ events = Table(
     Column("run_id", String, primary_key=True),
     Column("number", Integer, primary_key=True),
     Column("at", Float, nullable=False),
-    Column("body", Words, nullable=False),
+    Column("body", PackedText, nullable=False),
 )

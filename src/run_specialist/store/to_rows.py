@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist.record.events import Event
-from run_specialist.record.journal import Ended, Opened, Received, Record, Returned, Stood, Told
+from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Opened, Received, Record, Returned
 from run_specialist.record.outcome import Outcome
 from run_specialist.store.as_text import fields_of, text, word
 
@@ -59,7 +59,7 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
     rows = Rows(run_id)
     for record in records:
         match record:
-            case Told():
+            case EventLogged():
                 rows.add("events", _event(run_id, event, record))
                 event += 1
             case Opened():
@@ -69,7 +69,7 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
             case Returned():
                 rows.add("calls", _call(run_id, record))
                 rows.add("outputs", {"run_id": run_id, "number": record.number, "body": str(record.whole)})
-            case Stood():
+            case Checkpointed():
                 _stand(rows, record)
             case Ended():
                 if record.stood is not None:
@@ -138,7 +138,7 @@ def _call(run_id: str, record: Returned) -> Row:
     }
 
 
-def _stand(rows: Rows, record: Stood) -> None:
+def _stand(rows: Rows, record: Checkpointed) -> None:
     messages = [
         {
             "run_id": rows.run_id,
@@ -161,7 +161,7 @@ def _stand(rows: Rows, record: Stood) -> None:
     }
 
 
-def _event(run_id: str, number: int, record: Told) -> Row:
+def _event(run_id: str, number: int, record: EventLogged) -> Row:
     return {
         "run_id": run_id,
         "number": number,

@@ -14,7 +14,7 @@ from run_specialist.record.journal import Journal
 from run_specialist.store.as_text import word
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
-from run_specialist.store.location import Place, file_of, shown
+from run_specialist.store.location import Location, file_of, shown
 from run_specialist.store.owners import GRACE
 from run_specialist.store.privacy import make_private
 from run_specialist.store.stored import StoredRun
@@ -32,7 +32,7 @@ PATIENCE_AT_THE_END = 5.0
 class Writer:
     """Writes for all runs and all loops of a process into one store."""
 
-    def __init__(self, place: Place, backoff: Backoff | None = None) -> None:
+    def __init__(self, place: Location, backoff: Backoff | None = None) -> None:
         """Take a place; it is opened when the first journal is wanted, on a thread that begins then.
 
         backoff: how a store that is away is tried again.
@@ -78,12 +78,12 @@ class Writer:
 
         Raises StoreUnusable, and NotResumable when somebody else works on the run.
         """
-        from run_specialist.store.ledger import LooksDead  # noqa: PLC0415 - as in `_open`
+        from run_specialist.store.ledger import OwnerLooksDead  # noqa: PLC0415 - as in `_open`
 
         self.check()
         try:
             return self._claimed(run)
-        except LooksDead as found:
+        except OwnerLooksDead as found:
             # A process that lives takes its lock again in this time; here nobody is held up by the wait.
             time.sleep(GRACE)
             owner = found.owner

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from run_specialist.safe_open import open_file
-from run_specialist.specialist.mcp_servers.server_config import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.imports import imported
 from run_specialist.tools.modules import Module, neighbour
 
@@ -23,7 +23,7 @@ _DATA = frozenset(
 """Endings of files that servers write themselves: they change all the time, and nothing in them is run."""
 
 
-def started_files(server: Server, project: Path) -> tuple[str, ...] | None:
+def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None:
     """Return a digest for each file of a project that a server's command names, with its path.
 
     Looked at are the words of the command and the values of `env`, seen from the folder that it works in and from
@@ -53,7 +53,7 @@ def started_files(server: Server, project: Path) -> tuple[str, ...] | None:
     return tuple(f"{path}:{hashlib.sha256(data).hexdigest()}" for path, data in sorted(files.items()))
 
 
-def _words(server: Server) -> Iterator[str]:
+def _words(server: ServerConfig) -> Iterator[str]:
     """Yield what may be a path: words, what follows `=` in them, and the words of a line for a shell."""
     program, *rest = server.command or ("",)
     if os.path.dirname(program):  # noqa: PTH120 - a word, which need not be a path

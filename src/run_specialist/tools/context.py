@@ -10,7 +10,7 @@ from run_specialist.record.outcome import Child
 from run_specialist.tools import threads
 
 
-class Purse(Protocol):
+class BudgetLender(Protocol):
     """What a call may draw of its run's budget, for a run of its own."""
 
     def lend(self, wanted: Mapping[Kind, float | None], least: Mapping[Kind, float]) -> Mapping[Kind, float | None]:
@@ -44,7 +44,7 @@ class Context:
     """As it stands when the call begins; all calls of its turn are spent already."""
     seconds: float
     """After these the call is given up [s]."""
-    purse: Purse = field(repr=False)
+    purse: BudgetLender = field(repr=False)
     """For `delegate` alone, whose call is a run of its own; what any other tool takes out of it is nobody's."""
 
     def when_cancelled(self, call: Callable[[], object]) -> None:

@@ -20,7 +20,7 @@ NARROWER = "It was cut short. To learn more, ask for what is missing, in a narro
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class AgentDescription:
     """A specialist as one is told of it who may ask it."""
 
     name: str
@@ -31,7 +31,7 @@ RunChild = Callable[[str, str, Context], Awaitable[Outcome]]
 """Puts a question to a specialist for the call of a run; raises UsageError where that cannot be done."""
 
 
-def delegate_tool(specialists: Sequence[Described], run_child: RunChild) -> Tool:
+def delegate_tool(specialists: Sequence[AgentDescription], run_child: RunChild) -> Tool:
     """Return the tool with which a run asks these specialists.
 
     specialists: at least one.
@@ -55,7 +55,7 @@ def delegate_tool(specialists: Sequence[Described], run_child: RunChild) -> Tool
     return Tool(NAME, description(specialists), delegate, timeout=float("inf"), runs_child=True)
 
 
-def description(specialists: Sequence[Described]) -> str:
+def description(specialists: Sequence[AgentDescription]) -> str:
     """Return what a model reads of the tool."""
     listed = "\n".join(f"- {one.name}: {' '.join(one.description.split())}" for one in specialists)
     return (

@@ -22,7 +22,7 @@ _SERVED = "mcp__"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFunction:
     """A function that a file names, with the modules that have to be imported for it."""
 
     reference: str
@@ -38,19 +38,19 @@ class Found:
         return self.chain[-1]
 
 
-def find(reference: str, root: Path) -> Found:
+def find(reference: str, root: Path) -> FoundFunction:
     """Look for the module of a function; nothing is imported.
 
     Raises UsageError where it is not there.
     """
     try:
         chain = modules.find(reference.partition(":")[0], root)
-        return Found(reference, chain, imported(chain, root))
+        return FoundFunction(reference, chain, imported(chain, root))
     except CannotImport as error:
         raise UsageError(f"{reference}: {error}") from None
 
 
-def load(found: Found, root: Path) -> Tool:
+def load(found: FoundFunction, root: Path) -> Tool:
     """Import what was found and return the tool that it is, or that is made of the function.
 
     Raises UsageError, also for whatever is raised by the module.
@@ -71,7 +71,7 @@ def load(found: Found, root: Path) -> Tool:
         raise UsageError(f"{found.reference}: {error}") from None
 
 
-def _inside(it: Any, name: str, found: Found) -> Any:  # noqa: ANN401 - a module, or whatever stands in it
+def _inside(it: Any, name: str, found: FoundFunction) -> Any:  # noqa: ANN401 - a module, or whatever stands in it
     try:
         return getattr(it, name)
     except Exception:  # noqa: BLE001 - a module may look its names up by code of its own
@@ -80,7 +80,7 @@ def _inside(it: Any, name: str, found: Found) -> Any:  # noqa: ANN401 - a module
         raise UsageError(f"{found.reference}: {found.module.name} has no {name}{meant}") from None
 
 
-def check_name(found: Found, made: Tool, others: Collection[str]) -> None:
+def check_name(found: FoundFunction, made: Tool, others: Collection[str]) -> None:
     """Raise UsageError where the name of a tool is one of ours, or that of another one."""
     if made.name in _OURS or made.name.startswith(_SERVED):
         whose = "is kept for the tools of MCP servers" if made.name.startswith(_SERVED) else "is a tool of ours"

@@ -74,7 +74,7 @@ def enough_for(needs: Sequence[Need], share: Fraction) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class NeedBar:
     """Runs that used about as many tool calls."""
 
     first: int
@@ -86,7 +86,7 @@ class Bar:
     """Runs that were cut short."""
 
 
-def bars(needs: Sequence[Need]) -> tuple[Bar, ...]:
+def bars(needs: Sequence[Need]) -> tuple[NeedBar, ...]:
     """Return the distribution of calls used, from the least to the most, in at most twelve bars of one width."""
     if not needs:
         return ()
@@ -99,6 +99,6 @@ def bars(needs: Sequence[Need]) -> tuple[Bar, ...]:
     )
     found = Counter((need.calls // width, need.known) for need in needs)
     return tuple(
-        Bar(place * width, (place + 1) * width - 1, found[place, True], found[place, False])
+        NeedBar(place * width, (place + 1) * width - 1, found[place, True], found[place, False])
         for place in range(least // width, most // width + 1)
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from run_specialist.store.stored import PastRun
 from run_specialist.views.advice import SHARE, Suggestion, suggest
-from run_specialist.views.needs import Bar, Need, bars, enough_for, reason
+from run_specialist.views.needs import Need, NeedBar, bars, enough_for, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Tuning:
     """Those of them that ended by themselves; the others were cut."""
     enough: int | None
     """So many tool calls suffice for nine of ten of them; None where too many were cut to know it."""
-    bars: tuple[Bar, ...]
+    bars: tuple[NeedBar, ...]
     """How many tool calls they used."""
     hits: tuple[Hit, ...]
     """Limits that ended the work, the most frequent first; of all runs."""

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from run_specialist.budget.budget import Kind
-from run_specialist.budget.ladder import Landing, Rung, Style, ladder
+from run_specialist.budget.ladder import LadderPosition, Rung, Style, ladder
 
 COUNTED = {Rung.FORCE, Rung.ORDER, Rung.FINALIZE, Rung.NONE}
 
@@ -15,7 +15,7 @@ COUNTED = {Rung.FORCE, Rung.ORDER, Rung.FINALIZE, Rung.NONE}
 @pytest.mark.parametrize("forced_choice", [True, False])
 def test_s0_10_every_ladder_ends_in_salvage_after_three_requests_at_most(style, forced_choice):
     """Whatever is ignored, at most three landing requests are made."""
-    landing = Landing(Kind.TOOL_CALLS, ladder(style, forced_choice=forced_choice))
+    landing = LadderPosition(Kind.TOOL_CALLS, ladder(style, forced_choice=forced_choice))
     seen = []
     while landing.rung is not Rung.SALVAGE:
         seen.append(landing.rung)
@@ -43,13 +43,13 @@ def test_rungs_of_each_style(style, forced_choice, rungs):
 
 def test_s0_10_a_refused_request_is_not_counted():
     """Only answered requests count; a 400 takes the forced rung out."""
-    landing = Landing(Kind.TOOL_CALLS, ladder("force", forced_choice=True)).refused()
+    landing = LadderPosition(Kind.TOOL_CALLS, ladder("force", forced_choice=True)).refused()
     assert (landing.rung, landing.requests) == (Rung.ORDER, 0)
 
 
 def test_s0_10_any_other_answer_at_the_limit_counts_too():
     """Replies that are paused keep the rung and count; after three of them nothing more is asked."""
-    landing = Landing(Kind.TOOL_CALLS, ladder("force", forced_choice=True))
+    landing = LadderPosition(Kind.TOOL_CALLS, ladder("force", forced_choice=True))
     seen = [landing.rung]
     for _ in range(3):
         landing = landing.answered()
@@ -60,7 +60,7 @@ def test_s0_10_any_other_answer_at_the_limit_counts_too():
 
 def test_a_landing_that_is_given_up_asks_nothing_more():
     """Also on its first rung; what was asked by then still counts."""
-    landing = Landing(Kind.TIME, ladder("auto", forced_choice=True)).ignored().given_up()
+    landing = LadderPosition(Kind.TIME, ladder("auto", forced_choice=True)).ignored().given_up()
     assert (landing.rung, landing.requests) == (Rung.SALVAGE, 1)
 
 
@@ -71,19 +71,19 @@ def test_whatever_is_answered_the_way_is_down_and_short(style):
     No rung comes back, at most three requests count, the rung that waits counts none, and force is not tried again
     once it was refused. A ladder of which every request is ignored is at its end after as many as it has rungs.
     """
-    down = (Landing.answered, Landing.ignored, Landing.refused, Landing.given_up)
+    down = (LadderPosition.answered, LadderPosition.ignored, LadderPosition.refused, LadderPosition.given_up)
     for forced_choice, happened in product((True, False), product(down, repeat=5)):
         rungs = ladder(style, forced_choice=forced_choice)
-        landing, order, was_refused = Landing(Kind.TOOL_CALLS, rungs), [*rungs, Rung.SALVAGE], False
+        landing, order, was_refused = LadderPosition(Kind.TOOL_CALLS, rungs), [*rungs, Rung.SALVAGE], False
         for what in happened:
             before, landing = landing, what(landing)
-            was_refused |= what is Landing.refused
+            was_refused |= what is LadderPosition.refused
             assert order.index(landing.rung) >= order.index(before.rung)
             assert landing.requests <= 3 or before.rung is Rung.SALVAGE
-            counts = what in {Landing.answered, Landing.ignored} and before.rung is not Rung.WAIT
+            counts = what in {LadderPosition.answered, LadderPosition.ignored} and before.rung is not Rung.WAIT
             assert landing.requests - before.requests == counts
             assert not (was_refused and landing.rung is Rung.FORCE)
-    landing = Landing(Kind.TOOL_CALLS, rungs)
+    landing = LadderPosition(Kind.TOOL_CALLS, rungs)
     for _ in rungs:
         landing = landing.ignored()
     assert landing.rung is Rung.SALVAGE

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.budget.budget import Budget, Kind
-from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
-from run_specialist.loop.spending.child_budget import LENT, Purse, Queue
+from run_specialist.loop.spending.child_budget import LENT, ChildBudget, ChildBudgets
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
@@ -20,10 +20,10 @@ def account(**limits) -> Account:
     return Account(Budget.of({Kind(kind): limit for kind, limit in limits.items()}), ScriptedProvider([]))
 
 
-def purses(one: Account, many: int, *, shared: bool = True) -> list[Purse]:
+def purses(one: Account, many: int, *, shared: bool = True) -> list[ChildBudget]:
     """Make the purses of the calls of one turn."""
-    queue = Queue(one, many)
-    return [Purse(one, Audience(None, None, None), queue, shared=shared) for _ in range(many)]
+    queue = ChildBudgets(one, many)
+    return [ChildBudget(one, Observers(None, None, None), queue, shared=shared) for _ in range(many)]
 
 
 def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
@@ -164,7 +164,7 @@ def test_x_11_what_was_lent_comes_back_once():
 def test_a_warning_of_a_child_is_told_once():
     """However many children say it."""
     one = account()
-    audience = Audience(None, None, None)
+    audience = Observers(None, None, None)
     for _ in range(3):
-        Purse(one, audience, Queue(one, 1), shared=True).warn("odd")
+        ChildBudget(one, audience, ChildBudgets(one, 1), shared=True).warn("odd")
     assert audience.warnings == ["odd"]

@@ -4,19 +4,19 @@ import pytest
 
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.budget.ladder import Rung
-from run_specialist.loop.landing import Descent
-from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.landing import Landing
+from run_specialist.loop.observing.observers import Observers
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.events import Landed
 from tests.loop_jobs import job
 
 
-def descending(style: str = "force", **settings) -> tuple[Descent, list[Rung]]:
+def descending(style: str = "force", **settings) -> tuple[Landing, list[Rung]]:
     """Make a descent, and the list of the rungs that it tells."""
     told = []
-    audience = Audience(lambda event: isinstance(event, Landed) and told.append(event.how), None, None)
-    return Descent(job(ScriptedProvider([]), landing=style, **settings), audience), told
+    audience = Observers(lambda event: isinstance(event, Landed) and told.append(event.how), None, None)
+    return Landing(job(ScriptedProvider([]), landing=style, **settings), audience), told
 
 
 def test_it_begins_once():

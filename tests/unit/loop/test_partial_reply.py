@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.loop.observing.partial_reply import Draft
+from run_specialist.loop.observing.partial_reply import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.record.messages import spoken
 
 
 def test_the_answer_in_respond_comes_before_any_text():
     """As far as it came, without the quotes and braces around it."""
-    draft = Draft()
+    draft = PartialReply()
     draft.add(Delta("I will answer."))
     assert (draft.text, draft.is_answering) == ("I will answer.", False)
     draft.add(Delta('{"answer": "Owls eat mi', tool="respond"))
@@ -22,7 +22,7 @@ def test_the_answer_in_respond_comes_before_any_text():
 
 def test_other_tools_are_no_text():
     """What a model wants looked up is no answer."""
-    draft = Draft()
+    draft = PartialReply()
     draft.add(Delta('{"query": "owls"}', tool="search"))
     assert draft.text == ""
 
@@ -30,7 +30,7 @@ def test_other_tools_are_no_text():
 @given(st.text(), st.integers(0, 400))
 def test_arguments_may_break_off_anywhere(answer, at):
     """What is shown is always a beginning of the answer."""
-    draft = Draft()
+    draft = PartialReply()
     draft.add(Delta(json.dumps({"answer": answer})[:at], tool="respond"))
     assert answer.startswith(draft.text.removesuffix("\ufffd"))
 

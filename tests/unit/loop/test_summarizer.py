@@ -7,7 +7,7 @@ import pytest
 from run_specialist import prompts
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.loop.compaction.plan import estimate
-from run_specialist.loop.compaction.summarizer import Summarised, Summariser
+from run_specialist.loop.compaction.summarizer import Summarizer, Summary
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import Line, ScriptedProvider, says
 from run_specialist.record.messages import Message, Reply, Stop, Usage
@@ -22,11 +22,11 @@ SIZE = 1_000
 
 async def one_pass(
     script: list[Line], said: list[Message], archive: Archive | None = None, paid: list[Usage] | None = None, **settings
-) -> tuple[Summarised, ScriptedProvider]:
+) -> tuple[Summary, ScriptedProvider]:
     """Run a pass that takes all it can and plays the whole script; `paid` gets each usage."""
     provider = ScriptedProvider(script)
     settings = {"summarize_at": 400, "context_target": 0, "summary_limit": 100, **settings}
-    done = await Summariser(provider, archive or Archive(), **settings).summarise(
+    done = await Summarizer(provider, archive or Archive(), **settings).summarise(
         said, SIZE, [].append if paid is None else paid.append
     )
     provider.assert_used_up()
@@ -124,7 +124,7 @@ async def test_the_size_afterwards_is_never_told_too_small():
 async def test_s2_10_missing_the_target_warns_once_and_fails_never():
     """The newest turn alone is more than the target."""
     provider = ScriptedProvider([says("notes"), says("notes again")])
-    summariser = Summariser(provider, Archive(), 400, 100)
+    summariser = Summarizer(provider, Archive(), 400, 100)
     first = await summariser.summarise(history(2), SIZE, [].append)
     assert [one for one in first.warnings if "context_target is 100" in one] == first.warnings != []
     again = await summariser.summarise([*first.history, *turn(("call_9", "9" * 400))], SIZE, [].append)
@@ -142,7 +142,7 @@ async def test_s2_10_equal_to_the_target_is_not_over_it(less, warned):
 async def test_nothing_to_summarise_asks_nothing():
     """The newest turn and the question are all there is."""
     provider = ScriptedProvider([])
-    assert await Summariser(provider, Archive(), 10).summarise(history(1), SIZE, [].append) is None
+    assert await Summarizer(provider, Archive(), 10).summarise(history(1), SIZE, [].append) is None
 
 
 # What is aimed at
@@ -152,11 +152,11 @@ async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
     """1,300 tokens come down to 1,100 when a pass begins at 2,200, and to 650 when nothing is set; 100 are summary."""
     said = history(10, size=400 + len("SUMMARIZED executionId:'call_1'"))
     provider = ScriptedProvider([says("notes")] * 20)
-    half_of_limit = await Summariser(provider, Archive(), 2_200, summary_limit=100).summarise(said, 1_300, [].append)
+    half_of_limit = await Summarizer(provider, Archive(), 2_200, summary_limit=100).summarise(said, 1_300, [].append)
     assert half_of_limit.archived == 3
-    half_of_size = await Summariser(provider, Archive(), None, summary_limit=100).summarise(said, 1_300, [].append)
+    half_of_size = await Summarizer(provider, Archive(), None, summary_limit=100).summarise(said, 1_300, [].append)
     assert half_of_size.archived == 8
-    nothing = await Summariser(provider, Archive(), 2_200, 0, summary_limit=100).summarise(said, 1_300, [].append)
+    nothing = await Summarizer(provider, Archive(), 2_200, 0, summary_limit=100).summarise(said, 1_300, [].append)
     assert nothing.archived == 9
 
 
@@ -173,7 +173,7 @@ async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
 async def test_how_long_a_summary_may_become_is_told(at, target, limit, words):
     """4,000 tokens by default, in a small context half of the target; the model is told in words."""
     provider = ScriptedProvider([says("x")])
-    await Summariser(provider, Archive(), at, target, limit).summarise(history(2), SIZE, [].append)
+    await Summarizer(provider, Archive(), at, target, limit).summarise(history(2), SIZE, [].append)
     assert asked(provider).endswith(f"in at most about {words} words.")
 
 
@@ -190,7 +190,7 @@ async def test_a_reply_has_room_to_think_within_what_the_model_can():
     _, provider = await one_pass([says("x")], history(2))
     assert provider.asked[0].max_tokens == 4_100
     small = ScriptedProvider([says("x")], max_output_tokens=2_000)
-    await Summariser(small, Archive(), 400).summarise(history(2), SIZE, [].append)
+    await Summarizer(small, Archive(), 400).summarise(history(2), SIZE, [].append)
     assert small.asked[0].max_tokens == 2_000
 
 
@@ -366,7 +366,7 @@ async def test_requests_run_side_by_side_but_not_all_at_once():
     """Three at a time, and the notes stand in the order of the calls."""
     held = Held(ScriptedProvider([says(str(number)) for number in range(5)]))
     summarising = asyncio.create_task(
-        Summariser(held, Archive(), 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
+        Summarizer(held, Archive(), 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
     )
     await asyncio.wait_for(held.busy.wait(), 10)
     held.go.set()
@@ -379,7 +379,7 @@ async def test_a_cancelled_pass_changes_nothing():
     """The cancellation goes on its way, and nothing was archived."""
     held, archive = Held(ScriptedProvider([])), Archive()
     summarising = asyncio.create_task(
-        Summariser(held, archive, 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
+        Summarizer(held, archive, 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
     )
     await asyncio.wait_for(held.busy.wait(), 10)
     summarising.cancel()

@@ -11,7 +11,7 @@ from run_specialist.errors import UsageError
 from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import ToolCall
-from run_specialist.spawning.spawner import Surroundings, spawn
+from run_specialist.spawning.spawner import RunEnvironment, spawn
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
@@ -36,7 +36,7 @@ def file_of(*lines, body="You find notes."):
 def job_of(root, *lines, tools=(), augmenters=(), **overrides):
     """Make the job of a run."""
     file = file_of(*lines)
-    around = Surroundings(root, ScriptedProvider([]), tools, augmenters)
+    around = RunEnvironment(root, ScriptedProvider([]), tools, augmenters)
     return spawn(file, resolve(file, overrides).settings, "What is known?", around)
 
 
@@ -218,7 +218,7 @@ def test_settings_of_the_file_reach_the_job(root):
 def test_s3_1_the_prompt_is_the_body_then_our_rules_then_the_budget(root, body):
     """The body comes first as it is, that results are no instructions is said once, the resolved budget is last."""
     file = file_of("tool_calls_limit: 1", body=body)
-    job = spawn(file, resolve(file, {}).settings, "What?", Surroundings(root, ScriptedProvider([])))
+    job = spawn(file, resolve(file, {}).settings, "What?", RunEnvironment(root, ScriptedProvider([])))
     system = job.opening.system
     assert system.startswith(body.strip())
     assert system.count(prompts.DATA_NOT_INSTRUCTIONS) == 1

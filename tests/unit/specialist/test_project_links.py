@@ -8,7 +8,7 @@ import pytest
 
 from run_specialist.errors import UsageError
 from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.project import Place, places, project_of, project_root
+from run_specialist.specialist.project import SearchFolder, places, project_of, project_root
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.template import write_new
 from tests.link_swapper import can_swap, swapped
@@ -269,6 +269,6 @@ def test_links_that_come_and_go_disclose_nothing(root: Path, tmp_path: Path) -> 
     one, two = link(tmp_path / "one", outside / "deep" / "secret.md"), link(tmp_path / "two", outside)
     with swapped((root / "specialists" / "a.md", one), (root / ".claude" / "agents", two)):
         for _ in range(TRIES):
-            registry = Registry([*places(root), Place(root / "specialists" / "a.md", root)])
+            registry = Registry([*places(root), SearchFolder(root / "specialists" / "a.md", root)])
             told = [(file.name, file.description, file.path, file.problems) for file in registry.files()]
             assert "secret" not in f"{told} {registry.names()}"

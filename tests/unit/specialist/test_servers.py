@@ -8,20 +8,21 @@ import pytest
 
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.mcp_servers.servers import Server, servers_of, without_secrets
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
+from run_specialist.specialist.mcp_servers.servers import servers_of, without_secrets
 from run_specialist.specialist.resolve import Resolved
 from run_specialist.specialist.settings import settings_of
 
 HERE = Path("/nowhere")
 
 
-def read(value: Any, root: Path = HERE) -> dict[str, Server]:
+def read(value: Any, root: Path = HERE) -> dict[str, ServerConfig]:
     """Return the servers of a specialist made in Python."""
     specialist = Specialist(name="s", description="", prompt="", mcp_servers=value)
     return dict(servers_of(specialist, root))
 
 
-def one(**entry: Any) -> Server:
+def one(**entry: Any) -> ServerConfig:
     """Return the only server of a specialist."""
     return read({"it": entry})["it"]
 
@@ -47,7 +48,7 @@ def project(folder: Path, servers: object) -> Path:
 )
 def test_a_command_in_every_shape(value: Any) -> None:
     """A map by name, a list of either kind of map, words as in a shell or as a list; numbers are words too."""
-    assert read(value) == {"web": Server("web", ("npx", "-y", "web", "8080"))}
+    assert read(value) == {"web": ServerConfig("web", ("npx", "-y", "web", "8080"))}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_command_in_every_shape(value: Any) -> None:
 )
 def test_a_url_in_every_shape(value: Any) -> None:
     """Other programs' names for it are taken."""
-    assert read(value) == {"web": Server("web", url="https://example.org/mcp")}
+    assert read(value) == {"web": ServerConfig("web", url="https://example.org/mcp")}
 
 
 def test_a_word_with_blanks_stays_one_where_arguments_stand_apart() -> None:
@@ -137,7 +138,7 @@ def test_a_name_alone_is_looked_up_in_the_project(tmp_path: Path) -> None:
     inside = project(tmp_path, {"web": {"command": "x"}, "off": {"command": "y", "disabled": True}})
     source = tmp_path / ".mcp.json"
     for value in (["web", "off"], {"web": None}, [{"name": "web"}]):
-        assert read(value, inside) == {"web": Server("web", ("x",), source=source)}
+        assert read(value, inside) == {"web": ServerConfig("web", ("x",), source=source)}
     there = read(["wed"], inside)["wed"].unusable
     assert there == f"{source} lists no server of that name; there are web, off"
 

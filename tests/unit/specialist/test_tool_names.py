@@ -4,7 +4,7 @@ import fnmatch
 
 import pytest
 
-from run_specialist.specialist.tool_names import BUILT_IN, Resolved, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, ResolvedTools, resolve_tools
 
 AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")
 
@@ -33,7 +33,7 @@ AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")
 )
 def test_names_of_other_programs(written: str, ours: str) -> None:
     """Names of Claude Code, Gemini CLI, opencode and Copilot stand for ours."""
-    assert resolve_tools([written], (), AVAILABLE) == Resolved((ours,))
+    assert resolve_tools([written], (), AVAILABLE) == ResolvedTools((ours,))
 
 
 def test_globs_reach_the_tools_of_a_server() -> None:
@@ -69,7 +69,7 @@ def test_star_and_nothing_named() -> None:
     """`*` and no list mean all; an empty list means none and is no mistake."""
     assert resolve_tools(["*"], (), AVAILABLE).names == AVAILABLE
     assert resolve_tools(None, (), AVAILABLE).names == AVAILABLE
-    assert resolve_tools([], (), AVAILABLE) == Resolved(())
+    assert resolve_tools([], (), AVAILABLE) == ResolvedTools(())
 
 
 def test_taken_away_first() -> None:
@@ -83,8 +83,8 @@ def test_taken_away_first() -> None:
 
 def test_unknown_names_and_nothing_known() -> None:
     """Names without a tool are told; a list of only such names must not run."""
-    assert resolve_tools(["Read", "Bash"], (), AVAILABLE) == Resolved(("read",), ("Bash",))
-    assert resolve_tools(["Bash(ls)", "Write"], (), AVAILABLE) == Resolved(
+    assert resolve_tools(["Read", "Bash"], (), AVAILABLE) == ResolvedTools(("read",), ("Bash",))
+    assert resolve_tools(["Bash(ls)", "Write"], (), AVAILABLE) == ResolvedTools(
         (), ("Bash(ls)", "Write"), nothing_known=True
     )
     assert not resolve_tools(["Read", "Bash"], ["Read"], AVAILABLE).nothing_known

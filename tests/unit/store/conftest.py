@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.store import writer as writers
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 
 SOON = Backoff(first=0.001, patience=0.05)
@@ -25,7 +25,7 @@ def make_writer() -> Iterator[Callable[[str], Writer]]:
     made: list[Writer] = []
 
     def make(url: str) -> Writer:
-        made.append(Writer(Place(url, named=False), SOON))
+        made.append(Writer(Location(url, named=False), SOON))
         return made[-1]
 
     yield make

@@ -16,7 +16,7 @@ import psycopg  # noqa: F401 - imported once for all processes
 import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401 - likewise
 
 import run_specialist.store.ledger  # noqa: F401 - likewise
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, turn_of, write
 
@@ -32,7 +32,7 @@ def output(turn: int) -> str:
 
 async def work(url: str, process: str, pipe: int) -> None:
     """Write turns until the end, and say which are kept."""
-    writer = Writer(Place(url, named=True))
+    writer = Writer(Location(url, named=True))
 
     async def child(run_id: str) -> None:
         journal, turn = writer.journal(run_id), 0

@@ -7,21 +7,21 @@ from typing import Any
 
 from run_specialist.record.events import BudgetSpent, Event, Finished
 from run_specialist.record.journal import (
+    Checkpointed,
     Ended,
+    EventLogged,
     Journal,
     Opened,
     Received,
     Record,
     Returned,
+    RunSnapshot,
     Spending,
-    Standing,
-    Stood,
-    Told,
 )
 from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
 from run_specialist.record.outcome import Outcome, ToolCalls
 from run_specialist.store.identity import NAMESPACE
-from run_specialist.store.location import Place, file_of
+from run_specialist.store.location import Location, file_of
 from run_specialist.store.packing import unpack
 from run_specialist.store.stored import StoredRun
 
@@ -54,12 +54,12 @@ def returned(number: int, whole: str = "a note", **changed: Any) -> Returned:
     return Returned(number=number, turn=number, call=call, whole=whole, **(values | changed))
 
 
-def stood(turn: int, place: int, messages: Sequence[Message], *, part: int = 0, copies: int = 0) -> Stood:
+def stood(turn: int, place: int, messages: Sequence[Message], *, part: int = 0, copies: int = 0) -> Checkpointed:
     """Return how a run stands after some turns."""
-    standing = Standing(
+    standing = RunSnapshot(
         used={"tool_calls": turn, "turns": turn}, total=Spending(Usage(10 * turn), turn / 4), calls=turn, last_text="…"
     )
-    return Stood(part=part, place=place, messages=tuple(messages), copies=copies, standing=standing)
+    return Checkpointed(part=part, place=place, messages=tuple(messages), copies=copies, standing=standing)
 
 
 def outcome(run_id: str, status: Any = "answered") -> Outcome:
@@ -97,10 +97,10 @@ def turn_of(number: int, whole: str = "a note") -> list[Record]:
         answered(number),
     ]
     return [
-        Told(event=event()),
+        EventLogged(event=event()),
         record,
         returned(number, whole),
-        Told(event=event()),
+        EventLogged(event=event()),
         stood(number, 2 * number - 2, said),
     ]
 
@@ -112,7 +112,7 @@ def answered(number: int) -> Message:
 
 def ended(run_id: str) -> list[Record]:
     """Return what a run writes at its end; the last is told when nobody waits any more."""
-    return [Ended(outcome=outcome(run_id)), Told(event=Finished(outcome(run_id)))]
+    return [Ended(outcome=outcome(run_id)), EventLogged(event=Finished(outcome(run_id)))]
 
 
 @contextmanager
@@ -155,9 +155,9 @@ def unpacked(value: bytes | memoryview | None) -> str | None:
     return None if value is None else unpack(bytes(value))
 
 
-def nowhere(url: str) -> Place:
+def nowhere(url: str) -> Location:
     """Return a place as by default, not named by anybody."""
-    return Place(url, named=False)
+    return Location(url, named=False)
 
 
 async def write(journal: Journal, *records: Record) -> str | None:

@@ -13,7 +13,7 @@ from run_specialist.errors import StoreUnusable
 from run_specialist.record.messages import Message
 from run_specialist.store import ledger
 from run_specialist.store import writer as writers
-from run_specialist.store.base import Broken
+from run_specialist.store.base import StoreBroken
 from run_specialist.store.identity import APPLICATION_ID
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
@@ -151,7 +151,7 @@ async def test_a_lock_that_is_let_go_in_time_costs_nothing(monkeypatch, lasting,
 
     def locked_once(self, batch):
         if not broken:
-            broken.append(Broken("database is locked"))
+            broken.append(StoreBroken("database is locked"))
             raise broken[0]
         return whole(self, batch)
 
@@ -351,11 +351,11 @@ def test_a_loop_that_is_closed_does_not_trouble_the_others(monkeypatch, lasting,
 
 FORGETFUL = """
 import sys
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 assert "sqlalchemy" not in sys.modules
 from tests.unit.store.records import begun, turn_of
-journal = Writer(Place(sys.argv[1], named=True)).journal("run-1")
+journal = Writer(Location(sys.argv[1], named=True)).journal("run-1")
 for record in (*begun("run-1"), *turn_of(1)):
     journal.write(record)
 """

@@ -20,13 +20,13 @@ import asyncio, json, os, subprocess, sys
 folder, kept = sys.argv[1:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=True)
 from run_specialist.errors import StoreMissing, StoreUnusable
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.reader import Store
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, turn_of, write
 
 url = f"sqlite:///{folder}/runs.db"
-writer = Writer(Place(url, named=True))
+writer = Writer(Location(url, named=True))
 for run_id in ("run-1", "run-2"):
     assert asyncio.run(write(writer.journal(run_id), *begun(run_id), *turn_of(1), *ended(run_id))) is None
 writer.close()
@@ -51,7 +51,7 @@ try:
 except StoreMissing:
     told["after"] = "none"
 os.unlink(f"{folder}/filler")
-writer = Writer(Place(url, named=True))
+writer = Writer(Location(url, named=True))
 told["again"] = asyncio.run(write(writer.journal("run-3"), *begun("run-3")))
 writer.close()
 print(json.dumps(told))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.store.location import NONE, Place, place, shown
+from run_specialist.store.location import NONE, Location, place, shown
 
 
 def test_the_flag_beats_the_environment_and_that_the_default(monkeypatch, tmp_path):
@@ -18,9 +18,9 @@ def test_the_flag_beats_the_environment_and_that_the_default(monkeypatch, tmp_pa
     assert default.url.startswith("sqlite:///")
     assert default.url.endswith("run-specialist/runs.db") or os.name == "nt"
     monkeypatch.setenv("SPECIALIST_STORE", "postgresql://here/runs")
-    assert place(None) == Place("postgresql://here/runs", named=True)
-    assert place("") == Place("postgresql://here/runs", named=True)
-    assert place("postgresql://there/runs") == Place("postgresql://there/runs", named=True)
+    assert place(None) == Location("postgresql://here/runs", named=True)
+    assert place("") == Location("postgresql://here/runs", named=True)
+    assert place("postgresql://there/runs") == Location("postgresql://there/runs", named=True)
     monkeypatch.setenv("SPECIALIST_STORE", "")
     assert place(None) == default
 
@@ -40,7 +40,7 @@ def test_a_plain_path_is_an_sqlite_file(monkeypatch, tmp_path):
 @pytest.mark.parametrize("word", ["none", "None"])
 def test_none_turns_storing_off(word):
     """It is a word, not a file."""
-    assert place(word) == Place(NONE, named=True)
+    assert place(word) == Location(NONE, named=True)
 
 
 @given(st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1).filter(lambda word: word not in "***:@/"))

@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, write
 
@@ -20,7 +20,7 @@ def modes(folder):
 async def wide(tmp_path):
     """Make a store that everybody may read, and leave it with its log, as a process that was killed does."""
     folder = tmp_path / "run-specialist"
-    writer = Writer(Place(f"sqlite:///{folder}/runs.db", named=True))
+    writer = Writer(Location(f"sqlite:///{folder}/runs.db", named=True))
     assert await write(writer.journal("run-0"), *begun("run-0")) is None
     for path in (folder, *folder.iterdir()):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -32,7 +32,7 @@ async def wide(tmp_path):
 async def test_the_default_store_is_narrowed_and_one_that_was_named_stays(wide, named):
     """Somebody who names a store may share it on purpose."""
     assert {"runs.db", "runs.db-wal", "runs.db-shm", "runs.db.owners"} <= set(modes(wide))
-    writer = Writer(Place(f"sqlite:///{wide}/runs.db", named=named))
+    writer = Writer(Location(f"sqlite:///{wide}/runs.db", named=named))
     assert await write(writer.journal("run-1"), *begun("run-1")) is None
     found = modes(wide)
     writer.close()
@@ -46,7 +46,7 @@ async def test_rights_that_the_owner_took_from_itself_stay_away(wide):
     extra = wide / "runs.db-journal"
     extra.touch()
     extra.chmod(0o444)
-    writer = Writer(Place(f"sqlite:///{wide}/runs.db", named=False))
+    writer = Writer(Location(f"sqlite:///{wide}/runs.db", named=False))
     writer.journal("run-1")
     writer.close()
     assert stat.S_IMODE(extra.stat().st_mode) == 0o400
@@ -58,7 +58,7 @@ async def test_a_link_is_not_followed(wide, tmp_path):
     away.mkdir()
     (away / "runs.db").symlink_to(wide / "runs.db")
     before = modes(wide)
-    writer = Writer(Place(f"sqlite:///{away}/runs.db", named=False))
+    writer = Writer(Location(f"sqlite:///{away}/runs.db", named=False))
     assert await write(writer.journal("run-1"), *begun("run-1")) is None
     after = modes(wide)
     writer.close()
@@ -70,7 +70,7 @@ async def test_a_link_is_not_followed(wide, tmp_path):
 async def test_a_folder_that_is_not_ours_alone_keeps_its_rights(wide, tmp_path):
     """A home, or the folder of all devices, holds more than a store."""
     shared = wide.rename(tmp_path / "shared")
-    writer = Writer(Place(f"sqlite:///{shared}/runs.db", named=False))
+    writer = Writer(Location(f"sqlite:///{shared}/runs.db", named=False))
     assert await write(writer.journal("run-1"), *begun("run-1")) is None
     found = modes(shared)
     writer.close()

@@ -11,9 +11,9 @@ from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.store import owners
 from run_specialist.store import writer as writer_module
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import Away
+from run_specialist.store.base import StoreAway
 from run_specialist.store.ledger import Ledger
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.reader import Store
 from run_specialist.store.server_session import ServerSession
 from run_specialist.store.writer import Writer
@@ -52,7 +52,7 @@ class Writers:
 
     def make(self, backoff=None):
         """Make one more."""
-        self._made.append(Writer(Place(self._url, named=True), backoff))
+        self._made.append(Writer(Location(self._url, named=True), backoff))
         return self._made[-1]
 
     def __enter__(self):
@@ -193,7 +193,7 @@ class Answerless:
                 done = whole.__exit__(*raised)
                 if outer.left and raised == (None, None, None):
                     outer.left -= 1
-                    raise Away("server closed the connection unexpectedly")
+                    raise StoreAway("server closed the connection unexpectedly")
                 return done
 
         return Transaction()

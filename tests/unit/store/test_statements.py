@@ -9,11 +9,11 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from run_specialist.store import file_session, statements
-from run_specialist.store.base import Broken
+from run_specialist.store.base import StoreBroken
 from run_specialist.store.file_session import FileSession
 from run_specialist.store.identity import VERSION
 from run_specialist.store.sqlite_file import TABLES, open_file
-from run_specialist.store.tables import Words, metadata
+from run_specialist.store.tables import PackedText, metadata
 from run_specialist.store.versions import stamp
 from tests.unit.store.records import begun, counts, ended, turn_of, write
 
@@ -22,7 +22,7 @@ def test_the_columns_are_those_of_the_schema():
     """In the same order, and the same ones are packed."""
     assert {name: table.columns.keys() for name, table in metadata.tables.items()} == statements.COLUMNS
     packed = {
-        name: {column.name for column in table.columns if isinstance(column.type, Words)}
+        name: {column.name for column in table.columns if isinstance(column.type, PackedText)}
         for name, table in metadata.tables.items()
     }
     assert packed == statements.PACKED
@@ -44,11 +44,11 @@ def test_a_new_file_gets_the_tables_of_the_schema():
 
 WITHOUT = """
 import asyncio, sys
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, stored, turn_of, write
 
-writer = Writer(Place(sys.argv[1], named=True))
+writer = Writer(Location(sys.argv[1], named=True))
 assert asyncio.run(write(writer.journal("run-1"), *begun("run-1"), *turn_of(1), *ended("run-1"))) is None
 assert asyncio.run(write(writer.claim(stored("run-1", turns=1)), *turn_of(2))) is None
 writer.close()
@@ -103,7 +103,7 @@ def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("statement", "error"),
-    [("insert into nowhere values (?)", Broken), ("insert into events values (1, 2, 3, ?)", Exception)],
+    [("insert into nowhere values (?)", StoreBroken), ("insert into events values (1, 2, 3, ?)", Exception)],
 )
 def test_what_fails_is_undone(session, statement, error):
     """By the fault of the store, or of a row; the next transaction finds the connection as it was."""
@@ -111,6 +111,6 @@ def test_what_fails_is_undone(session, statement, error):
         with session.transaction():
             session.write("insert into alembic_version values (?)", [("kept?",)])
             session.write(statement, [(object() if error is Exception else 1,)])
-    assert isinstance(raised.value, Broken) is (error is Broken)
+    assert isinstance(raised.value, StoreBroken) is (error is StoreBroken)
     with session.transaction():
         assert session.read("select version_num from alembic_version where version_num > ?", ("a",)) == []

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from run_specialist.loop.compaction.flattened import Retold
+from run_specialist.loop.compaction.flattened import Flattened
 from run_specialist.loop.compaction.turns import summary_pair
-from run_specialist.record.journal import Standing
+from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Message, ToolCall, ToolResult, Usage
 from run_specialist.store.conversation import transcript_rows
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
@@ -21,7 +21,7 @@ def run(messages, *, turns=(), calls=(), acted_on=0):
     """Return a stored run; `acted_on` is how many of its turns something was done about."""
     return StoredRun(
         "run-1", None, "looker", "scripted", "What is known?", "interrupted", 0.0, None, 0, 0.0,
-        frozen={}, standing=Standing({"turns": acted_on}), outcome=None,
+        frozen={}, standing=RunSnapshot({"turns": acted_on}), outcome=None,
         turns=tuple(turns), calls=tuple(calls), messages=tuple(messages), events=(),
     )  # fmt: skip
 
@@ -135,7 +135,7 @@ def test_a_summary_stands_once_where_it_was_made():
 def test_a_summary_inside_the_first_message_is_told_alike():
     """Where thinking binds the history, all that was said is retold in one message."""
     first = kept(QUESTION, said(call(1)), answered(1))
-    retold = Retold(QUESTION.blocks, "One is known.").message()
+    retold = Flattened(QUESTION.blocks, "One is known.").message()
     second = kept(retold, said(text("That is it.")), part=1, copies=1)
     assert short(transcript_rows(run(first + second)))[2:] == [
         ("tool_result", "result 1"),
@@ -178,7 +178,7 @@ def test_a_reply_that_nothing_was_done_about_is_shown_with_the_results_that_came
         ("tool_result", "result 3 whole"),
     ]
     assert [(row["name"], row["is_error"]) for row in rows[-2:]] == [("look", False), ("look", True)]
-    acted_on = replace(cut_off, standing=Standing({"turns": 2}))
+    acted_on = replace(cut_off, standing=RunSnapshot({"turns": 2}))
     assert short(transcript_rows(acted_on)) == short(rows)[:3]
 
 

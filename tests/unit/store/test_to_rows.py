@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.record.events import Called, Finished
-from run_specialist.record.journal import Ended, Told
+from run_specialist.record.journal import Ended, EventLogged
 from run_specialist.record.messages import Message, Usage
 from run_specialist.store.as_text import text, word
 from run_specialist.store.packing import pack
@@ -149,7 +149,7 @@ def test_a_call_without_arguments_is_told_from_one_with_an_empty_object():
 
 def test_events_are_counted_on():
     """Numbers go on where they stopped."""
-    rows = rows_of("run-1", "me", [Told(event=records.event())] * 3, event=7)
+    rows = rows_of("run-1", "me", [EventLogged(event=records.event())] * 3, event=7)
     assert [row["number"] for row in rows.added["events"]] == [7, 8, 9]
     assert rows.told == 3
     assert json.loads(rows.added["events"][0]["body"]) == records.event().as_json()
@@ -158,7 +158,7 @@ def test_events_are_counted_on():
 def test_an_event_is_kept_in_ascii():
     """Whatever reads the table, no character in it can upset that."""
     told = Called("started", "call-1", "look", {"query": "é\ud800"})
-    (row,) = rows_of("run-1", "me", [Told(event=told)], event=1).added["events"]
+    (row,) = rows_of("run-1", "me", [EventLogged(event=told)], event=1).added["events"]
     assert row["body"].isascii()
     assert json.loads(row["body"]) == told.as_json()
 
@@ -166,14 +166,14 @@ def test_an_event_is_kept_in_ascii():
 def test_an_event_that_cannot_be_copied_is_kept_by_its_fields():
     """Arguments of a caller's own program may be anything."""
     odd = Called("started", "call-1", "look", MappingProxyType({"query": Unspeakable()}))
-    body = json.loads(rows_of("run-1", "me", [Told(event=odd)], event=1).added["events"][0]["body"])
+    body = json.loads(rows_of("run-1", "me", [EventLogged(event=odd)], event=1).added["events"][0]["body"])
     assert (body["event"], body["phase"], body["arguments"]) == ("tool_call", "started", {"query": "Unspeakable"})
 
 
 def test_the_outcome_is_kept_as_it_is_printed():
     """Also inside of the last event."""
     outcome = records.outcome("run-1")
-    rows = rows_of("run-1", "me", [Ended(outcome=outcome), Told(event=Finished(outcome))], event=1)
+    rows = rows_of("run-1", "me", [Ended(outcome=outcome), EventLogged(event=Finished(outcome))], event=1)
     assert rows.ending
     assert rows.ending["status"] == "answered"
     assert json.loads(rows.ending["outcome"]) == json.loads(json.dumps(outcome.as_json()))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 
 from run_specialist.record.events import Finished
-from run_specialist.record.journal import Ended, Told
+from run_specialist.record.journal import Ended, EventLogged
 from run_specialist.record.messages import Message
-from run_specialist.store.base import Broken
+from run_specialist.store.base import StoreBroken
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
@@ -100,7 +100,7 @@ def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
         done = whole(self, batch) if after else set()
         if len(broken) < times:
             broken.append("broken")
-            raise Broken("the connection broke")
+            raise StoreBroken("the connection broke")
         return whole(self, batch) if not after else done
 
     monkeypatch.setattr(Ledger, "_write", half)
@@ -132,14 +132,14 @@ async def test_an_event_waits_for_what_is_urgent():
     for record in (*begun("run-1"), *turn_of(1), *ended("run-1")):
         journal.write(record)
     assert {name for name, urgent in asked if urgent} == {"Opened", "Received", "Returned", "Stood", "Ended", "Told"}
-    assert [urgent for name, urgent in asked if name == "Told"] == [False, False, True]
+    assert [urgent for name, urgent in asked if name == "EventLogged"] == [False, False, True]
 
 
 async def test_an_event_that_nobody_waits_for_is_kept_with_the_next_record(writer, store_url):
     """And numbered in the order in which it was told."""
     journal = writer.journal("run-1")
-    await write(journal, *begun("run-1"), Told(event=event()))
-    for record in (Told(event=event()), Told(event=event())):
+    await write(journal, *begun("run-1"), EventLogged(event=event()))
+    for record in (EventLogged(event=event()), EventLogged(event=event())):
         journal.write(record)
     await write(journal, received(1))
     assert ask(store_url, "select number from events order by number") == [(1,), (2,), (3,)]
@@ -192,7 +192,7 @@ def test_loops_in_several_threads_share_the_thread(writer, store_url):
 CHILDREN = """
 import asyncio, os, sys
 import psycopg, sqlalchemy.dialects.postgresql.psycopg, run_specialist.store.ledger
-from run_specialist.store.location import Place
+from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, turn_of
 
@@ -204,7 +204,7 @@ async def child(writer, run_id):
             sys.exit(why)
 
 async def main(process):
-    writer = Writer(Place(sys.argv[1], named=True))
+    writer = Writer(Location(sys.argv[1], named=True))
     await asyncio.gather(*(child(writer, f"run-{process}-{number}") for number in range(5)))
     writer.close()
 
@@ -255,7 +255,7 @@ async def test_odd_texts_cost_no_run_its_store(writer, store_url, odd):
         opened(f"run-{odd}", specialist=odd, model=odd, question=odd, frozen={odd: odd}),
         received(1, {"type": "text", "text": odd}),
         returned(1, odd, note=odd),
-        Told(event=Finished(replace(ended(odd)[0].outcome, answer=odd, output={odd: odd}))),
+        EventLogged(event=Finished(replace(ended(odd)[0].outcome, answer=odd, output={odd: odd}))),
         stood(1, 0, [Message.user(odd).ending(odd)]),
         Ended(outcome=replace(ended(odd)[0].outcome, status=odd)),
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.specialist.mcp_servers.servers import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.mcp.result import LONGEST
 from tests.wire.mcp_servers.had import had, raw, running, script, until
@@ -22,9 +22,9 @@ pytestmark = [
 ]
 
 
-def good(tmp_path: Path, **more: object) -> Server:
+def good(tmp_path: Path, **more: object) -> ServerConfig:
     """Return the server that behaves; its command line ends with a mark."""
-    return Server("good", script("good", str(tmp_path)), **more)
+    return ServerConfig("good", script("good", str(tmp_path)), **more)
 
 
 async def test_a_server_is_started_once_and_nothing_is_left_of_it(tmp_path):
@@ -209,7 +209,7 @@ async def test_a_program_that_is_not_there_or_no_program_is_a_warning(tmp_path):
     (tmp_path / "data").write_bytes(b"\x00\x01")
     (tmp_path / "data").chmod(0o755)
     names = ["no-such-program-here", "./nowhere.sh", "./plain.sh", "./data", "a\0b"]
-    servers = [Server(f"s{number}", (name,)) for number, name in enumerate(names)]
+    servers = [ServerConfig(f"s{number}", (name,)) for number, name in enumerate(names)]
     async with had(tmp_path, *servers) as one:
         assert [warning.split(": ", 2)[2].partition(";")[0] for warning in one.warnings] == [
             "there is no program no-such-program-here",
@@ -317,7 +317,7 @@ async def test_a_server_that_cannot_be_started_again_is_not_tried_at_each_call(t
     program = tmp_path / "program.sh"
     program.write_text(f"#!/bin/sh\nexec {' '.join(script('raw', 'wide', str(tmp_path)))}\n")
     program.chmod(0o755)
-    server = Server("raw", (str(program),))
+    server = ServerConfig("raw", (str(program),))
     async with had(tmp_path, server) as one:
         program.rename(tmp_path / "gone.sh")
         assert "was stopped" in await one.call("look")
@@ -398,11 +398,11 @@ async def test_who_is_cancelled_takes_the_server_from_nobody_else(tmp_path):
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from run_specialist.specialist.mcp_servers.servers import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.mcp.clients import McpClients
 
 async def main():
-    tools, warnings = await McpClients().tools({"s": Server("s", tuple(sys.argv[2:]))}, root=Path.cwd())
+    tools, warnings = await McpClients().tools({"s": ServerConfig("s", tuple(sys.argv[2:]))}, root=Path.cwd())
     assert len(tools) == 1, warnings
     if sys.argv[1] == "interrupted":
         os.kill(os.getpid(), signal.SIGINT)

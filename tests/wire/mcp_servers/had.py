@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from run_specialist.specialist.mcp_servers.servers import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
 
@@ -19,9 +19,9 @@ def script(name: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, str(SCRIPTS / f"{name}.py"), *arguments)
 
 
-def raw(how: str, marker: Path, timeout: float = 30) -> Server:
+def raw(how: str, marker: Path, timeout: float = 30) -> ServerConfig:
     """Return a server that misbehaves; its command line ends with the marker."""
-    return Server("raw", script("raw", how, str(marker)), env=(("MARKER", str(marker)),), timeout=timeout)
+    return ServerConfig("raw", script("raw", how, str(marker)), env=(("MARKER", str(marker)),), timeout=timeout)
 
 
 def running(mark: Path | str) -> list[int]:
@@ -63,7 +63,7 @@ class Had:
 
 
 @asynccontextmanager
-async def had(root: Path, *servers: Server) -> AsyncIterator[Had]:
+async def had(root: Path, *servers: ServerConfig) -> AsyncIterator[Had]:
     """Give the tools of some servers, and close everything at the end."""
     clients = McpClients()
     try:

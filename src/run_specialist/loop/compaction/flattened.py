@@ -23,7 +23,7 @@ _CALL = re.compile(r"Tool call (\{[^\n]*\}) (returned|failed):\n")
 
 
 @dataclass(frozen=True)
-class Retold:
+class Flattened:
     """A first user message: the question, and what was done about it if it was retold."""
 
     question: tuple[Block, ...]

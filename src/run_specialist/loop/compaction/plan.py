@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from run_specialist.loop.compaction.flattened import Retold, line, told
+from run_specialist.loop.compaction.flattened import Flattened, line, told
 from run_specialist.loop.compaction.turns import Pair, Part, Turn, characters, is_bound, summary_pair, turns
 from run_specialist.record.messages import Message, ToolCall, Usage, text_of
 
@@ -44,7 +44,7 @@ def packed(items: Sequence[_T], size: Callable[[_T], int], most: int) -> tuple[t
 
 
 @dataclass(frozen=True)
-class Unit:
+class CallUnit:
     """A call with its result, and what the model wrote before it; never parted."""
 
     parts: tuple[Part, ...]
@@ -75,7 +75,7 @@ class Plan:
     """What the summary will stand for; those that an earlier one stands for are among it."""
     kept: tuple[Turn, ...]
     """What stays whole."""
-    chunks: tuple[tuple[Unit, ...], ...]
+    chunks: tuple[tuple[CallUnit, ...], ...]
     """What goes into one request each; every output that is archived is in exactly one."""
     retold: bool
     """True where all becomes one user message, because thinking binds the history."""
@@ -112,8 +112,8 @@ class Plan:
         ]
 
     @cached_property
-    def _head(self) -> Retold:
-        return Retold.of(self.history[0])
+    def _head(self) -> Flattened:
+        return Flattened.of(self.history[0])
 
 
 def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: int, chunk_size: int) -> Plan | None:
@@ -126,7 +126,7 @@ def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: i
     """
     if not history or history[0].role != "user":
         return None
-    head = Retold.of(history[0])
+    head = Flattened.of(history[0])
     all_turns = (*head.turns, *turns(history[1:]))
     # The newest turn with calls is still being worked on; what a retold message holds was worked on before.
     newest = max((at for at, turn in enumerate(all_turns) if turn.pairs and turn.messages), default=0)
@@ -159,7 +159,7 @@ def _length(turn: Turn, *, is_old: bool, retold: bool) -> int:
     return sum(len(told(part)) for part in parts) + sum(len(line(pair)) for pair in turn.work if is_old)
 
 
-def _units(turn: Turn) -> Iterator[Unit]:
+def _units(turn: Turn) -> Iterator[CallUnit]:
     """Yield each call of a turn with what was written before it; last words go with the last call."""
     units: list[list[Part]] = []
     waiting: list[Part] = []
@@ -174,4 +174,4 @@ def _units(turn: Turn) -> Iterator[Unit]:
         units[-1] += waiting
     elif waiting:
         units.append(waiting)
-    return (Unit(tuple(parts)) for parts in units)
+    return (CallUnit(tuple(parts)) for parts in units)

@@ -32,7 +32,7 @@ CUT = f"\n{prompts.TRUNCATED}"
 
 
 @dataclass(frozen=True, slots=True)
-class Summarised:
+class Summary:
     """What one pass made of a transcript."""
 
     history: list[Message]
@@ -46,7 +46,7 @@ class Summarised:
     warnings: list[str]
 
 
-class Summariser:
+class Summarizer:
     """Shortens the transcript of one run, as often as it grows too long."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Summariser:
 
     async def summarise(
         self, history: Sequence[Message], tokens_before: int, pay: Callable[[Usage], None]
-    ) -> Summarised | None:
+    ) -> Summary | None:
         """Summarise the oldest turns; None when there is nothing that could be.
 
         tokens_before: of the next request if nothing is done.
@@ -99,11 +99,11 @@ class Summariser:
             notes.warnings.append(
                 f"summarising left about {tokens_after} tokens of context, and context_target is {target}"
             )
-        return Summarised(rebuilt, summary, len(found.archived), tokens_before, tokens_after, notes.warnings)
+        return Summary(rebuilt, summary, len(found.archived), tokens_before, tokens_after, notes.warnings)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Pieces:
     """What came of one request."""
 
     text: str
@@ -163,13 +163,13 @@ class _Notes:
             notes = merged
         return notes
 
-    async def _ask_all(self, texts: Sequence[str]) -> list[_Told]:
+    async def _ask_all(self, texts: Sequence[str]) -> list[_Pieces]:
         gate = asyncio.Semaphore(PARALLEL)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._ask(text, gate)) for text in texts]
         return [task.result() for task in tasks]
 
-    async def _ask(self, text: str, gate: asyncio.Semaphore) -> _Told:
+    async def _ask(self, text: str, gate: asyncio.Semaphore) -> _Pieces:
         conversation = self.provider.open(Opening(prompts.SUMMARY, Toolset([])))
         room = min(self.limit + ROOM_TO_THINK, self.provider.capabilities.max_output_tokens)
         async with gate:
@@ -180,15 +180,15 @@ class _Notes:
                     usage = reply.usage if reply.usage.total_tokens else guess
                     span.replied(reply, usage)
             except ProviderError as error:
-                return _Told("", " ".join(str(error).split()))
+                return _Pieces("", " ".join(str(error).split()))
             except Exception as error:  # noqa: BLE001 - the run can go on without these notes, whatever it was
-                return _Told("", repr(error))
+                return _Pieces("", repr(error))
         self.pay(usage)
         if reply.stop is Stop.REFUSED:
-            return _Told("", f"the model refused ({reply.reason})")
+            return _Pieces("", f"the model refused ({reply.reason})")
         if not reply.text:
-            return _Told("", "the model wrote nothing")
-        return _Told(reply.text + (CUT if reply.stop is Stop.TRUNCATED else ""))
+            return _Pieces("", "the model wrote nothing")
+        return _Pieces(reply.text + (CUT if reply.stop is Stop.TRUNCATED else ""))
 
     def _words(self, sets: int) -> int:
         """Return how long each of so many sets of notes may be."""

@@ -3,16 +3,16 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from run_specialist.loop.observing.partial_reply import Draft
+from run_specialist.loop.observing.partial_reply import PartialReply
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.record.events import Event, Listener, Warned
-from run_specialist.record.journal import Journal, Record, Told
+from run_specialist.record.journal import EventLogged, Journal, Record
 from run_specialist.redaction import redact
 
 _log = logging.getLogger(__name__)
 
 
-class Audience:
+class Observers:
     """Passes on what happens; a listener that fails is dropped, a watcher that fails is passed over."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Audience:
         """Where all that is told is put on record; None where nothing is kept."""
         self.warnings = [*warnings]
         """The text of every warning that was told."""
-        self.draft = Draft()
+        self.draft = PartialReply()
         """What came through of the reply under way, where somebody watches."""
 
     def tell(self, event: Event) -> None:
@@ -38,7 +38,7 @@ class Audience:
         if isinstance(event, Warned):
             event = Warned(self._hide(event.text))
         if self.journal is not None:
-            self.journal.write(Told(event))
+            self.journal.write(EventLogged(event))
         if isinstance(event, Warned):
             self.warnings.append(event.text)
         self.pass_on(event)

@@ -5,7 +5,7 @@ from run_specialist.record.messages import spoken
 from run_specialist.tools.respond import NAME as RESPOND
 
 
-class Draft:
+class PartialReply:
     """Grows with the pieces of one reply."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from run_specialist.budget.budget import Budget, Kind, Limit
 from run_specialist.providers.base import Provider
-from run_specialist.record.journal import Spending, Standing
+from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
 
@@ -22,7 +22,7 @@ LATE = 0.1
 """A landing may go over the limit of time by this share of it: an answer that is nearly there is waited for."""
 MORE_ROOM = 2
 """A reply that was cut is asked for again with this many times the room."""
-NOTHING = Standing({})
+NOTHING = RunSnapshot({})
 """How a run stands before it begins."""
 
 
@@ -39,7 +39,7 @@ class Account:
         budget: Budget,
         provider: Provider,
         clock: Clock = time.monotonic,
-        before: Standing = NOTHING,
+        before: RunSnapshot = NOTHING,
     ) -> None:
         """Open an account; its time begins with `start`.
 
@@ -111,9 +111,9 @@ class Account:
         self._hold_back()
         return cost
 
-    def standing(self) -> Standing:
+    def standing(self) -> RunSnapshot:
         """Return what was spent; what else belongs to a standing is left as it is at the beginning."""
-        return Standing(
+        return RunSnapshot(
             used={limit.kind.value: limit.used for limit in self.budget.limits},
             total=self.total,
             largest_input=self._largest_input,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from run_specialist.budget.budget import Kind
-from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
 from run_specialist.record.events import Event, Warned
 from run_specialist.record.outcome import Child
@@ -17,7 +17,7 @@ def drawn(child: Child) -> dict[Kind, float]:
     return dict(zip(LENT, (child.tool_calls, child.usage.total_tokens, child.cost_usd or 0), strict=True))
 
 
-class Queue:
+class ChildBudgets:
     """The calls of one turn that may still ask for a part of the budget."""
 
     def __init__(self, account: Account, waiting: int) -> None:
@@ -40,10 +40,10 @@ class Queue:
         self._waiting -= 1
 
 
-class Purse:
+class ChildBudget:
     """Lends to the child of one call, and books what came back."""
 
-    def __init__(self, account: Account, audience: Audience, queue: Queue, *, shared: bool) -> None:
+    def __init__(self, account: Account, audience: Observers, queue: ChildBudgets, *, shared: bool) -> None:
         """Take the parts of a run.
 
         shared: whether its child draws on the run's budget; its usage is the run's in any case.

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import ToolError
-from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
-from run_specialist.loop.spending.child_budget import Purse, Queue
+from run_specialist.loop.spending.child_budget import ChildBudget, ChildBudgets
 from run_specialist.record.messages import ToolCall
 from run_specialist.tools.base import Output, Tool, Toolset
 from run_specialist.tools.context import Context
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CallResult:
     """What came of a call."""
 
     output: Output
@@ -31,7 +31,7 @@ class Answered:
         return self.raised is not None or self.output.is_error
 
 
-class Calling:
+class ToolCaller:
     """Calls the tools of one run."""
 
     def __init__(  # noqa: PLR0913 - what a call needs and whom it touches
@@ -39,7 +39,7 @@ class Calling:
         run_id: str,
         tools: Toolset,
         account: Account,
-        audience: Audience,
+        audience: Observers,
         *,
         timeout: float,
         share_budget: bool,
@@ -55,15 +55,15 @@ class Calling:
         self._audience = audience
         self._timeout = timeout
         self._share_budget = share_budget
-        self._queue = Queue(account, 0)
+        self._queue = ChildBudgets(account, 0)
 
     def expect(self, calls: Sequence[ToolCall]) -> None:
         """Take note of the calls of a turn, among whose children the budget is parted."""
-        self._queue = Queue(self._account, sum(self._tools.runs_child(call.name) for call in calls))
+        self._queue = ChildBudgets(self._account, sum(self._tools.runs_child(call.name) for call in calls))
 
-    async def answer(self, call: ToolCall) -> Answered:
+    async def answer(self, call: ToolCall) -> CallResult:
         """Call the tool and return what came of it; only a cancellation, and what ends the program, is raised."""
-        purse = Purse(self._account, self._audience, self._queue, shared=self._share_budget)
+        purse = ChildBudget(self._account, self._audience, self._queue, shared=self._share_budget)
         raised: BaseException | None = None
         try:
             output = await self._output(call, purse)
@@ -80,9 +80,9 @@ class Calling:
         if self._tools.runs_child(call.name):
             # Also one that was refused before it asked for its part.
             purse.leave()
-        return Answered(output, raised, purse.drawn)
+        return CallResult(output, raised, purse.drawn)
 
-    async def _output(self, call: ToolCall, purse: Purse) -> Output:
+    async def _output(self, call: ToolCall, purse: ChildBudget) -> Output:
         tool = self._tools.get(call.name)
         if tool is None:
             raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")

@@ -10,9 +10,9 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Phase
 from run_specialist.loop.observing import telemetry
-from run_specialist.loop.observing.observers import Audience
+from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
-from run_specialist.loop.tool_calls.call import Calling, words
+from run_specialist.loop.tool_calls.call import ToolCaller, words
 from run_specialist.loop.tool_calls.executed import Augmenter, Executed
 from run_specialist.record.events import BudgetSpent, Called, CallPhase, Warned
 from run_specialist.record.journal import Returned
@@ -39,7 +39,7 @@ class DispatchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierCalls:
     """The calls of a run before it was resumed."""
 
     executed: Mapping[int, Executed] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class Dispatcher:
         augmenters: Sequence[Augmenter],
         settings: DispatchSettings,
         account: Account,
-        audience: Audience,
+        audience: Observers,
         archive: Archive | None,
-        earlier: Earlier,
+        earlier: EarlierCalls,
         hide: Callable[[str], str],
     ) -> None:
         """Take the parts of a run.
@@ -72,7 +72,7 @@ class Dispatcher:
         hide: masks credentials; applied to each output once, before anything else sees it.
         """
         timeout, share_budget = settings.tool_timeout, settings.share_budget
-        self._calling = Calling(run_id, tools, account, audience, timeout=timeout, share_budget=share_budget)
+        self._calling = ToolCaller(run_id, tools, account, audience, timeout=timeout, share_budget=share_budget)
         self._tools = tools
         self._augmenters = augmenters
         self._settings = settings

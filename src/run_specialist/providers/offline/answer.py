@@ -7,9 +7,9 @@ from operator import itemgetter
 
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.quotable import Unit, all_units
+from run_specialist.providers.offline.quotable import Quotable, all_units
 from run_specialist.providers.offline.quoting import Quote, cut, grown
-from run_specialist.providers.offline.ranking import Aim, Weights, is_in, scores
+from run_specialist.providers.offline.ranking import RankingTarget, Weights, is_in, scores
 from run_specialist.providers.offline.similarity import roots
 from run_specialist.tools.respond import Evidence, Response
 
@@ -40,7 +40,7 @@ def answer(question: Question, gathered: Gathered) -> Response:
     absent = [term for term in question.terms if gathered.absent(term)]
     gaps = [term.text for term in absent]
     found = all_units(gathered.lines)
-    best = max(map(Aim(question, weights).coverage, found), default=0.0)
+    best = max(map(RankingTarget(question, weights).coverage, found), default=0.0)
     lead = _lead(absent, best)
     quotes: list[Quote] = []
     if not _says_nothing(question, absent, best):
@@ -91,14 +91,14 @@ def _listed(terms: Iterable[Term]) -> str:
 class _Choice:
     """Chooses quotes one by one, each time something new, with a word for each part of the question."""
 
-    def __init__(self, question: Question, found: Sequence[Unit], weights: Weights) -> None:
+    def __init__(self, question: Question, found: Sequence[Quotable], weights: Weights) -> None:
         self._question = question
         self._weights = weights
-        self._by_file: dict[str, list[Unit]] = {}
+        self._by_file: dict[str, list[Quotable]] = {}
         for unit in found:
             self._by_file.setdefault(unit.path, []).append(unit)
         self._scores = scores(found, question, weights)
-        self._taken: set[Unit] = set()
+        self._taken: set[Quotable] = set()
         self._words: list[frozenset[str]] = []
         self._said: Counter[str] = Counter()
 
@@ -109,7 +109,7 @@ class _Choice:
             if worth >= _WORTH * max(rated.values()):
                 yield self._take(unit, rated)
 
-    def _worth(self, unit: Unit, rated: float) -> float:
+    def _worth(self, unit: Quotable, rated: float) -> float:
         if unit in self._taken:
             return 0.0
         # That both hold the words of the question does not make two lines alike.
@@ -121,7 +121,7 @@ class _Choice:
             return 0.0
         return rated * (1 - 0.5 * alike) * _SAME_FILE ** self._said[unit.path]
 
-    def _take(self, unit: Unit, rated: dict[Unit, float]) -> Quote:
+    def _take(self, unit: Quotable, rated: dict[Quotable, float]) -> Quote:
         least = _GROWS * rated[unit]
         longest = _FIRST if len(self._words) < _FIRST_ONES else _OTHER
         block = grown(

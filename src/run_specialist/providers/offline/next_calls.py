@@ -27,7 +27,7 @@ _TERMS, _ABSENT, _SYNONYMS, _FILES = 4, 2, 4, 6
 
 
 @dataclass(frozen=True)
-class Wish:
+class NextCall:
     """A call that would help."""
 
     tool: str
@@ -39,10 +39,10 @@ class Wish:
         return ToolCall("", self.tool, self.arguments).key
 
 
-def next_wishes(question: Question, gathered: Gathered, tools: Toolset) -> list[Wish]:
+def next_wishes(question: Question, gathered: Gathered, tools: Toolset) -> list[NextCall]:
     """Return the calls of the next turn; none when it is time to answer."""
     most = min(_AT_ONCE, MOST - gathered.recent) if gathered.exchanges else 1
-    new: dict[str, Wish] = {}
+    new: dict[str, NextCall] = {}
     for wish in _wishes(question, gathered, tools):
         if len(new) >= most:
             break
@@ -51,27 +51,27 @@ def next_wishes(question: Question, gathered: Gathered, tools: Toolset) -> list[
     return list(new.values())
 
 
-def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[Wish]:
+def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[NextCall]:
     weights = Weights(gathered.counts)
     telling = sorted(question.terms, key=weights.of, reverse=True)
-    yield Wish("search", {"query": question.text[:_LONGEST_QUERY], "limit": 15})
+    yield NextCall("search", {"query": question.text[:_LONGEST_QUERY], "limit": 15})
     if "search" not in tools:
         yield from (_grep(term.text) for term in sorted(question.terms, key=_by_look)[:5])
     for part in question.parts:
         if part is not question:
-            yield Wish("search", {"query": _about(part, telling), "limit": 8})
+            yield NextCall("search", {"query": _about(part, telling), "limit": 8})
     if len(telling) > _FEW:
-        yield Wish("search", {"query": " ".join(term.text for term in telling[:_TERMS]), "limit": 8})
+        yield NextCall("search", {"query": " ".join(term.text for term in telling[:_TERMS]), "limit": 8})
     if others := [word for term in telling[:_TERMS] for word in term.synonyms[:_SYNONYMS]]:
         fixed = [term.text for term in telling[:3] if not term.synonyms]
-        yield Wish("search", {"query": " ".join([*fixed, *others]), "limit": 8})
+        yield NextCall("search", {"query": " ".join([*fixed, *others]), "limit": 8})
     yield from (_grep(phrase) for phrase in question.phrases[:2])
     absent = [term for term in telling if gathered.counts.get(term.text.casefold()) == 0]
     yield from (_grep(_beginning(term.text)) for term in absent[:_ABSENT])
     rare = [term for term in telling if term.name and 0 < gathered.counts.get(term.text.casefold(), 0) <= _RARE]
     yield from (_grep(term.text) for term in rare[:1])
     if not gathered.lines:
-        yield from (Wish("glob", {"pattern": f"*{term.text}*"}) for term in telling[:2] if term.text.isalnum())
+        yield from (NextCall("glob", {"pattern": f"*{term.text}*"}) for term in telling[:2] if term.text.isalnum())
         yield from _browse(gathered)
     yield from _reads(question, gathered, weights)
 
@@ -82,8 +82,8 @@ def _about(part: Question, telling: list[Term]) -> str:
     return " ".join([*(term.text for term in part.terms), *subject])[:_LONGEST_QUERY]
 
 
-def _grep(text: str) -> Wish:
-    return Wish("grep", {"pattern": literal(text), "ignore_case": True, "limit": 30})
+def _grep(text: str) -> NextCall:
+    return NextCall("grep", {"pattern": literal(text), "ignore_case": True, "limit": 30})
 
 
 def _beginning(word: str) -> str:
@@ -95,14 +95,14 @@ def _by_look(term: Term) -> tuple[bool, int]:
     return not term.name, -len(term.text)
 
 
-def _browse(gathered: Gathered) -> Iterator[Wish]:
+def _browse(gathered: Gathered) -> Iterator[NextCall]:
     """Look around where nothing can be searched."""
-    yield Wish("glob", {"pattern": "*.md"})
-    yield Wish("ls", {"path": "."})
-    yield from (Wish("read", {"path": path, "offset": 1, "limit": 200}) for path in gathered.files[:_FILES])
+    yield NextCall("glob", {"pattern": "*.md"})
+    yield NextCall("ls", {"path": "."})
+    yield from (NextCall("read", {"path": path, "offset": 1, "limit": 200}) for path in gathered.files[:_FILES])
 
 
-def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[Wish]:
+def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[NextCall]:
     """Read around the best lines, as long as that is worth a call."""
     windows = [window for exchange in gathered.exchanges if (window := _window(exchange.call))]
     seen = all_units(gathered.lines)
@@ -113,7 +113,7 @@ def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator
         if not any(path == wanted and line in lines for path, lines in windows):
             first = max(1, line - _BEFORE)
             windows.append((wanted, range(first, first + _WINDOW)))
-            yield Wish("read", {"path": wanted, "offset": first, "limit": _WINDOW})
+            yield NextCall("read", {"path": wanted, "offset": first, "limit": _WINDOW})
 
 
 def _window(call: ToolCall) -> tuple[object, range] | None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from run_specialist.providers.offline.question_kinds import SIGNS, Sign
+from run_specialist.providers.offline.question_kinds import SIGNS, QuestionKind
 from run_specialist.providers.offline.similarity import plain, root, roots, synonyms
 from run_specialist.tools.search.terms import content_terms, parts, spellings
 
@@ -101,7 +101,7 @@ class Question:
         return roots(self.text)
 
     @cached_property
-    def signs(self) -> tuple[Sign, ...]:
+    def signs(self) -> tuple[QuestionKind, ...]:
         """What an answer to this kind of question is likely to hold."""
         return tuple(sign for sign in SIGNS if sign.asked.search(self.text))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Sign:
+class QuestionKind:
     """What a line is likely to hold that answers one kind of question."""
 
     asked: re.Pattern[str]
@@ -26,7 +26,7 @@ _MEASURE = (
     r"(?:line|version|number|size|limit|threshold|rate|ratio|percentage|fraction|proportion|share|count|value|port"
     r"|timeout|budget|score|cost|price|issue)\b"
 )
-_AMOUNT = Sign(
+_AMOUNT = QuestionKind(
     asked=_any(
         r"\bhow (?:many|much|large|big|long|often|fast|slow|high|low|old|far|small|deep|wide|accurate|tall)\b",
         r"\b(?:what|which)\b(?:'s| is| was| are| were)?(?: the)?(?: \w+){0,3} " + _MEASURE,
@@ -37,7 +37,7 @@ _AMOUNT = Sign(
     shown=re.compile(r"(?<![\w#.-])(?!\d{4}-\d\d)\d"),
     without=0.8,
 )
-_REASON = Sign(
+_REASON = QuestionKind(
     asked=_any(
         r"\bwhy\b", r"\breasons?\b", r"\bcauses?\b", r"\bhow come\b", r"\bexplain", r"\bpoint of\b", r"\bdownside"
     ),
@@ -57,7 +57,7 @@ _REASON = Sign(
     ),
     above=_any(r"\bwhy\b", r"\bcauses?\b", r"\breason", r"\brationale", r"\bjustif", r"\bbecause\b", r"\bmotivation"),
 )
-_TIME = Sign(
+_TIME = QuestionKind(
     asked=_any(
         r"(?:^|[,;?.] |\band )when (?:was|were|did|is|are|will|do|does|should|can)\b",
         r"\bwhat (?:date|day|time|year|month)\b",
@@ -72,7 +72,7 @@ _TIME = Sign(
     ),
     without=0.8,
 )
-_DECISION = Sign(
+_DECISION = QuestionKind(
     asked=_any(
         *(
             r"\bdecid",
@@ -101,18 +101,18 @@ _DECISION = Sign(
     ),
     above=_any(r"\bdeci", r"\bcho(?:ice|sen)", r"\brecommend"),
 )
-_STATE = Sign(
+_STATE = QuestionKind(
     asked=_any(
         r"\bhow (?:did|does|is|are|was|were|well|after|before|now)\b",
         *(r"\bstatus\b", r"\bresults?\b", r"\bstand\b", r"\bcompare"),
     ),
     shown=_any(r"\d\s?[%x×]", r"\d/\d", r"\b\d+ \w*\s?(?:pass|fail|test)", r"\b(?:pass|fail|complete|done|match)"),
 )
-_NAMED = Sign(
+_NAMED = QuestionKind(
     asked=_any(r"\b(?:which|what) (?:name|word|term|label|alias|title)\b", r"\bcalled\b"),
     shown=re.compile(r"[\"“][^\"”]{1,40}[\"”]"),
 )
-_WAY = Sign(
+_WAY = QuestionKind(
     asked=_any(r"\bhow (?:do|can|to|should)\b", r"\bwhat can (?:i|we) do\b", r"\bworkaround"),
     shown=_any(r"`[^`]+`", r"\b(?:run|use|set|needed|should|must)\b", r"\bworkaround", r"\bfix", r"\$ \w"),
 )

@@ -21,7 +21,7 @@ _NEAR = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
+class Quotable:
     """Consecutive lines of a file that belong together."""
 
     path: str
@@ -75,12 +75,12 @@ class Unit:
         return roots(" ".join([*self.headings, self.path.replace("/", " ")]))
 
 
-def all_units(lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Unit]:
+def all_units(lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Quotable]:
     """Put the known lines of all files together."""
     return [unit for path, known in lines.items() for unit in units(path, known)]
 
 
-def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
+def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Quotable]:
     """Put the known lines of a file together."""
     headings: dict[int, str] = {}
     code = _fenced(lines)
@@ -98,7 +98,9 @@ def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Unit]:
         around = "\n".join(part for number in near for part in lines.get(number, ()))
         # A line of which only parts are known gives one unit for each part.
         for part in lines[first] if first == last else [text]:
-            yield Unit(path, first, part, tuple(headings.values()), around, is_heading, level == _LABEL, first in code)
+            yield Quotable(
+                path, first, part, tuple(headings.values()), around, is_heading, level == _LABEL, first in code
+            )
         if level:
             headings[level] = text
         # A label leads up to one paragraph, or to the list or the table below it.

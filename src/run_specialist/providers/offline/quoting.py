@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from run_specialist.providers.offline.quotable import Unit
+from run_specialist.providers.offline.quotable import Quotable
 
 _ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+"))
 """Where a piece may begin or end, the better places first."""
@@ -28,7 +28,7 @@ class Quote:
         return f'> "{self.text}" — {self.source}'
 
 
-def cut(unit: Unit, longest: int, rate: Callable[[str], float]) -> Quote:
+def cut(unit: Quotable, longest: int, rate: Callable[[str], float]) -> Quote:
     """Quote a unit, or as many of its best sentences as fit, or its best lines or words where a sentence does not.
 
     rate: tells how much a piece of text is worth.
@@ -54,7 +54,9 @@ def _spans(text: str, longest: int) -> Iterator[tuple[int, int]]:
         yield start, start + len(text[start:end].rstrip())
 
 
-def grown(unit: Unit, neighbours: Sequence[Unit], longest: int, worth: Callable[[Unit], bool]) -> list[Unit]:
+def grown(
+    unit: Quotable, neighbours: Sequence[Quotable], longest: int, worth: Callable[[Quotable], bool]
+) -> list[Quotable]:
     """Return a unit with those that follow and precede it line by line, as long as they are worth it and fit.
 
     neighbours: all units of the file in order.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log
 
 from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.quotable import Unit
+from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.similarity import roots
 
 _COMMON = 1000
@@ -67,7 +67,7 @@ def is_in(term: Term, words: frozenset[str]) -> bool:
     return False
 
 
-def held(unit: Unit, term: Term) -> float:
+def held(unit: Quotable, term: Term) -> float:
     """Return how surely a unit is about a term, from 0 to 1."""
     if is_in(term, unit.roots):
         return 1.0
@@ -82,7 +82,7 @@ def held(unit: Unit, term: Term) -> float:
     return 0.0 if term.kin.isdisjoint(unit.near_roots) else _KIN_NEAR
 
 
-class Aim:
+class RankingTarget:
     """A question, or a part of one, with the share that each of its terms has in it."""
 
     def __init__(self, question: Question, weights: Weights) -> None:
@@ -91,9 +91,9 @@ class Aim:
         whole = sum(weight for _, weight in weighed)
         self.question = question
         self._shares = [(term, weight / whole) for term, weight in weighed if whole]
-        self._known: dict[Unit, float] = {}
+        self._known: dict[Quotable, float] = {}
 
-    def coverage(self, unit: Unit) -> float:
+    def coverage(self, unit: Quotable) -> float:
         """Return how much of the question's weight a unit holds, from 0 to 1."""
         known = self._known.get(unit)
         if known is None:
@@ -102,17 +102,17 @@ class Aim:
             self._known[unit] = known
         return known
 
-    def named(self, unit: Unit) -> float:
+    def named(self, unit: Quotable) -> float:
         """Return how much of the question's weight the headings and the path of a unit hold."""
         return sum(share for term, share in self._shares if is_in(term, unit.heading_roots))
 
-    def _short(self, unit: Unit) -> frozenset[Term]:
+    def _short(self, unit: Quotable) -> frozenset[Term]:
         """Return the terms that stand in a unit as the letters of an acronym."""
         short = [terms for acronym, terms in self.question.acronyms if acronym in unit.capitals]
         return frozenset[Term]().union(*short)
 
 
-def score(unit: Unit, part: Aim, whole: Aim) -> float:
+def score(unit: Quotable, part: RankingTarget, whole: RankingTarget) -> float:
     """Rate how well a unit answers a part of a question.
 
     whole: the question that the part is of; its words say what the part is about.
@@ -135,7 +135,7 @@ def score(unit: Unit, part: Aim, whole: Aim) -> float:
     return rated * _form(unit, answers=any(shown)) * min(1.0, _NEWS + (1 - _NEWS) * news / _MUCH_NEWS)
 
 
-def _form(unit: Unit, *, answers: bool) -> float:
+def _form(unit: Quotable, *, answers: bool) -> float:
     """Rate what a unit looks like: prose says more than headings, code, pointers to files and scraps."""
     text = unit.text.strip()
     if unit.is_heading:
@@ -149,15 +149,15 @@ def _form(unit: Unit, *, answers: bool) -> float:
     return 0.8 if len(text) < _SHORT else 1.0
 
 
-def _is_front(unit: Unit) -> bool:
+def _is_front(unit: Quotable) -> bool:
     """Tell whether a unit is the front matter of a note."""
     return unit.line <= _FRONT and _KEY.match(unit.text) is not None
 
 
-def scores(units: Sequence[Unit], question: Question, weights: Weights) -> list[dict[Unit, float]]:
+def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> list[dict[Quotable, float]]:
     """Rate units for each part of a question; where it asks for the first or the last state, dates of notes count."""
-    whole = Aim(question, weights)
-    parts = [whole if part is question else Aim(part, weights) for part in question.parts]
+    whole = RankingTarget(question, weights)
+    parts = [whole if part is question else RankingTarget(part, weights) for part in question.parts]
     dates = {unit.path: date[0] for unit in units if (date := _DATE.search(unit.path))}
     order = sorted(set(dates.values()))
     place = {path: 2 * order.index(date) / max(1, len(order) - 1) - 1 for path, date in dates.items()}
@@ -170,13 +170,13 @@ def scores(units: Sequence[Unit], question: Question, weights: Weights) -> list[
     return found
 
 
-def best(units: Sequence[Unit], question: Question, weights: Weights) -> list[Unit]:
+def best(units: Sequence[Quotable], question: Question, weights: Weights) -> list[Quotable]:
     """Rank units by how well they answer one of the parts of a question, best first."""
     rated = scores(units, question, weights)
     return sorted(units, key=lambda unit: (-max(part[unit] for part in rated), unit.path, unit.line))
 
 
-def best_files(units: Iterable[Unit], question: Question, weights: Weights) -> list[str]:
+def best_files(units: Iterable[Quotable], question: Question, weights: Weights) -> list[str]:
     """Rank the files by how much of the question all that was seen of them holds, their names above all."""
     words: dict[str, frozenset[str]] = {}
     for unit in units:

@@ -22,7 +22,7 @@ _LONGEST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerConfig:
     """How to reach one server; `${VARIABLES}` stand in it as they are written, so that it can be shown and kept."""
 
     name: str
@@ -93,7 +93,7 @@ class Server:
         words += [f"in {self.cwd}"] if self.cwd else []
         return shown(", ".join(words), None)
 
-    def expanded(self, environment: Mapping[str, str]) -> "Server":
+    def expanded(self, environment: Mapping[str, str]) -> "ServerConfig":
         """Return the server with its `${VAR}` and `${VAR:-default}` filled in; it is for starting only.
 
         Raises ValueError naming a variable that is not set and has no default.

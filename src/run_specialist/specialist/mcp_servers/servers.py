@@ -11,12 +11,12 @@ from typing import Any
 from run_specialist.redaction import MASK, redact
 from run_specialist.safe_open import open_file
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.mcp_servers.server_config import START_TIMEOUT, Server
+from run_specialist.specialist.mcp_servers.server_config import START_TIMEOUT, ServerConfig
 from run_specialist.specialist.ownership import stranger
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import git_folder
 
-__all__ = ["Server", "listed_in_project", "named_entry", "server_of", "servers_of", "without_secrets"]
+__all__ = ["ServerConfig", "listed_in_project", "named_entry", "server_of", "servers_of", "without_secrets"]
 
 LONGEST_START = 600.0
 PROJECT_FILE = ".mcp.json"
@@ -31,12 +31,12 @@ _QUERY = re.compile(r"(://[^\s?#]*\?[^\s=&#]*=|(?<=&)[^\s=&#?]*=)(?!\$\{)[^\s&#]
 _URLS = ("url", "httpUrl", "serverUrl")
 
 
-def servers_of(settings: Specialist, root: Path) -> Mapping[str, Server]:
+def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
     """Return the servers of a specialist by name; one that makes no sense is among them and says why.
 
     root: a name without more is looked up in the `.mcp.json` of the project that holds it.
     """
-    servers: dict[str, Server] = {}
+    servers: dict[str, ServerConfig] = {}
     listed: Mapping[str, Any] | str | None = None
     path = project_file(root)
     for name, entry in named_entries(settings.mcp_servers):
@@ -49,24 +49,24 @@ def servers_of(settings: Specialist, root: Path) -> Mapping[str, Server]:
             continue
         key = server.name
         if key in servers:
-            key, server = name, Server(server.name, unusable=f"{shown(name)} is called {key}, as another one is")
+            key, server = name, ServerConfig(server.name, unusable=f"{shown(name)} is called {key}, as another one is")
         servers[key] = server
     return servers
 
 
-def server_of(name: str, entry: object) -> Server | None:
+def server_of(name: str, entry: object) -> ServerConfig | None:
     """Read what a file says of one server; None for one that is switched off."""
     clean = _ODD.sub("_", name.strip()).strip("_") or "server"
     if isinstance(entry, str) and "://" in entry:
         entry = {"url": entry}
     if not isinstance(entry, Mapping):
-        return Server(clean, unusable="wanted a map with a command or a url")
+        return ServerConfig(clean, unusable="wanted a map with a command or a url")
     if entry.get("disabled") is True or entry.get("enabled") is False:
         return None
     try:
         return _read(clean, entry)
     except ValueError as error:
-        return Server(clean, unusable=str(error))
+        return ServerConfig(clean, unusable=str(error))
 
 
 def named_entries(value: object) -> Iterator[tuple[str, object]]:
@@ -153,17 +153,17 @@ def _listed(path: Path | None) -> Mapping[str, Any] | str:
     return servers if isinstance(servers, dict) else f"{path} has no map mcpServers"
 
 
-def _from_project(name: str, path: Path | None, listed: Mapping[str, Any] | str) -> Server | None:
+def _from_project(name: str, path: Path | None, listed: Mapping[str, Any] | str) -> ServerConfig | None:
     if isinstance(listed, str):
-        return replace(Server(_ODD.sub("_", name)), unusable=listed)
+        return replace(ServerConfig(_ODD.sub("_", name)), unusable=listed)
     if listed.get(name) is None:
         there = f"; there are {', '.join(map(shown, listed))}" if listed else ""
-        return Server(_ODD.sub("_", name), unusable=f"{path} lists no server of that name{there}")
+        return ServerConfig(_ODD.sub("_", name), unusable=f"{path} lists no server of that name{there}")
     server = server_of(name, listed[name])
     return server and replace(server, source=path)
 
 
-def _read(name: str, entry: Mapping[Any, Any]) -> Server:
+def _read(name: str, entry: Mapping[Any, Any]) -> ServerConfig:
     url = next((entry[key] for key in _URLS if entry.get(key)), None)
     command, kind = entry.get("command"), entry.get("type", entry.get("transport"))
     known = kind is None or (isinstance(kind, str) and kind.lower() in _STDIO | _HTTP)
@@ -177,13 +177,15 @@ def _read(name: str, entry: Mapping[Any, Any]) -> Server:
     if url:
         if not isinstance(url, str) or ("${" not in url and not re.match(r"https?://[^/]", url)):
             raise ValueError(f"wanted a url that begins with http:// or https://, found {shown(str(url))}")
-        return Server(name, url=url, headers=_pairs(entry, "headers"), timeout=timeout)
+        return ServerConfig(name, url=url, headers=_pairs(entry, "headers"), timeout=timeout)
     if not command:
         raise ValueError("has no command and no url")
     cwd = entry.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
         raise ValueError("wanted a folder as cwd")
-    return Server(name, _words(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout)
+    return ServerConfig(
+        name, _words(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout
+    )
 
 
 def _words(command: object, arguments: object) -> tuple[str, ...]:

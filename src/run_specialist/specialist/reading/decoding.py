@@ -3,7 +3,7 @@
 import codecs
 import re
 
-from run_specialist.specialist.problems import START, Place, Problems
+from run_specialist.specialist.problems import START, Position, Problems
 
 # UTF-32 stands first: its little-endian mark begins with that of UTF-16.
 _MARKS = (
@@ -31,9 +31,9 @@ def decode(data: bytes | str, problems: Problems) -> str:
     return text
 
 
-def place_of(text: str, index: int) -> Place:
+def place_of(text: str, index: int) -> Position:
     """Return the place of a character in a text with LF line ends."""
-    return Place(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
+    return Position(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 
 def _to_text(data: bytes, problems: Problems) -> str:
@@ -45,6 +45,6 @@ def _to_text(data: bytes, problems: Problems) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = _LINE_END.split(data[: error.start].decode("utf-8", "replace"))
-        place = Place(len(before), len(before[-1]) + 1)
+        place = Position(len(before), len(before[-1]) + 1)
         problems.warn(place, f"is not UTF-8 here ({error.reason}); {_REPLACEMENT} stands for what could not be read")
         return data.decode("utf-8", "replace")

@@ -20,7 +20,7 @@ _ESCAPED = {"n": "\n", "t": "\t"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class FieldSpan:
     """The lines of one field."""
 
     key: str
@@ -29,7 +29,7 @@ class Stretch:
     """Line of the file."""
 
 
-def stretches(front: str, line: int) -> tuple[list[Stretch], int]:
+def stretches(front: str, line: int) -> tuple[list[FieldSpan], int]:
     """Cut broken front matter into fields; also return the characters that belong to them.
 
     What follows is body: a fence that never closed may find a rule far below.
@@ -61,12 +61,13 @@ def stretches(front: str, line: int) -> tuple[list[Stretch], int]:
         blank_before = blank_before and text.startswith("#")
     ends = [*(start for start, _ in starts[1:]), len(lines)]
     fields = [
-        Stretch(key, "\n".join(lines[start:end]), line + start) for (start, key), end in zip(starts, ends, strict=False)
+        FieldSpan(key, "\n".join(lines[start:end]), line + start)
+        for (start, key), end in zip(starts, ends, strict=False)
     ]
     return fields, len("\n".join(lines))
 
 
-def read_stretch(stretch: Stretch, problems: Problems) -> tuple[Node, Chunk]:
+def read_stretch(stretch: FieldSpan, problems: Problems) -> tuple[Node, Chunk]:
     """Return the value of a field: as YAML where it is valid on its own, else its text."""
     chunk = Chunk(stretch.text, stretch.line)
     try:
@@ -127,7 +128,7 @@ def _with_line_breaks(node: Node) -> Node:
     return node
 
 
-def _raw(stretch: Stretch, start: int, chunk: Chunk, problems: Problems) -> Scalar:
+def _raw(stretch: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> Scalar:
     """Return the text after the colon, later lines dedented, as one scalar."""
     whole = _without_comments(stretch.text[start:]).rstrip()
     end = start + len(whole)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from run_specialist.specialist.keys import is_known
-from run_specialist.specialist.problems import START, Place, Problems
+from run_specialist.specialist.problems import START, Position, Problems
 from run_specialist.specialist.reading.decoding import place_of
 
 # Beyond them no key is looked for; real front matter has a few dozen.
@@ -18,7 +18,7 @@ KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]*)\1[ \t]*:""")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class FencedParts:
     """A file cut into front matter and body; `text` is the whole of it, dedented where it was indented."""
 
     text: str
@@ -41,7 +41,7 @@ class Parts:
         return self.text.count("\n", 0, self.start) + 1
 
 
-def cut(text: str, problems: Problems) -> Parts | None:
+def cut(text: str, problems: Problems) -> FencedParts | None:
     """Return the two parts of a file, None where it has no front matter; odd fences are warned about."""
     at, hashes = _skip_lead(text)
     opening = _OPENING.match(text, at)
@@ -68,7 +68,7 @@ def cut(text: str, problems: Problems) -> Parts | None:
         problems.warn(fence, "the front matter does not start on line 1")
     _check_fence(text[opening.start() : opening.end()].removesuffix("\n"), fence, "opening", problems)
     _check_fence(closing[0], place_of(text, closing.start()), "closing", problems)
-    return Parts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)), indent)
+    return FencedParts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)), indent)
 
 
 def is_key_line(line: str) -> str | None:
@@ -103,12 +103,12 @@ def _key_follows(text: str, at: int) -> bool:
     return key is not None and (not hashes or is_known(key))
 
 
-def _check_fence(fence: str, place: Place, which: str, problems: Problems) -> None:
+def _check_fence(fence: str, place: Position, which: str, problems: Problems) -> None:
     if fence != "---":
         problems.warn(place, f"the {which} fence is not exactly three dashes")
 
 
-def _unclosed(text: str, start: int, indent: int, fence: Place, problems: Problems) -> Parts | None:
+def _unclosed(text: str, start: int, indent: int, fence: Position, problems: Problems) -> FencedParts | None:
     """Take the leading key lines, with what is indented below them, for the front matter."""
     end = at = start
     lines = 0
@@ -127,7 +127,7 @@ def _unclosed(text: str, start: int, indent: int, fence: Place, problems: Proble
     if end == start:
         return None
     problems.warn(fence, "the front matter is never closed; its leading key lines are taken")
-    return Parts(text, start, end, end, indent)
+    return FencedParts(text, start, end, end, indent)
 
 
 def _goes_on(line: str, begun: bool, blank_before: bool) -> bool:  # noqa: FBT001, two facts about the line before

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from frontmatter.default_handlers import YAMLHandler
 
 from run_specialist.specialist.keys import canonical, is_known
-from run_specialist.specialist.problems import START, Place, Problems, shown
+from run_specialist.specialist.problems import START, Position, Problems, shown
 from run_specialist.specialist.reading import fallback
 from run_specialist.specialist.reading.decoding import decode
-from run_specialist.specialist.reading.fences import Parts, cut
+from run_specialist.specialist.reading.fences import FencedParts, cut
 from run_specialist.specialist.reading.nodes import Chunk, Node, Pairs, Scalar, UnreadableError, parse, value_of
 
 # A blank line, and after it nothing but headings.
@@ -24,10 +24,10 @@ class Field:
     """As written; the canonical spelling is what it is filed under."""
     node: Node
     chunk: Chunk
-    key_place: Place
+    key_place: Position
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Position:
         """Where the value starts, or its key where the value stands on lines of its own."""
         start = self.chunk.place(self.node.start)
         return start if start.line == self.key_place.line else self.key_place
@@ -102,12 +102,12 @@ class LenientHandler(YAMLHandler):
             else:
                 self._problems.warn(chunk.place(key.start), "a key that is a list or a map is left out")
 
-    def _take_stretches(self, front: str, parts: Parts) -> int:
+    def _take_stretches(self, front: str, parts: FencedParts) -> int:
         stretches, used = fallback.stretches(front, parts.line)
         # Of a damaged file with thousands of lines only what is used is worth reading as YAML.
         last = {canonical(stretch.key): stretch for stretch in stretches}
         for stretch in stretches:
-            place = Place(stretch.line, parts.indent + 1)
+            place = Position(stretch.line, parts.indent + 1)
             if stretch is last[canonical(stretch.key)] and is_known(stretch.key):
                 node, chunk = fallback.read_stretch(stretch, self._problems)
             else:

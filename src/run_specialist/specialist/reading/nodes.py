@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from run_specialist.specialist.problems import Place
+from run_specialist.specialist.problems import Position
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -85,10 +85,10 @@ class Chunk:
     indent: int = 0
     """Columns that were taken away before each of its lines."""
 
-    def place(self, index: int) -> Place:
+    def place(self, index: int) -> Position:
         """Return where in the file a character of this chunk stands."""
         before = self.text.rfind("\n", 0, index)
-        return Place(self.line + self.text.count("\n", 0, index), index - before + self.indent)
+        return Position(self.line + self.text.count("\n", 0, index), index - before + self.indent)
 
 
 def parse(text: str) -> Node | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from run_specialist.specialist.mcp_servers.servers import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.connection import Connection
@@ -20,9 +20,11 @@ class McpClients:
 
     def __init__(self) -> None:
         """Start nothing yet."""
-        self._connections: dict[tuple[Server, Path], Connection] = {}
+        self._connections: dict[tuple[ServerConfig, Path], Connection] = {}
 
-    async def tools(self, servers: Mapping[str, Server], *, root: Path) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    async def tools(
+        self, servers: Mapping[str, ServerConfig], *, root: Path
+    ) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
         """Return all tools of some servers, and why others cannot be had; a server that fails costs its tools alone.
 
         They are started at the same time, and kept until `aclose`.
@@ -38,7 +40,7 @@ class McpClients:
         self._connections.clear()
         await asyncio.gather(*(connection.close() for connection in connections))
 
-    async def _listed(self, server: Server, root: Path) -> tuple[Server, Connection, Listing | str]:
+    async def _listed(self, server: ServerConfig, root: Path) -> tuple[ServerConfig, Connection, Listing | str]:
         """Return a server with what it offers, or why it cannot be had."""
         if server.unusable:
             return server, Connection(server, root), server.unusable
@@ -49,7 +51,7 @@ class McpClients:
             return server, connection, str(error)
 
 
-def _made(found: Iterable[tuple[Server, Connection, Listing | str]]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+def _made(found: Iterable[tuple[ServerConfig, Connection, Listing | str]]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     """Make the tools; as each schema is checked, many of them take their time."""
     tools: list[Tool] = []
     warnings: list[str] = []

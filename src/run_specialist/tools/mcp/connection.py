@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.errors import ToolError
-from run_specialist.specialist.mcp_servers.server_config import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.mcp.server_errors import Unreachable
-from run_specialist.tools.mcp.session import Forgotten, Line, Listing
+from run_specialist.tools.mcp.session import Listing, McpSession, SessionForgotten
 
 
 class Connection:
     """One server, shared by all runs that name it."""
 
-    def __init__(self, server: Server, root: Path) -> None:
+    def __init__(self, server: ServerConfig, root: Path) -> None:
         """Take what to reach, and the folder that its process works in; nothing is started yet."""
         self._server = server
         self._root = root
-        self._line: Line | None = None
+        self._line: McpSession | None = None
         self._lost = ""
 
     async def listing(self) -> Listing:
@@ -42,11 +42,11 @@ class Connection:
             raise ToolError("the arguments hold half a character, or a number that is none") from None
         try:
             return await (await self._begun()).call(tool, arguments)
-        except Forgotten:
+        except SessionForgotten:
             await self.close()
         try:
             return await (await self._begun()).call(tool, arguments)
-        except Forgotten:
+        except SessionForgotten:
             raise ToolError("the server forgets who asks between one request and the next") from None
 
     async def close(self) -> None:
@@ -54,7 +54,7 @@ class Connection:
         if self._line is not None:
             await self._line.close()
 
-    async def _begun(self) -> Line:
+    async def _begun(self) -> McpSession:
         if self._lost:
             raise ToolError(self._lost)
         line = self._current()
@@ -66,7 +66,7 @@ class Connection:
             raise ToolError(self._lost) from None
         return line
 
-    def _current(self) -> Line:
+    def _current(self) -> McpSession:
         if self._line is None or self._line.is_over:
-            self._line = Line(self._server, self._root)
+            self._line = McpSession(self._server, self._root)
         return self._line

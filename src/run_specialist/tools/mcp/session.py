@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from run_specialist.errors import ToolError
 from run_specialist.redaction import redact, redactor
-from run_specialist.specialist.mcp_servers.server_config import Server
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.mcp.process import TO_LEAVE, TO_OBEY, ServerProcess
 from run_specialist.tools.mcp.result import text_of
 from run_specialist.tools.mcp.server_errors import CLOSED, Hide, Unreachable, cause, first_line, misfit, told
-from run_specialist.tools.mcp.tool_filter import Sieve
+from run_specialist.tools.mcp.tool_filter import ToolFilter
 from run_specialist.tools.mcp.web import Web
 from run_specialist.tools.threads import in_thread
 from run_specialist.version import release
@@ -31,7 +31,7 @@ TO_CLOSE = 2 * TO_LEAVE + 2 * TO_OBEY
 _SESSION_GONE = "Session terminated"
 
 
-class Forgotten(Exception):
+class SessionForgotten(Exception):
     """The server no longer knows us, and has not run the call."""
 
 
@@ -52,10 +52,10 @@ class Listing:
     """Which tools are left out because they are none, and why; empty where all are taken."""
 
 
-class Line:
+class McpSession:
     """A server that was started, or is being started; it ends when it is closed, or by itself."""
 
-    def __init__(self, server: Server, root: Path) -> None:
+    def __init__(self, server: ServerConfig, root: Path) -> None:
         """Start it in a task of its own: what the library opens has to be closed where it was opened.
 
         root: the folder that its process works in.
@@ -103,7 +103,7 @@ class Line:
                 await self._ended()
                 raise ToolError(f"the server ended before it answered: {self._words()}") from None
             if error.error.message == _SESSION_GONE:
-                raise Forgotten from None
+                raise SessionForgotten from None
             raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
         except ValidationError as error:
             raise ToolError(misfit("its answer is", error, self._hide)) from None
@@ -188,13 +188,13 @@ class Line:
             else:
                 return
 
-    async def _talk(self, server: Server, mode: str) -> None:
+    async def _talk(self, server: ServerConfig, mode: str) -> None:
         from mcp import Client  # noqa: PLC0415 - as above
         from mcp.types import Implementation  # noqa: PLC0415 - as above
 
         self._transport, self._gone = self._transport_of(server), False
         us = Implementation(name="run-specialist", version=release())
-        sieve = Sieve()
+        sieve = ToolFilter()
         connected = sieve.over(self._transport.connected())
         async with Client(connected, client_info=us, mode=mode, cache=None) as client:
             listing = await _listing(client, sieve, self._hide)
@@ -203,7 +203,7 @@ class Line:
             if not self._gone:
                 await self._over.wait()
 
-    def _transport_of(self, server: Server) -> _Transport:
+    def _transport_of(self, server: ServerConfig) -> _Transport:
         from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above
 
         if server.url is not None:
@@ -229,7 +229,7 @@ def _load() -> None:
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
-async def _listing(client: "Client", sieve: Sieve, hide: Hide) -> Listing:
+async def _listing(client: "Client", sieve: ToolFilter, hide: Hide) -> Listing:
     from mcp.types import PaginatedRequestParams  # noqa: PLC0415 - as above
     from pydantic import ValidationError  # noqa: PLC0415 - as above
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _NAMED = 10
 
 
-class Sieve:
+class ToolFilter:
     """Passes on all that a server says, but for tools that are none."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Sieve:
     async def over(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
         """Give the streams of a transport, with the sieve over what comes in."""
         async with transport as (reader, writer):
-            yield _Sifted(reader, self._sift), writer
+            yield _FilteredResult(reader, self._sift), writer
 
     def begin(self, version: str) -> None:
         """Take tools out from now on.
@@ -75,7 +75,7 @@ def _misfit(result: dict[str, Any], version: str) -> "ValidationError | None":
     return None
 
 
-class _Sifted:
+class _FilteredResult:
     """A stream of messages as the library reads it."""
 
     def __init__(self, stream: Any, sift: Callable[[Any], None]) -> None:  # noqa: ANN401 - of several kinds

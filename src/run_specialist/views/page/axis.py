@@ -8,7 +8,7 @@ from run_specialist.store.stored import StoredEvent, StoredRun
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ActiveSpan:
     """One going of the run, from its start or a resumption to where it stopped."""
 
     begin: float
@@ -27,7 +27,7 @@ class Stretch:
 class Axis:
     """Where each moment of a run stands in its working time."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[ActiveSpan, ...]
 
     def __call__(self, at: float) -> float:
         """Return how long the run had worked at a moment [s].
@@ -45,7 +45,7 @@ class Axis:
         return last.offset + last.end - last.begin
 
     @property
-    def resumptions(self) -> tuple[Stretch, ...]:
+    def resumptions(self) -> tuple[ActiveSpan, ...]:
         """All stretches but the first."""
         return self.stretches[1:]
 
@@ -54,7 +54,7 @@ def axis(run: StoredRun) -> Axis:
     """Return the working time of a run; of one without an end it goes to the last thing that is known."""
     known = [moment for kept in (run.events, run.turns, run.calls) for moment in (one.at for one in kept)]
     begins = [(run.started_at, {}), *((event.at, event.body) for event in _resumptions(run.events))]
-    stretches: list[Stretch] = []
+    stretches: list[ActiveSpan] = []
     for number, (begin, resumed) in enumerate(begins):
         is_last = number + 1 == len(begins)
         until = (run.ended_at or float("inf")) if is_last else begins[number + 1][0]
@@ -65,7 +65,7 @@ def axis(run: StoredRun) -> Axis:
         if stretches:
             before = stretches[-1]
             offset, pause = before.offset + before.end - before.begin, max(begin - before.end, 0)
-        stretches.append(Stretch(begin, end, offset, pause, resumed))
+        stretches.append(ActiveSpan(begin, end, offset, pause, resumed))
     return Axis(tuple(stretches))
 
 

@@ -23,7 +23,7 @@ Below = Mapping[str, StoredRun]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChildRun:
     """One specialist that a run asked."""
 
     child: Child
@@ -48,7 +48,7 @@ def below(run: StoredRun, load: Callable[[str], StoredRun]) -> dict[str, StoredR
     return found
 
 
-def asked(run: StoredRun, others: Below) -> list[Asked]:
+def asked(run: StoredRun, others: Below) -> list[ChildRun]:
     """Return those that a run asked itself, in the order in which they began."""
     told = [child_of(values) for values in (run.outcome or {}).get("children", ())]
     kept = {one.run_id for one in run.children}
@@ -59,7 +59,7 @@ def asked(run: StoredRun, others: Below) -> list[Asked]:
         call = next((one for one in waiting if _fits(one, child, its)), None)
         if call:
             waiting.remove(call)
-        found.append(Asked(child, its, call))
+        found.append(ChildRun(child, its, call))
     return found
 
 
@@ -69,7 +69,7 @@ def _fits(call: StoredCall, child: Child, run: StoredRun | None) -> bool:
     return same and (run is None or given.get("query") == run.question)
 
 
-def spent(run: StoredRun, found: Sequence[Asked]) -> Iterator[tuple[float, Kind, float]]:
+def spent(run: StoredRun, found: Sequence[ChildRun]) -> Iterator[tuple[float, Kind, float]]:
     """Yield what those who were asked drew of a run's budget: when [seconds since 1970], of which kind, how much."""
     if not _shares(run):
         return
@@ -80,7 +80,7 @@ def spent(run: StoredRun, found: Sequence[Asked]) -> Iterator[tuple[float, Kind,
             yield at, kind, amount
 
 
-def children(run: StoredRun, found: Sequence[Asked], others: Below) -> dict[str, Any]:
+def children(run: StoredRun, found: Sequence[ChildRun], others: Below) -> dict[str, Any]:
     """Return the tree with what it took in all; each one's figures have in them those of the ones below it."""
     costs = [one.child.cost_usd for one in found]
     return {
@@ -92,7 +92,7 @@ def children(run: StoredRun, found: Sequence[Asked], others: Below) -> dict[str,
     }
 
 
-def _child(one: Asked, others: Below) -> dict[str, Any]:
+def _child(one: ChildRun, others: Below) -> dict[str, Any]:
     child, run = one.child, one.run
     outcome = (run and run.outcome) or {}
     return {
@@ -117,10 +117,10 @@ def _child(one: Asked, others: Below) -> dict[str, Any]:
     }
 
 
-def _inner(one: Asked, others: Below) -> list[Asked]:
+def _inner(one: ChildRun, others: Below) -> list[ChildRun]:
     if one.run is not None:
         return asked(one.run, others)
-    return [Asked(child, others.get(child.run_id), None) for child in one.child.children]
+    return [ChildRun(child, others.get(child.run_id), None) for child in one.child.children]
 
 
 def _did(call: StoredCall) -> dict[str, Any]:
