@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.budget.budget import Kind
-from run_specialist.loop.compaction.turns import summarized
+from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.record.events import Called, Event, Finished, Resumed, Started
@@ -276,7 +276,7 @@ def what_is_archived_can_be_read(case: Case) -> None:
     """Whatever stands in the transcript by its id alone, also what was archived before."""
     for message in case.going.transcript:
         for block in message.blocks:
-            if block.get("content") == summarized(str(block.get("tool_use_id"))):
+            if block.get("content") == archived_placeholder(str(block.get("tool_use_id"))):
                 assert block["tool_use_id"] in case.going.archive
 
 

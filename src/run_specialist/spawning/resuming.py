@@ -9,7 +9,7 @@ from run_specialist import prompts
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import NotResumable, ToolError
-from run_specialist.loop.compaction.turns import summarized
+from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
 from run_specialist.loop.spending.account import NOTHING
@@ -97,7 +97,7 @@ def _refill(archive: Archive, run: StoredRun) -> None:
     newest = max((one.part for one in run.messages), default=0)
     for block in (block for one in run.messages if one.part < newest for block in one.message.content):
         call_id, text = str(block.get("tool_use_id")), text_of(block.get("content"))
-        if block["type"] == "tool_result" and call_id not in archive and text != summarized(call_id):
+        if block["type"] == "tool_result" and call_id not in archive and text != archived_placeholder(call_id):
             archive.add(call_id, text)
 
 
