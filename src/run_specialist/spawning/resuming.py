@@ -12,7 +12,7 @@ from run_specialist.errors import NotResumable, ToolError
 from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
-from run_specialist.loop.spending.account import NOTHING
+from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.providers.base import Opening
 from run_specialist.record.journal import RunSnapshot
@@ -130,7 +130,7 @@ def _past(run: StoredRun, limit: int | None) -> ResumeState:
 
 def _with_children(run: StoredRun) -> RunSnapshot:
     """Return how a run stands, with what was spent by children that never got to tell it."""
-    standing = run.standing or NOTHING
+    standing = run.standing or NOT_STARTED
     used, total = dict(standing.used), standing.total
     untold = standing.untold(run.children)
     for child in untold:

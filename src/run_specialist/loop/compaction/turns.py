@@ -126,7 +126,7 @@ def _pair(call: Block, result: Block) -> Pair:
 
 
 def is_bound(messages: Sequence[Message]) -> bool:
-    """Return True if a reply contains other blocks than text and calls, e.g. thinking: these forbid editing earlier turns."""
+    """Return True if a reply contains blocks such as thinking, which forbid editing the turns before them."""
     return any(
         block.get("type") not in {"text", "tool_use"}
         for message in messages
