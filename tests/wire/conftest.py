@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
 from tests.wire.serving import Program
 from tests.wire.simulator import MessagesSimulator
+from tests.wire.specialists import Asker
 
 StartSimulator = Callable[..., MessagesSimulator]
 
@@ -38,6 +40,18 @@ def chat_api() -> Iterator[Callable[..., ChatSimulator]]:
             return running.enter_context(ChatSimulator(*arguments, **options))
 
         yield start
+
+
+@pytest.fixture(params=["json", "stream"])
+def ask(messages_api: StartSimulator, tmp_path: Path, request: pytest.FixtureRequest) -> Asker:
+    """Run a specialist's file, once for whole replies and once for streamed ones."""
+    return Asker(messages_api, tmp_path, stream=request.param == "stream")
+
+
+@pytest.fixture
+def ask_once(messages_api: StartSimulator, tmp_path: Path) -> Asker:
+    """Run a specialist's file for whole replies, for tests to which streaming adds nothing."""
+    return Asker(messages_api, tmp_path, stream=False)
 
 
 @pytest.fixture(params=["json", "stream"])

@@ -17,11 +17,12 @@ from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
 from tests.wire.simulator import MessagesSimulator, Recorded, Reply
 from tests.wire.simulator.prompt import as_blocks
-from tests.wire.simulator.replies import calls
+from tests.wire.simulator.replies import answers, calls
 from tests.wire.simulator.script import Answer, OffScript, Policy
 
 FORCED = {"type": "tool", "name": "respond"}
 NO_TOOLS = {"type": "none"}
+DONE = answers("what was found")
 
 
 @dataclass
