@@ -1,4 +1,4 @@
-"""Stored runs as they are recorded: requests, replies, tool calls and their events, on a clock of its own."""
+"""Stored runs as they are recorded: requests, replies, tool calls and their events, with a simulated clock."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

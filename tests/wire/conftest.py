@@ -13,7 +13,7 @@ from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
-from tests.wire.serving import Program
+from tests.wire.serving import Program, write_specialist
 from tests.wire.simulator import MessagesSimulator
 from tests.wire.specialists import Asker
 
@@ -97,3 +97,28 @@ def program() -> Iterator[Callable[..., Program]]:
     yield start
     for one in running:
         one.end()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, made the current folder; specialists of the user and of the package are not found."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists"):
+        (root / folder).mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def looker(project: Path) -> Path:
+    """A specialist that looks things up, with four tool calls."""
+    return write_specialist(project, "looker", "tool_calls_limit: 4", "tools: []")
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Both kinds of MCP connection: begun by a handshake, and without one."""
+    return request.param
