@@ -6,9 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist.cli.manage import app
-from tests.cli.test_history import NOON, keep, run_of, store
-
-__all__ = ["store"]
+from tests.cli.history.commands import NOON, keep, run_of
 
 
 @pytest.fixture
