@@ -13,27 +13,27 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.resuming import ResumeRequest as Asked
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.archive import Archive
-from tests.any_script.puppets import Puppet
 from tests.any_script.rules import every_call_has_one_result
+from tests.any_script.scripted_model import ScriptedModel
 from tests.journals import Notebook, stored
 
 
 @dataclass(eq=False)
-class Going:
-    """A run from where it began, or was taken up, to its end."""
+class RunSegment:
+    """A run from its start, or a resumption, to its end."""
 
-    puppet: Puppet
+    model: ScriptedModel
     archive: Archive | None
     notebook: Notebook = field(default_factory=Notebook)
     events: list[Event] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
-    """What the tools were told to do, in the order in which they began."""
+    """The instructions that the tools got, in the order in which the calls began."""
     transcript: tuple[Message, ...] = ()
 
     @property
     def asked(self) -> Sequence[Any]:
         """Its requests."""
-        return self.puppet.asked
+        return self.model.asked
 
     @property
     def end(self) -> Outcome:
@@ -44,20 +44,20 @@ class Going:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A run that was taken up, to be held against the rules."""
+    """A resumed run, to be checked against the rules."""
 
     whole: list[Record]
-    """What it would have kept, had it not been cut off."""
+    """The records of the run without the cut."""
     kept: list[Record]
     past: StoredRun
     wish: Asked
-    before: Going
-    going: Going
+    before: RunSegment
+    segment: RunSegment
 
     @property
     def after(self) -> StoredRun:
         """The run as it stands at the end."""
-        return stored([*self.kept, *self.going.notebook.records])
+        return stored([*self.kept, *self.segment.notebook.records])
 
     summarised: bool
     """True where a summary was asked for, before or since."""
@@ -75,20 +75,20 @@ def was_cut_off(call: Returned) -> bool:
 
 def calls_have_results(case: Case) -> None:
     """In every request and at the end, in the run and in the store."""
-    every_call_has_one_result(case.going)
-    assert case.after.transcript == case.going.transcript
+    every_call_has_one_result(case.segment)
+    assert case.after.transcript == case.segment.transcript
 
 
 def history_goes_on(case: Case) -> None:
     """The same system prompt and tools, and what was answered once is the beginning of what is asked next."""
-    first, again = (of(Opened, records)[0].frozen for records in (case.kept, case.going.notebook.records))
+    first, again = (of(Opened, records)[0].frozen for records in (case.kept, case.segment.notebook.records))
     assert all(again[key] == first[key] for key in ("system", "tools", "effort"))
     received = of(Received, case.kept)
     answered = [asked for asked in case.before.asked if asked.reply is not None]
     begun = len(of(Received, case.whole)) - len(of(Received, case.before.notebook.records))
-    if case.summarised or not case.going.asked or len(received) <= begun:
+    if case.summarised or not case.segment.asked or len(received) <= begun:
         return
-    last, next_ = answered[len(received) - begun - 1], case.going.asked[0]
+    last, next_ = answered[len(received) - begun - 1], case.segment.asked[0]
     if len(next_.messages) > len(last.messages):
         assert next_.encoded[: len(last.encoded)] == last.encoded
     else:
@@ -97,22 +97,22 @@ def history_goes_on(case: Case) -> None:
 
 def limits_are_kept(case: Case) -> None:
     """The new ones, with all that was used before counted in."""
-    end = case.going.end
+    end = case.segment.end
     limit = end.tool_calls.limit
     assert limit == case.wish.limits.get("tool_calls_limit", case.past.frozen["settings"]["tool_calls_limit"])
     assert limit is None or end.tool_calls.used <= limit
     used = (case.past.standing.used if case.past.standing else {}).get("tool_calls", 0)
-    started = sum(isinstance(event, Called) and event.phase == "started" for event in case.going.events)
-    recalled = sum(map(was_cut_off, of(Returned, case.going.notebook.records)))
+    started = sum(isinstance(event, Called) and event.phase == "started" for event in case.segment.events)
+    recalled = sum(map(was_cut_off, of(Returned, case.segment.notebook.records)))
     assert used + started + recalled <= end.tool_calls.used
-    assert len(case.going.done) <= started
+    assert len(case.segment.done) <= started
 
 
 def nothing_is_run_twice(case: Case) -> None:
     """Not what had returned, and not what may have been under way when the process ended."""
     kept = {one.number for one in of(Returned, case.kept)}
     may_have_run = {(one.number, one.turn): one for one in of(Returned, case.whole)}
-    again = of(Returned, case.going.notebook.records)
+    again = of(Returned, case.segment.notebook.records)
     assert len({one.number for one in again}) == len(again)
     assert not kept & {one.number for one in again}
     for one in again:
@@ -127,11 +127,11 @@ def nothing_is_run_twice(case: Case) -> None:
 
 def the_bill_is_that_of_all_of_it(case: Case) -> None:
     """What was paid before is counted once, and so is what is paid now."""
-    end = case.going.end
+    end = case.segment.end
     replies = [one.reply.usage for one in of(Received, case.kept)]
-    assert end.limits["turns"].used == len(replies) + len(of(Received, case.going.notebook.records))
+    assert end.limits["turns"].used == len(replies) + len(of(Received, case.segment.notebook.records))
     assert end.usage.total_tokens == end.limits["tokens"].used
-    used = case.going.puppet.used
+    used = case.segment.model.used
     if not case.summarised and all(one.total_tokens for one in used):
         assert end.usage == sum([*replies, *used], Usage())
         assert abs(end.cost_usd - end.usage.total_tokens * 1e-5) < 1e-6
@@ -139,22 +139,22 @@ def the_bill_is_that_of_all_of_it(case: Case) -> None:
 
 def what_is_archived_can_be_read(case: Case) -> None:
     """Whatever stands in the transcript by its id alone, also what was archived before."""
-    for message in case.going.transcript:
+    for message in case.segment.transcript:
         for block in message.blocks:
             if block.get("content") == summarized(str(block.get("tool_use_id"))):
-                assert block["tool_use_id"] in case.going.archive
+                assert block["tool_use_id"] in case.segment.archive
 
 
 def events_tell_the_story(case: Case) -> None:
     """Started, then resumed before anything is asked, finished at the end; each once."""
-    kinds = Counter(type(event) for event in case.going.events)
-    assert isinstance(case.going.events[0], Started)
-    assert isinstance(case.going.events[-1], Finished)
+    kinds = Counter(type(event) for event in case.segment.events)
+    assert isinstance(case.segment.events[0], Started)
+    assert isinstance(case.segment.events[-1], Finished)
     assert (kinds[Started], kinds[Finished]) == (1, 1)
     assert kinds[Resumed] <= 1
-    if case.going.asked:
+    if case.segment.asked:
         assert kinds[Resumed] == 1
-        assert any(isinstance(event, Resumed) for event in case.going.events[: case.going.asked[0].events])
+        assert any(isinstance(event, Resumed) for event in case.segment.events[: case.segment.asked[0].events])
 
 
 RULES = (

@@ -22,16 +22,16 @@ from run_specialist.spawning.spawner import RunEnvironment, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.store.stored import StoredRun
-from tests.any_script.puppet_tools import HANDS, TOOLS, Hands
-from tests.any_script.puppets import Puppet
-from tests.any_script.resumed_rules import RULES, Case, Going
+from tests.any_script.resumed_rules import RULES, Case, RunSegment
+from tests.any_script.scripted_model import ScriptedModel
+from tests.any_script.scripted_tools import HANDS, TOOLS, Hands
 from tests.any_script.scripts import SCHEMA, SCRIPTS, Script
 from tests.any_script.virtual_time import run
 from tests.journals import stored
 from tests.plugins.tiers import examples
 
 AFRESH = 1_000
-"""Ids of calls in a later going begin here, for an endpoint gives none twice."""
+"""The first id of the calls in each later segment; an endpoint never repeats an id."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Next:
     """What happens from then on; its limits do not count."""
 
 
-def puppet_of(script: Script, going: int) -> Puppet:
-    """Make the model of one going."""
-    puppet = Puppet(
+def model_for(script: Script, segment: int) -> ScriptedModel:
+    """Make the model of one segment."""
+    model = ScriptedModel(
         script.lines,
         script.afterwards,
         script.summaries,
@@ -57,17 +57,17 @@ def puppet_of(script: Script, going: int) -> Puppet:
         refuses_force=script.refuses_force,
         forced_choice=script.forced_choice,
     )
-    puppet._ids = AFRESH * going
-    return puppet
+    model._ids = AFRESH * segment
+    return model
 
 
-def first_job(script: Script, puppet: Puppet) -> Job:
+def first_job(script: Script, model: ScriptedModel) -> Job:
     """Make a job as a specialist's file does, so that it can be made once more."""
     limits: dict[str, Any] = {kind.key: script.limits.get(kind) for kind in Kind}
     for key in ("cost_limit", "time_limit"):
         limits[key] = None if limits[key] is None else float(limits[key])
     own = Specialist(
-        name="puppet",
+        name="scripted",
         description="",
         prompt="You look things up.",
         tools=(),
@@ -82,39 +82,41 @@ def first_job(script: Script, puppet: Puppet) -> Job:
         output_schema=SCHEMA if script.schema else None,
         **limits,
     )
-    return spawn(SpecialistFile(Path("<puppet>"), "puppet", "", specialist=own), own, "What is known?", around(puppet))
+    return spawn(
+        SpecialistFile(Path("<scripted>"), "scripted", "", specialist=own), own, "What is known?", around(model)
+    )
 
 
-def around(puppet: Puppet) -> RunEnvironment:
+def around(model: ScriptedModel) -> RunEnvironment:
     """Return where a run works."""
-    return RunEnvironment(Path("/"), puppet, tools=TOOLS)
+    return RunEnvironment(Path("/"), model, tools=TOOLS)
 
 
-def go(job: Job, puppet: Puppet, script: Script) -> Going:
+def go(job: Job, model: ScriptedModel, script: Script) -> RunSegment:
     """Work on a job to its end."""
-    going = Going(puppet, job.archive)
-    puppet.events = going.events
-    run(_gone(job, going, script))
-    return going
+    segment = RunSegment(model, job.archive)
+    model.events = segment.events
+    run(_play_segment(job, segment, script))
+    return segment
 
 
-async def _gone(job: Job, going: Going, script: Script) -> None:
-    HANDS.set(Hands(going.puppet.clock, going.done))
+async def _play_segment(job: Job, segment: RunSegment, script: Script) -> None:
+    HANDS.set(Hands(segment.model.clock, segment.done))
 
     def listen(event: Event) -> None:
-        going.events.append(event)
-        if len(going.events) - 1 == script.abort_at:
+        segment.events.append(event)
+        if len(segment.events) - 1 == script.abort_at:
             running.abort()
 
-    running = Run(job, listen, clock=going.puppet.clock, journal=going.notebook)
+    running = Run(job, listen, clock=segment.model.clock, journal=segment.notebook)
     if script.abort_after is not None:
         asyncio.get_running_loop().call_later(script.abort_after, running.abort)
     await running.outcome()
     await asyncio.sleep(100_000)
-    going.transcript = running.transcript
+    segment.transcript = running.transcript
 
 
-def wish_for(run: StoredRun, wanted: Next) -> Asked:
+def resume_request(run: StoredRun, wanted: Next) -> Asked:
     """Return what is asked for, so that it is not refused."""
     raised = {}
     used = {} if run.standing is None else run.standing.used
@@ -130,21 +132,21 @@ def wish_for(run: StoredRun, wanted: Next) -> Asked:
 
 def resumed_again_and_again(script: Script, goings: Sequence[Next]) -> None:
     """Play a run, cut it off, take it up, and hold what comes of it against the rules."""
-    puppet = puppet_of(script, 0)
-    before = go(first_job(script, puppet), puppet, script)
-    records, summarised = before.notebook.records, puppet._summarised > 0
+    model = model_for(script, 0)
+    before = go(first_job(script, model), model, script)
+    records, summarised = before.notebook.records, model._summarised > 0
     for number, wanted in enumerate(goings, 1):
         # Without its first record there is no run.
         kept = records[: 1 + int(wanted.cut * (len(records) - 1))]
         past = stored(kept)
-        wish = wish_for(past, wanted)
-        puppet = puppet_of(wanted.then, number)
-        job = resume(past, wish, around(puppet))
-        going = go(job, puppet, wanted.then)
-        summarised = summarised or puppet._summarised > 0
+        wish = resume_request(past, wanted)
+        model = model_for(wanted.then, number)
+        job = resume(past, wish, around(model))
+        segment = go(job, model, wanted.then)
+        summarised = summarised or model._summarised > 0
         for rule in RULES:
-            rule(Case(records, kept, past, wish, before, going, summarised))
-        records, before = [*kept, *going.notebook.records], going
+            rule(Case(records, kept, past, wish, before, segment, summarised))
+        records, before = [*kept, *segment.notebook.records], segment
 
 
 TAMED = SCRIPTS.map(lambda script: replace(script, priced=True, deaf_at=None, cancel_at=None))

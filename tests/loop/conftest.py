@@ -6,7 +6,7 @@ from run_specialist.api.runner import Runner
 from tests.loop.tool_runs import LOOKUP
 from tests.loop_jobs import LOOK
 from tests.projects import project
-from tests.scripted_family import write
+from tests.scripted_specialists import write
 from tests.spans import recorded
 from tests.stored_runs import Desk
 

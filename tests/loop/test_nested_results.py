@@ -11,7 +11,7 @@ from run_specialist.record.events import BudgetSpent, Called, ChildTold
 from run_specialist.tools.base import Tool
 from tests.loop.nested_replies import answers, asks, looks
 from tests.loop_jobs import results
-from tests.scripted_family import Cast, write
+from tests.scripted_specialists import Cast, write
 
 pytestmark = pytest.mark.anyio
 

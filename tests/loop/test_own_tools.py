@@ -10,7 +10,7 @@ from run_specialist import Context, Executed, NotTrusted, Runner, Specialist, Us
 from run_specialist.providers.scripted import calls
 from tests.loop.tool_runs import ANSWER, LOOKS, LOOKUP, playing
 from tests.loop_jobs import results
-from tests.scripted_family import Cast, write
+from tests.scripted_specialists import Cast, write
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
 from tests.loop.traced_replies import ANSWER, LOOKS
 from tests.loop_jobs import LOOK, job, outcome_of
-from tests.scripted_family import Cast, write
+from tests.scripted_specialists import Cast, write
 from tests.stored_runs import Desk
 
 pytestmark = pytest.mark.anyio

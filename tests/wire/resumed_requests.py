@@ -18,8 +18,8 @@ MESSAGES, CHAT = "messages", "chat"
 
 
 @dataclass
-class Line:
-    """An endpoint, and processes that ask it one after the other."""
+class Endpoint:
+    """A simulated API, and the processes that send requests to it one after the other."""
 
     kind: str
     api: Any
@@ -30,12 +30,12 @@ class Line:
 
     @property
     def say(self) -> Any:
-        """What replies of this API are built with."""
+        """The module that builds replies of this API."""
         return replies if self.kind == MESSAGES else chat_replies
 
     @property
     def requests(self) -> list[Any]:
-        """All requests, of every going."""
+        """The requests of all processes."""
         return self.api.requests
 
     @property
@@ -49,7 +49,7 @@ class Line:
             return anthropic.AnthropicProvider(self.model, client)
         return openai_chat.ChatProvider("some-model", client)
 
-    async def going(self, take_up, midway=None):
+    async def work(self, begin, midway=None):
         """Let a process work, and return its run with the outcome; `midway` is called with the run while it works."""
         make = anthropic.make_client if self.kind == MESSAGES else openai_chat.make_client
         watch = (lambda delta: None) if self.stream else None
@@ -58,53 +58,53 @@ class Line:
             async with Runner(
                 root=self.folder, provider=self.provider(client), tools=self.tools, store=store
             ) as runner:
-                run = await take_up(runner, watch)
+                run = await begin(runner, watch)
                 task = asyncio.create_task(run.outcome())
                 if midway:
                     await midway(run)
                 return run, await task
 
     async def ask(self, specialist=LOOKER, midway=None, **settings):
-        """Put the question."""
-        return await self.going(
+        """Start a run."""
+        return await self.work(
             lambda runner, watch: runner.prepare(specialist, "What is known?", watch=watch, **settings), midway
         )
 
-    async def go_on(self, question=None, **wish):
-        """Take up the newest run."""
-        return await self.going(lambda runner, watch: runner.resume("last", question, watch=watch, **wish))
+    async def resume(self, question=None, **limits):
+        """Resume the newest run."""
+        return await self.work(lambda runner, watch: runner.resume("last", question, watch=watch, **limits))
 
 
-def front(sent):
+def prefix(sent):
     """Return the bytes before the messages that are the same in every request."""
-    room = b',"max_tokens"' if b',"max_tokens"' in sent.raw else b',"max_completion_tokens"'
-    return sent.raw.split(b'"messages":[', 1)[0].split(room)[0]
+    end = b',"max_tokens"' if b',"max_tokens"' in sent.raw else b',"max_completion_tokens"'
+    return sent.raw.split(b'"messages":[', 1)[0].split(end)[0]
 
 
-def said(sent):
+def message_bytes(sent):
     """Return the bytes of its messages; a cache marker is no content."""
     marker = b',"cache_control":{"type":"ephemeral"}'
     return sent.raw.split(b'"messages":[', 1)[1].rpartition(b"]")[0].replace(marker, b"")
 
 
-def news(sent):
-    """Return the words of ours at its end, wherever this API has them."""
+def resume_note(sent):
+    """Return the note on the resumption at the end of a request."""
     last = sent.messages[-1]["content"]
     return last if isinstance(last, str) else last[-1].get("text") or last[-1]["content"]
 
 
-def goes_on(line, before, after, *, entered=True):
+def check_continued(endpoint, before, after, *, entered=True):
     """Check that a request begins with the bytes of an earlier one, and with its reply where that entered."""
-    assert front(after) == front(before)
-    assert len(front(after)) > 500
-    beginning = said(before)
-    if entered and line.kind == MESSAGES:
+    assert prefix(after) == prefix(before)
+    assert len(prefix(after)) > 500
+    beginning = message_bytes(before)
+    if entered and endpoint.kind == MESSAGES:
         beginning += b"," + encode({"role": "assistant", "content": before.content})
     elif entered:
         assert after.messages[len(before.messages)]["role"] == "assistant"
         assert after.messages[len(before.messages)].get("tool_calls") == before.message.get("tool_calls")
         beginning += b',{"role":"assistant"'
-    assert said(after).startswith(beginning)
+    assert message_bytes(after).startswith(beginning)
     assert not getattr(after, "oddities", [])
 
 

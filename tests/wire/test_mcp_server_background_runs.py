@@ -10,14 +10,14 @@ from run_specialist.mcp_server import runs as mcp_runs
 from run_specialist.providers.scripted import calls, says
 from tests.loop_jobs import LOOK
 from tests.wire.looker_script import HOLDS, LOOKS
-from tests.wire.serving import PATIENCE, Heard, Held, serving, write_specialist
+from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
 async def test_a_started_run_goes_on_and_tells_how_it_stands(looker, mode):
     """Its id comes at once; get_run tells the progress, waits, and has the outcome; waiting is told about as well."""
-    held, heard = Held(), Heard()
+    held, progress_log = BlockingTool(), ProgressLog()
     async with serving([HOLDS, says("Here.")], mode=mode, tools=[held.tool]) as served:
         begun = (await served.call("start_run", specialist="looker", query="?", tool_calls_limit=3)).structured_content
         assert begun["status"] == "running"
@@ -32,19 +32,21 @@ async def test_a_started_run_goes_on_and_tells_how_it_stands(looker, mode):
             "outcome": None,
         }
         assert midway.content[0].text.startswith("[running] looker started")
-        waiting = asyncio.ensure_future(served.call("get_run", heard, run_id=begun["run_id"], wait_seconds=PATIENCE))
+        waiting = asyncio.ensure_future(
+            served.call("get_run", progress_log, run_id=begun["run_id"], wait_seconds=PATIENCE)
+        )
         held.released.set()
         done = (await waiting).structured_content
         again = await served.call("get_run", run_id=begun["run_id"], wait_seconds=5)
         cancelled = await served.call("cancel_run", run_id=begun["run_id"])
     assert (done["status"], done["outcome"]["answer"], done["tool_calls_used"]) == ("answered", "Here.", 1)
     assert again.structured_content == cancelled.structured_content == done
-    assert heard.messages[-1] == "answered after 1 tool call"
+    assert progress_log.messages[-1] == "answered after 1 tool call"
 
 
 async def test_cancel_run_returns_what_was_gathered(looker):
     """The outcome is that of an abort."""
-    held = Held()
+    held = BlockingTool()
     async with serving([LOOKS, calls(("hold", {}), first_id=2)], tools=[LOOK, held.tool]) as served:
         run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
         await asyncio.wait_for(held.entered.wait(), PATIENCE)
@@ -56,12 +58,12 @@ async def test_cancel_run_returns_what_was_gathered(looker):
 
 async def test_cancelling_the_look_at_a_run_leaves_the_run_alone(looker):
     """A started run belongs to the server and not to who looks at it."""
-    held = Held()
+    held = BlockingTool()
     async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
         run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
         await asyncio.wait_for(held.entered.wait(), PATIENCE)
-        heard = Heard()
-        looking = asyncio.ensure_future(served.call("get_run", heard, run_id=run_id, wait_seconds=PATIENCE))
+        progress_log = ProgressLog()
+        looking = asyncio.ensure_future(served.call("get_run", progress_log, run_id=run_id, wait_seconds=PATIENCE))
         await asyncio.wait([looking], timeout=0.01)
         looking.cancel()
         await asyncio.wait([looking])
@@ -111,7 +113,7 @@ async def test_a_run_of_before_is_found_in_the_store_by_its_whole_id(looker, tmp
 async def test_a_run_whose_process_died_says_so(looker, tmp_path):
     """Stored as running, its owner gone: interrupted, with the command that goes on. One at work elsewhere stays."""
     store = f"sqlite:///{tmp_path}/runs.db"
-    held = Held()
+    held = BlockingTool()
     async with serving([HOLDS, says("Here.")], tools=[held.tool], store=store) as first, serving(store=store) as other:
         run_id = (await first.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
         await asyncio.wait_for(held.entered.wait(), PATIENCE)
@@ -139,7 +141,7 @@ async def test_a_run_whose_process_died_says_so(looker, tmp_path):
 async def test_what_is_begun_is_bounded_and_an_ending_server_takes_nothing_on(looker, monkeypatch):
     """Too many at once are refused with a way out; at the end all are aborted, and later calls told why not."""
     monkeypatch.setattr(mcp_runs, "MOST_AT_WORK", 1)
-    held = Held()
+    held = BlockingTool()
     async with serving([HOLDS], tools=[held.tool]) as served:
         run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
         await asyncio.wait_for(held.entered.wait(), PATIENCE)

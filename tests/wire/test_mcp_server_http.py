@@ -13,7 +13,7 @@ from run_specialist.store.reader import Store
 from tests.loop_jobs import LOOK
 from tests.wire.http_requests import MODERN, asks, begins, serving
 from tests.wire.looker_script import LOOKS
-from tests.wire.serving import PATIENCE, Heard, Held, Program
+from tests.wire.serving import PATIENCE, BlockingTool, Program, ProgressLog
 from tests.wire.simulator import Gate, MessagesSimulator, replies
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("looker")]
@@ -42,21 +42,21 @@ async def test_the_official_client_asks_over_http(mode, host):
     """List, call and progress, by each name of this machine."""
     if host == "::1" and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
-    heard = Heard()
+    progress_log = ProgressLog()
     async with (
         asyncio.timeout(PATIENCE),
         serving([LOOKS, says("Mice.")], tools=[LOOK], host=host) as served,
         Client(served.url, mode=mode) as client,
     ):
         assert "looker" in [tool.name for tool in (await client.list_tools()).tools]
-        result = await client.call_tool("looker", {"query": "?"}, progress_callback=heard)
+        result = await client.call_tool("looker", {"query": "?"}, progress_callback=progress_log)
     assert result.structured_content["answer"] == "Mice."
-    assert "look: 'owls' · 1 of 4 tool calls used, 3 remaining" in heard.messages
+    assert "look: 'owls' · 1 of 4 tool calls used, 3 remaining" in progress_log.messages
 
 
 async def test_a_started_run_outlives_the_client_that_began_it():
     """Another client, by the id, has its outcome."""
-    held = Held()
+    held = BlockingTool()
     async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool]) as served:
         async with Client(served.url, mode="legacy") as client:
             begun = await client.call_tool("start_run", {"specialist": "looker", "query": "?"})
@@ -71,7 +71,7 @@ async def test_a_started_run_outlives_the_client_that_began_it():
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_cancelled_call_aborts_its_run_over_http(mode, store):
     """By the notification of the older protocol, by the closed stream of the newer one."""
-    held = Held()
+    held = BlockingTool()
     async with (
         serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served,
         Client(served.url, mode=mode) as client,
@@ -87,7 +87,7 @@ async def test_a_cancelled_call_aborts_its_run_over_http(mode, store):
     assert "note on 'owls'" in run.outcome["answer"]
 
 
-async def hangs_up(url: str, held: Held, session: str | None) -> None:
+async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
     """Ask, and break the connection while the run is at work; no word of the protocol is said."""
     body = asks(name="tools/call")
     body["params"] |= {"name": "looker", "arguments": {"query": "?"}}
@@ -110,7 +110,7 @@ async def hangs_up(url: str, held: Held, session: str | None) -> None:
 @pytest.mark.parametrize("age", ["older", "newer"])
 async def test_a_client_that_hangs_up_aborts_the_run_that_it_waited_for(age, store, caplog):
     """Nobody could have the answer any more: nothing more is spent on it, what was gathered is stored, all is quiet."""
-    held = Held()
+    held = BlockingTool()
     async with serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served:
         session = None
         if age == "older":

@@ -12,21 +12,21 @@ from run_specialist.store.reader import Store
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
 from tests.wire.looker_script import FOUND, HOLDS, LOOKS, listed
-from tests.wire.serving import PATIENCE, Heard, Held, serving, write_specialist
+from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
 async def test_progress_counts_down_in_words_and_always_grows(looker, mode):
     """One notification at the start, one after each call, one at the landing, one at the end."""
-    heard = Heard()
+    progress_log = ProgressLog()
     wanted = [("look", {"query": "owls"}), ("look", {"query": "x " * 60}), ("nothing", {}), ("look", {})]
     script = [calls(one, first_id=number) for number, one in enumerate(wanted)]
     async with serving([*script, FOUND], mode=mode, tools=[LOOK]) as served:
-        outcome = (await served.call("looker", heard, query="?")).structured_content
+        outcome = (await served.call("looker", progress_log, query="?")).structured_content
     # Those over the wire are passed on by tasks of their own.
-    news = sorted(heard.news)
-    assert [message for _, _, message in news] == [
+    notifications = sorted(progress_log.notifications)
+    assert [message for _, _, message in notifications] == [
         f"looker started on scripted · 4 tool calls · run {outcome['run_id']}",
         "look: 'owls' · 1 of 4 tool calls used, 3 remaining",
         f"look: '{('x ' * 30)[:60]}…' · 2 of 4 tool calls used, 2 remaining",
@@ -35,21 +35,21 @@ async def test_progress_counts_down_in_words_and_always_grows(looker, mode):
         "the limit of tool calls is reached: landing, it must answer now",
         "landed after 4 tool calls",
     ]
-    figures = [progress for progress, _, _ in news]
+    figures = [progress for progress, _, _ in notifications]
     assert figures[:5] == [0, 1, 2, 3, 4]
     assert all(before < after for before, after in itertools.pairwise(figures))
-    assert all(progress <= total for progress, total, _ in news)
+    assert all(progress <= total for progress, total, _ in notifications)
 
 
 async def test_progress_of_another_kind_is_its_share_of_the_first(project):
     """Characters run out first: the words tell them, the figures go on growing towards the total of the calls."""
     write_specialist(project, "reader", "tools: []", "tool_calls_limit: 10", "tool_chars_limit: 46")
-    heard = Heard()
+    progress_log = ProgressLog()
     script = [calls(("look", {"query": "owls"}), first_id=n) for n in (1, 2)]
     async with serving([*script, FOUND], tools=[LOOK]) as served:
-        await served.call("reader", heard, query="?")
-    assert (4.783, 10, "look: 'owls' · 22 of 46 characters used, 24 remaining") in heard.news
-    assert (9.565, 10, "look: 'owls' · 44 of 46 characters used, 2 remaining") in heard.news
+        await served.call("reader", progress_log, query="?")
+    assert (4.783, 10, "look: 'owls' · 22 of 46 characters used, 24 remaining") in progress_log.notifications
+    assert (9.565, 10, "look: 'owls' · 44 of 46 characters used, 2 remaining") in progress_log.notifications
 
 
 async def test_what_another_specialist_does_on_the_way_is_told_too(project):
@@ -57,33 +57,33 @@ async def test_what_another_specialist_does_on_the_way_is_told_too(project):
     write_specialist(project, "child", "tools: []", "tool_calls_limit: 3")
     write_specialist(project, "parent", "tools: []", "tool_calls_limit: 9", "agents: [child]")
     asks = calls(("delegate", {"specialist": "child", "query": "And?"}))
-    heard = Heard()
+    progress_log = ProgressLog()
     script = [asks, calls(("look", {"query": "owls"}), first_id=4), says("Mice."), FOUND]
     async with serving(script, tools=[LOOK]) as served:
-        outcome = (await served.call("parent", heard, query="?")).structured_content
+        outcome = (await served.call("parent", progress_log, query="?")).structured_content
     assert [child["specialist"] for child in outcome["children"]] == ["child"]
-    assert "child: look: 'owls' · 1 of 3 tool calls used, 2 remaining" in heard.messages
-    figures = [progress for progress, _, _ in heard.news]
+    assert "child: look: 'owls' · 1 of 3 tool calls used, 2 remaining" in progress_log.messages
+    figures = [progress for progress, _, _ in progress_log.notifications]
     assert figures == sorted(set(figures))
 
 
 async def test_a_client_hears_that_a_slow_run_is_still_at_work(looker, monkeypatch):
     """Without news for a while the last news comes again, with a figure that grew: it resets the client's patience."""
     monkeypatch.setattr(mcp_runs, "HEARTBEAT", 0.01)
-    held, heard = Held(), Heard()
+    held, progress_log = BlockingTool(), ProgressLog()
 
     def enough(message: str | None) -> bool:
         return "still at work" in (message or "")
 
     async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
-        asked = asyncio.ensure_future(served.call("looker", heard, query="?"))
-        while sum(map(enough, heard.messages)) < 3:
-            heard.came.clear()
-            await asyncio.wait_for(heard.came.wait(), PATIENCE)
+        asked = asyncio.ensure_future(served.call("looker", progress_log, query="?"))
+        while sum(map(enough, progress_log.messages)) < 3:
+            progress_log.received.clear()
+            await asyncio.wait_for(progress_log.received.wait(), PATIENCE)
         held.released.set()
         assert not (await asked).is_error
-    assert all((message or "").count("still at work") <= 1 for message in heard.messages)
-    figures = [progress for progress, _, _ in heard.news]
+    assert all((message or "").count("still at work") <= 1 for message in progress_log.messages)
+    figures = [progress for progress, _, _ in progress_log.notifications]
     assert all(before < after for before, after in itertools.pairwise(figures))
 
 
@@ -171,7 +171,7 @@ async def test_an_edit_shows_in_the_next_list_and_in_the_next_call(project, look
 
 async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_path, mode):
     """S3.6 through this door: the tool is let go, what was gathered is stored, and nothing keeps running."""
-    held = Held()
+    held = BlockingTool()
     store = f"sqlite:///{tmp_path}/runs.db"
     async with serving(
         [LOOKS, calls(("hold", {}), first_id=2)], mode=mode, tools=[LOOK, held.tool], store=store
@@ -206,11 +206,13 @@ async def test_s0_7_calls_at_the_same_time_each_have_their_own_run(project, look
 
     script = [calls(("meet", {"query": str(n)}), first_id=n) for n in range(1, 5)] + [says("Met.")] * 4
     async with serving(script, tools=[Tool("meet", "Waits for the others.", meet)]) as served:
-        ears = [Heard() for _ in range(4)]
-        asked = [asyncio.ensure_future(served.call("looker", heard, query="?")) for heard in ears]
+        ears = [ProgressLog() for _ in range(4)]
+        asked = [asyncio.ensure_future(served.call("looker", progress_log, query="?")) for progress_log in ears]
         await asyncio.wait_for(started.wait(), PATIENCE)
         go.set()
         outcomes = [one.structured_content for one in await asyncio.gather(*asked)]
     assert len({one["run_id"] for one in outcomes}) == 4
     assert [one["tool_calls"]["used"] for one in outcomes] == [1] * 4
-    assert all(heard.messages[0].endswith(one["run_id"]) for heard, one in zip(ears, outcomes, strict=True))
+    assert all(
+        progress_log.messages[0].endswith(one["run_id"]) for progress_log, one in zip(ears, outcomes, strict=True)
+    )

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from run_specialist.store.reader import Store
-from tests.wire.serving import MAIN, PATIENCE, Heard, command, write_specialist
+from tests.wire.serving import MAIN, PATIENCE, ProgressLog, command, write_specialist
 from tests.wire.simulator import Gate, MessagesSimulator
 from tests.wire.simulator.replies import answers, calls, says
 from tests.wire.stdio_client import HELLO, READY, answer_to, asks, client_of, ended, send
@@ -88,18 +88,18 @@ def own(code: str = MAIN, *arguments: str) -> StdioServerParameters:
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_official_client_asks_the_real_program(mode):
     """List, call, progress in order, structured output that the client itself checks against the schema; no key."""
-    heard = Heard()
+    progress_log = ProgressLog()
     async with asyncio.timeout(PATIENCE), Client(own(), mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        result = await client.call_tool("finder", {"query": "What do owls eat?"}, progress_callback=heard)
+        result = await client.call_tool("finder", {"query": "What do owls eat?"}, progress_callback=progress_log)
         assert client.server_info is None or client.server_info.name == "run-specialist"
         assert "at its limit with what it has gathered" in client.instructions
     jsonschema.validate(result.structured_content, tools["finder"].output_schema)
     assert "Owls eat mice at night." in result.content[0].text
     assert result.structured_content["model"] == "offline"
-    assert heard.news == sorted(heard.news)
-    assert heard.messages[0].startswith("finder started on offline · 4 tool calls · run ")
-    assert heard.messages[1] == "search: 'What do owls eat?' · 1 of 4 tool calls used, 3 remaining"
+    assert progress_log.notifications == sorted(progress_log.notifications)
+    assert progress_log.messages[0].startswith("finder started on offline · 4 tool calls · run ")
+    assert progress_log.messages[1] == "search: 'What do owls eat?' · 1 of 4 tool calls used, 3 remaining"
 
 
 def test_nothing_but_the_protocol_is_written_to_standard_output(program):

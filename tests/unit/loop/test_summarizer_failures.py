@@ -75,7 +75,7 @@ async def test_s2_7_notes_that_were_cut_off_are_used_and_marked():
     assert done.summary == "notes\n[truncated]"
 
 
-class Held:
+class BlockingProvider:
     """A provider whose replies wait until they are let go."""
 
     def __init__(self, provider: ScriptedProvider) -> None:
@@ -102,7 +102,7 @@ class Held:
 
 async def test_requests_run_side_by_side_but_not_all_at_once():
     """Three at a time, and the notes stand in the order of the calls."""
-    held = Held(ScriptedProvider([says(str(number)) for number in range(5)]))
+    held = BlockingProvider(ScriptedProvider([says(str(number)) for number in range(5)]))
     summarising = asyncio.create_task(
         Summarizer(held, Archive(), 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
     )
@@ -115,7 +115,7 @@ async def test_requests_run_side_by_side_but_not_all_at_once():
 
 async def test_a_cancelled_pass_changes_nothing():
     """The cancellation goes on its way, and nothing was archived."""
-    held, archive = Held(ScriptedProvider([])), Archive()
+    held, archive = BlockingProvider(ScriptedProvider([])), Archive()
     summarising = asyncio.create_task(
         Summarizer(held, archive, 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
     )

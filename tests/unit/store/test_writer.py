@@ -131,7 +131,14 @@ async def test_an_event_waits_for_what_is_urgent():
     journal = RunJournal(Noting(), "run-1")
     for record in (*begun("run-1"), *turn_of(1), *ended("run-1")):
         journal.write(record)
-    assert {name for name, urgent in asked if urgent} == {"Opened", "Received", "Returned", "Stood", "Ended", "Told"}
+    assert {name for name, urgent in asked if urgent} == {
+        "Opened",
+        "Received",
+        "Returned",
+        "Checkpointed",
+        "Ended",
+        "EventLogged",
+    }
     assert [urgent for name, urgent in asked if name == "EventLogged"] == [False, False, True]
 
 

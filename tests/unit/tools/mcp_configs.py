@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from tests.wire.mcp_servers.had import script
+from tests.wire.mcp_servers.running_servers import script
 
 
 def good(tmp_path: Path, **more: object) -> ServerConfig:

@@ -12,7 +12,7 @@ import pytest
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.mcp.clients import McpClients
 from tests.unit.tools.mcp_configs import good
-from tests.wire.mcp_servers.had import had, raw, running, script, until
+from tests.wire.mcp_servers.running_servers import connected, raw, running, script, until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -24,7 +24,7 @@ pytestmark = [
 async def test_a_server_that_closes_its_input_is_not_waited_for(tmp_path):
     """It goes on running, and nothing can be asked of it."""
     marker = tmp_path / "marker"
-    async with had(tmp_path, raw("numb", marker)) as one:
+    async with connected(tmp_path, raw("numb", marker)) as one:
         await until(marker.exists)
         told = "ToolError: the server ended before it answered: it takes no more requests"
         assert await one.call("look") == told
@@ -33,13 +33,13 @@ async def test_a_server_that_closes_its_input_is_not_waited_for(tmp_path):
 
 async def test_a_server_that_never_answers_costs_the_time_of_the_call(tmp_path):
     """It is left to itself, and asked again."""
-    async with had(tmp_path, raw("mute", tmp_path / "marker")) as one:
+    async with connected(tmp_path, raw("mute", tmp_path / "marker")) as one:
         assert [await one.call("look", within=0.2) for _ in range(2)] == ["nothing"] * 2
 
 
 async def test_a_server_that_dies_in_mid_call_is_started_anew_by_the_next_one(tmp_path):
     """The call itself is not repeated: it may have had its effect."""
-    async with had(tmp_path, raw("dies", tmp_path / "marker")) as one:
+    async with connected(tmp_path, raw("dies", tmp_path / "marker")) as one:
         told = "ToolError: the server ended before it answered: it exited with code 1, saying: out of cheese"
         assert await one.call("look") == told
         assert await one.call("look") == "seen"
@@ -48,7 +48,7 @@ async def test_a_server_that_dies_in_mid_call_is_started_anew_by_the_next_one(tm
 @pytest.mark.exhaustive
 async def test_a_server_that_was_killed_meanwhile_is_started_anew(tmp_path):
     """Between two calls, without an error."""
-    async with had(tmp_path, good(tmp_path)) as one:
+    async with connected(tmp_path, good(tmp_path)) as one:
         assert await one.call("add", a=1, b=2) == "3"
         (process,) = running(tmp_path)
         os.kill(process, signal.SIGKILL)
@@ -64,7 +64,7 @@ async def test_a_server_that_cannot_be_started_again_is_not_tried_at_each_call(t
     program.write_text(f"#!/bin/sh\nexec {' '.join(script('raw', 'wide', str(tmp_path)))}\n")
     program.chmod(0o755)
     server = ServerConfig("raw", (str(program),))
-    async with had(tmp_path, server) as one:
+    async with connected(tmp_path, server) as one:
         program.rename(tmp_path / "gone.sh")
         assert "was stopped" in await one.call("look")
         gone = f"ToolError: the server is gone, and could not be started again: there is no program {program}"
@@ -78,7 +78,7 @@ async def test_a_server_that_cannot_be_started_again_is_not_tried_at_each_call(t
 @pytest.mark.exhaustive
 async def test_a_server_that_takes_no_hint_is_killed(tmp_path):
     """It ignores the end of its input and SIGTERM."""
-    async with had(tmp_path, raw("deaf", tmp_path / "marker")) as one:
+    async with connected(tmp_path, raw("deaf", tmp_path / "marker")) as one:
         assert await one.call("look") == "seen"
         assert len(running(tmp_path)) == 1
     assert running(tmp_path) == []

@@ -9,7 +9,7 @@ import pytest
 
 from run_specialist.tools.mcp.clients import McpClients
 from tests.unit.tools.mcp_configs import good
-from tests.wire.mcp_servers.had import had, running, until
+from tests.wire.mcp_servers.running_servers import connected, running, until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -20,7 +20,7 @@ pytestmark = [
 async def test_a_server_is_started_once_and_nothing_is_left_of_it(tmp_path):
     """Its tools come as `mcp__server__tool`, with its own words and schemas; two runs share one process."""
     before = asyncio.all_tasks()
-    async with had(tmp_path, good(tmp_path)) as one:
+    async with connected(tmp_path, good(tmp_path)) as one:
         assert one.warnings == ()
         tool = one.tools["add"]
         assert (tool.name, tool.description, tool.repeatable) == ("mcp__good__add", "Add two numbers.", False)
@@ -47,7 +47,7 @@ async def test_children_that_begin_at_once_share_one_process(tmp_path):
 @pytest.mark.exhaustive
 async def test_calls_go_side_by_side(tmp_path):
     """A quick one does not wait for a slow one."""
-    async with had(tmp_path, good(tmp_path)) as one:
+    async with connected(tmp_path, good(tmp_path)) as one:
         slow = asyncio.create_task(one.call("slow", seconds=60))
         assert await one.call("add", a=1, b=2) == "3"
         assert not slow.done()
@@ -59,7 +59,7 @@ async def test_calls_go_side_by_side(tmp_path):
 @pytest.mark.exhaustive
 async def test_strange_names_of_tools_are_called_by_what_the_server_calls_them(tmp_path):
     """The name that a model sees is cut and cleaned, what is sent is not."""
-    async with had(tmp_path, good(tmp_path)) as one:
+    async with connected(tmp_path, good(tmp_path)) as one:
         (name,) = [name for name in one.tools if name.startswith("odd")]
         assert len(f"mcp__good__{name}") <= 64
         assert await one.call(name) == "odd"
@@ -70,7 +70,7 @@ async def test_the_process_has_a_small_environment_of_its_own(tmp_path, monkeypa
     monkeypatch.setenv("ANTHROPIC_API_KEY", "geheim")
     monkeypatch.setenv("OWL", "hoot")
     server = good(tmp_path, env=(("SAYS", "${OWL} ${TOAD:-croak}"),))
-    async with had(tmp_path, server) as one:
+    async with connected(tmp_path, server) as one:
         told = (await one.call("environment")).splitlines()
         (process,) = running(tmp_path)
         assert os.getpgid(process) == process != os.getpgid(0)
@@ -85,16 +85,16 @@ async def test_the_process_has_a_small_environment_of_its_own(tmp_path, monkeypa
 async def test_a_folder_of_its_own_is_seen_from_the_root(tmp_path):
     """`cwd` in the file; one that is not there is told."""
     (tmp_path / "inner").mkdir()
-    async with had(tmp_path, good(tmp_path, cwd="inner")) as one:
+    async with connected(tmp_path, good(tmp_path, cwd="inner")) as one:
         assert f"cwd={tmp_path / 'inner'}" in await one.call("environment")
-    async with had(tmp_path, good(tmp_path, cwd="outer")) as one:
+    async with connected(tmp_path, good(tmp_path, cwd="outer")) as one:
         assert f"there is no folder {tmp_path / 'outer'}" in one.warnings[0]
 
 
 @pytest.mark.exhaustive
 async def test_what_is_no_text_is_told_in_a_line(tmp_path):
     """Images, sounds and links by name; a resource that is text is read."""
-    async with had(tmp_path, good(tmp_path)) as one:
+    async with connected(tmp_path, good(tmp_path)) as one:
         assert (await one.call("mixed")).splitlines() == [
             "a text",
             "[left out, since only text is read: image, image/png, 1,200 bytes]",
@@ -109,7 +109,7 @@ async def test_what_is_no_text_is_told_in_a_line(tmp_path):
 @pytest.mark.exhaustive
 async def test_errors_of_the_server_are_errors_of_the_call(tmp_path):
     """The tool's own, and arguments that the server does not take; the server goes on."""
-    async with had(tmp_path, good(tmp_path)) as one:
+    async with connected(tmp_path, good(tmp_path)) as one:
         assert (await one.call("fail")).startswith("ToolError: Error executing tool fail")
         assert "valid integer" in await one.call("add", a="x", b=1)
         assert "half a character" in await one.call("add", a="\ud800", b=1)
@@ -121,7 +121,7 @@ async def test_errors_of_the_server_are_errors_of_the_call(tmp_path):
 async def test_a_call_that_takes_too_long_is_told_to_stop_and_the_server_stays_usable(tmp_path):
     """It gets `notifications/cancelled`."""
     marker = tmp_path / "stopped"
-    async with had(tmp_path, good(tmp_path, env=(("STOPPED", str(marker)),))) as one:
+    async with connected(tmp_path, good(tmp_path, env=(("STOPPED", str(marker)),))) as one:
         assert await one.call("slow", within=0.2, seconds=60) == "nothing"
         await until(marker.exists)
         assert await one.call("add", a=1, b=2) == "3"

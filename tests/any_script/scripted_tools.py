@@ -1,4 +1,4 @@
-"""Tools that do what a script says, whatever it is."""
+"""Tools that follow any script."""
 
 import asyncio
 from contextvars import ContextVar

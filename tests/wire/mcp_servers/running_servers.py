@@ -1,4 +1,4 @@
-"""MCP servers for tests: scripts that are started for real, and what is left of them afterwards."""
+"""MCP servers for tests: scripts that run as processes, connections to them, and a search for leftover processes."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def raw(how: str, marker: Path, timeout: float = 30) -> ServerConfig:
 
 
 def running(mark: Path | str) -> list[int]:
-    """Return the processes on whose command line something stands."""
+    """Return the ids of the processes whose command line contains the mark."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and int(folder.name) != os.getpid():
@@ -45,7 +45,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-class Had:
+class ServerTools:
     """The tools of some servers, by the last part of their names."""
 
     def __init__(self, clients: McpClients, tools: tuple[Tool, ...], warnings: tuple[str, ...]) -> None:
@@ -63,11 +63,11 @@ class Had:
 
 
 @asynccontextmanager
-async def had(root: Path, *servers: ServerConfig) -> AsyncIterator[Had]:
-    """Give the tools of some servers, and close everything at the end."""
+async def connected(root: Path, *servers: ServerConfig) -> AsyncIterator[ServerTools]:
+    """Connect to some servers, yield their tools, and close everything at the end."""
     clients = McpClients()
     try:
         tools, warnings = await clients.tools({server.name: server for server in servers}, root=root)
-        yield Had(clients, tools, warnings)
+        yield ServerTools(clients, tools, warnings)
     finally:
         await clients.aclose()

@@ -1,4 +1,4 @@
-"""A model that does what a script says, whatever it is, and writes down what was asked of it."""
+"""A model that follows any script, and records the requests that it gets."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
 from run_specialist.record.messages import Message, Reply, Stop, Usage
-from tests.any_script.puppet_tools import Clock
+from tests.any_script.scripted_tools import Clock
 
 GIVEN_UP = 600
 """A request that hangs is given up by the endpoint's own client after this [s]."""
@@ -46,7 +46,7 @@ def _python(value: object) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Wish(Terse):
+class ScriptedCall(Terse):
     """A tool call of a script."""
 
     name: str
@@ -61,7 +61,7 @@ class Line(Terse):
 
     does: Stop | Literal["error", "context", "forcing", "bug", "hang"] = Stop.WANTS_TOOLS
     text: str = ""
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[ScriptedCall, ...] = ()
     usage: Usage = USUAL
     seconds: float = 0
     """How long it takes."""
@@ -89,7 +89,7 @@ class Asked:
 
 
 @dataclass(eq=False)
-class Puppet:
+class ScriptedModel:
     """A provider that plays its lines and then does the same for ever."""
 
     lines: Sequence[Line]
@@ -103,7 +103,7 @@ class Puppet:
     """Of a token [USD]; None = unknown."""
     forced_choice: bool = True
     clock: Clock = field(default_factory=Clock)
-    model = "puppet"
+    model = "scripted"
     events: list[Any] = field(default_factory=list)
     """What the run told so far; the test's listener fills it."""
     openings: list[Opening] = field(default_factory=list)
@@ -196,10 +196,10 @@ class Puppet:
 
 @dataclass
 class _Conversation:
-    puppet: Puppet
+    model: ScriptedModel
     is_summary: bool
 
     async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
         if self.is_summary:
-            return await self.puppet.summary()
-        return await self.puppet.answer(messages, choice, max_tokens)
+            return await self.model.summary()
+        return await self.model.answer(messages, choice, max_tokens)

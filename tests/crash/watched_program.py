@@ -1,4 +1,4 @@
-"""A program that is watched from outside: what it told before it was killed, and how far it had come."""
+"""A program watched from outside: its output until it was killed, and its progress."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.crash.nursery import PATIENCE, Start
+from tests.crash.fork_server import PATIENCE, Start
 from tests.wire.simulator import MessagesSimulator
 
 
@@ -22,7 +22,7 @@ class Milestones:
         self._is_over = False
 
     def begin(self) -> None:
-        """Count from 0 for another going."""
+        """Count from 0 for the next process."""
         with self._changed:
             self._passed.clear()
             self._is_over = False
@@ -78,7 +78,7 @@ class WatchedSimulator(MessagesSimulator):
             self._milestones.pass_one("reply")
 
 
-class Going:
+class WatchedProgram:
     """One process of a command, until it ends or is killed."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Several specialists in one play: each run gets a script of its own, told apart by the prompt of its file."""
+"""Several scripted specialists: each run gets its own script, chosen by the prompt of the specialist's file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ class Cast:
     def __init__(self, **scripts: Sequence[Sequence[Line]]) -> None:
         """Take for each name (`_` for a hyphen) the scripts of its runs, in the order in which they begin."""
         self._waiting: Mapping[str, list[ScriptedProvider]] = {
-            name.replace("_", "-"): [ScriptedProvider(script) for script in plays] for name, plays in scripts.items()
+            name.replace("_", "-"): [ScriptedProvider(script) for script in runs] for name, runs in scripts.items()
         }
         self.played: dict[str, list[ScriptedProvider]] = {name: [] for name in self._waiting}
         """The conversations by name, in the order in which they began."""

@@ -1,4 +1,4 @@
-"""Runs of the real command that are killed at random and resumed until they have their answer, checked each time."""
+"""Runs of the real command, killed at random and resumed until they answer; the store is checked after each kill."""
 
 import json
 import random
@@ -12,24 +12,24 @@ from pathlib import Path
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.store.stored import StoredRun
 from tests.crash.checks import Asked, broken_off, check_ended, check_kept, finished, unmarked
-from tests.crash.going import Going, Milestones, WatchedSimulator
-from tests.crash.looking import look
+from tests.crash.fork_server import Start
+from tests.crash.kill_counts import KillCounts, Kills
 from tests.crash.model import Researcher
-from tests.crash.nursery import Start
-from tests.crash.tally import Kills, Tally
+from tests.crash.stored_state import look
+from tests.crash.watched_program import Milestones, WatchedProgram, WatchedSimulator
 from tests.wire.simulator import Recorded
 
 MOMENTS = (("request", 5), ("reply", 5), ("call", 14), ("event", 50), ("event", 0))
-"""What a process is killed after, and how many of them at most."""
+"""The milestones after which a process is killed, and the highest count of each."""
 FAREWELLS = {signal.SIGINT: 130, signal.SIGTERM: 130}
-"""With what a process ends that is told to."""
+"""Exit codes after the signals that a process handles."""
 MOST_KILLS = 5
-"""Of one run, so that each comes to an end."""
+"""Kills of one run at most, so that each run ends."""
 SPECIALIST = "---\nname: finder\ndescription: Finds notes\n{}---\nYou find notes.\n"
 
 
-class Lane:
-    """One run after another, with a simulated API of its own."""
+class KillLoop:
+    """Runs that are killed and resumed one after another, against one simulated API."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Lane:
         slow: the longest that a reply or a tool takes [ms].
         """
         self._chance = random.Random(seed)  # noqa: S311 - no secret
-        self.tally = Tally()
+        self.counts = KillCounts()
         self._folder = folder
         self._shared = store
         self._signals = signals
@@ -70,11 +70,11 @@ class Lane:
                 try:
                     self._one()
                 except AssertionError as error:
-                    error.add_note(f"in {self._question}, after {self.tally.kills} kills; store: {self._store}")
+                    error.add_note(f"in {self._question}, after {self.counts.kills} kills; store: {self._store}")
                     raise
 
     def _one(self) -> None:
-        self.tally.runs += 1
+        self.counts.runs += 1
         self._begin_store()
         # No other run of a store that is shared may have it.
         self._question = f"Question {secrets.token_hex(4)} of {self._folder.name}: what do owls eat?"
@@ -89,39 +89,39 @@ class Lane:
         kills, run = 0, None
         while True:
             self._is_in_danger = kills < MOST_KILLS and self._kills.left > 0
-            going = self._go(run)
-            struck = self._is_in_danger and self._strike(going)
+            program = self._go(run)
+            struck = self._is_in_danger and self._strike(program)
             number = self._chance.choice(self._signals)
-            code = going.end(number if struck else None)
-            self._log += going.told
+            code = program.end(number if struck else None)
+            self._log += program.told
             if not struck or code == 0:
-                assert code == 0, going.said
+                assert code == 0, program.said
                 break
             # A process that cannot say goodbye yet, or any more, dies of a signal as of any other.
-            assert code in {-number, FAREWELLS.get(number)}, going.said
+            assert code in {-number, FAREWELLS.get(number)}, program.said
             kills += 1
             self._kills.take()
-            run = self._after(going, run)
+            run = self._after(program, run)
             if run and run.status in {"answered", "landed"}:
-                self.tally.after_the_end += 1
+                self.counts.after_the_end += 1
                 break
         self._at_the_end(run)
 
     def _begin_store(self) -> None:
         # A file that is not there yet is made while somebody is killed now and then.
         if self._shared is None and (not self._store or self._chance.random() < 0.3):
-            self._store = f"sqlite:///{self._folder}/runs-{self.tally.runs}.db"
+            self._store = f"sqlite:///{self._folder}/runs-{self.counts.runs}.db"
 
-    def _go(self, run: StoredRun | None) -> Going:
+    def _go(self, run: StoredRun | None) -> WatchedProgram:
         """Start the command, or go on with a run."""
         command = ["run-specialist", "finder", self._question] if run is None else ["specialists", "resume", run.run_id]
         self._env = {"ANTHROPIC_BASE_URL": self._api.base_url, "SLOW": str(self._slow)}
         self._env |= {"HOME": str(self._project / "home")}
         self._asked_before = len(self._api.requests)
         command += ["--store", self._store, "--events"]
-        return Going(self._start, command, self._project, self._env, self._milestones)
+        return WatchedProgram(self._start, command, self._project, self._env, self._milestones)
 
-    def _strike(self, going: Going) -> bool:
+    def _strike(self, program: WatchedProgram) -> bool:
         """Wait for the moment to kill; False when the process ended before."""
         kind, latest = self._chance.choice(MOMENTS)
         count = self._chance.randint(min(latest, 1), latest)
@@ -131,30 +131,30 @@ class Lane:
         # No wait for anything: the moment itself is what is random.
         time.sleep(self._chance.uniform(0, longest))
         at = (
-            (not going.events, "the start"),
-            (going.calls_under_way, "tool calls"),
+            (not program.events, "the start"),
+            (program.calls_under_way, "tool calls"),
             (self._milestones.under_way, "a request"),
         )
         self._struck = next((moment for is_so, moment in at if is_so), "anything else")
-        return not going.is_over
+        return not program.is_over
 
-    def _after(self, going: Going, before: StoredRun | None) -> StoredRun | None:
+    def _after(self, program: WatchedProgram, before: StoredRun | None) -> StoredRun | None:
         """Check what is stored once a process was killed."""
         self._milestones.settle()
         asked = self._asked()
-        self.tally.kills += 1
-        self.tally.struck[self._struck] += 1
+        self.counts.kills += 1
+        self.counts.struck[self._struck] += 1
         self._check_first_request(before)
         run = look(self._store, self._question, self._folder)
         if run is None:
             assert len(asked) <= 1, "more than one request was sent, and the run is not stored"
-            self.tally.not_on_record += 1
-            self.tally.lost_replies += len(asked)
+            self.counts.not_on_record += 1
+            self.counts.lost_replies += len(asked)
             self._first_request, self._log, self._begun = len(self._api.requests), [], Counter()
             return None
         check_kept(run, asked, self._limit)
-        self.tally.told_and_lost += sum(
-            event["event"] == "reply" and event["turn"] > len(run.turns) for event in going.events
+        self.counts.told_and_lost += sum(
+            event["event"] == "reply" and event["turn"] > len(run.turns) for event in program.events
         )
         self._check_executed(run, before)
         listed = self._listed(run) if len(self._signals) > 1 else run.status
@@ -162,13 +162,13 @@ class Lane:
         # The outcome of before stays until there is another.
         kept = before is not None and run.outcome == before.outcome
         assert run.status in {"interrupted" if kept else None, run.outcome["status"] if run.outcome else "interrupted"}
-        self.tally.left_as[run.status] += 1
+        self.counts.left_as[run.status] += 1
         return run
 
     def _listed(self, run: StoredRun) -> object:
         """Return the status that `specialists runs` tells."""
         command = ["specialists", "runs", run.run_id, "--store", self._store, "--json"]
-        listing = Going(self._start, command, self._project, self._env, self._milestones)
+        listing = WatchedProgram(self._start, command, self._project, self._env, self._milestones)
         assert listing.end() == 0, listing.said
         (listed,) = json.loads(listing.printed)["runs"]
         return listed["status"]
@@ -185,14 +185,14 @@ class Lane:
         assert total.total_tokens >= Usage(**(run.outcome or {})["usage"]).total_tokens
         if self._limit is not None:
             assert len(run.calls) <= self._limit
-        self.tally.requests += len(asked)
-        self.tally.calls += len(run.calls)
-        self.tally.lost_replies += kept.lost
+        self.counts.requests += len(asked)
+        self.counts.calls += len(run.calls)
+        self.counts.lost_replies += kept.lost
         returned = Counter(key for what, key in self._log if what == "returned")
         gone = [row for row in run.calls if broken_off(row)]
-        self.tally.broken_off += len(gone)
-        self.tally.lost_outputs += sum(returned[row.call.key] > finished(run)[row.call.key] for row in gone)
-        self.tally.retried += len(self._model.retried)
+        self.counts.broken_off += len(gone)
+        self.counts.lost_outputs += sum(returned[row.call.key] > finished(run)[row.call.key] for row in gone)
+        self.counts.retried += len(self._model.retried)
 
     def _check_executed(self, run: StoredRun, before: StoredRun | None) -> None:
         """No call was run more often than the model made it, and none of which the output was stored before."""

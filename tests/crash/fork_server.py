@@ -1,4 +1,4 @@
-"""Programs started by forking from one that has imported everything, in a tenth of the time."""
+"""A fork server: starts programs from a process that has imported everything, in a tenth of the time."""
 
 import json
 import os
@@ -41,14 +41,14 @@ class Forked:
         return int(self._line.recv(16))
 
 
-class Nursery:
+class ForkServer:
     """Starts programs one after the other, as a context manager."""
 
     def __enter__(self) -> Self:
         self._parts = ExitStack()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line = self._parts.enter_context(ours)
-        command = [sys.executable, "-W", "error", str(PROGRAM), "nursery", str(theirs.fileno())]
+        command = [sys.executable, "-W", "error", str(PROGRAM), "fork-server", str(theirs.fileno())]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_bare())
         theirs.close()
         return self
@@ -56,7 +56,7 @@ class Nursery:
     def start(self, command: Sequence[str], where: Path, env: Mapping[str, str], fds: Sequence[int]) -> Forked:
         """Start a program.
 
-        env: what it has beside the environment of the nursery.
+        env: what it has beside the environment of the fork server.
         fds: for its output, its errors, and what it tells of tool calls.
         """
         message: dict[str, Any] = {"command": command, "where": str(where), "env": env}
@@ -70,7 +70,7 @@ class Nursery:
 
 
 class Single:
-    """Starts each program as people do, in an interpreter of its own; to be used in place of a nursery."""
+    """Starts each program as people do, in an interpreter of its own; to be used in place of a fork server."""
 
     def __enter__(self) -> Self:
         return self
@@ -78,7 +78,7 @@ class Single:
     def start(
         self, command: Sequence[str], where: Path, env: Mapping[str, str], fds: Sequence[int]
     ) -> "subprocess.Popen[bytes]":
-        """Start a program; see `Nursery.start`."""
+        """Start a program; see `ForkServer.start`."""
         return subprocess.Popen(
             [sys.executable, "-W", "error", str(PROGRAM), *command],
             cwd=where,
@@ -92,5 +92,5 @@ class Single:
         """Hold nothing."""
 
 
-Start = Nursery | Single
+Start = ForkServer | Single
 KILLED = -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""What is stored of a run while nobody is at work on it."""
+"""The stored state of a run while no process works on it."""
 
 import shutil
 import sqlite3

@@ -1,4 +1,4 @@
-"""How often something is still to be killed, and what came of it until now."""
+"""Counts of the kills that are left, and of their outcomes so far."""
 
 import threading
 from collections import Counter
@@ -7,8 +7,8 @@ from typing import Self
 
 
 @dataclass
-class Tally:
-    """What came of all kills."""
+class KillCounts:
+    """Outcomes of all kills."""
 
     kills: int = 0
     runs: int = 0
@@ -35,7 +35,7 @@ class Tally:
     left_as: Counter[str] = field(default_factory=Counter)
     """By the status that runs had afterwards."""
 
-    def __iadd__(self, other: "Tally") -> Self:
+    def __iadd__(self, other: "KillCounts") -> Self:
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
         return self
