@@ -12,7 +12,7 @@ from tests.stored_runs import Desk
 
 
 @pytest.fixture
-def play(tmp_path, monkeypatch):
+def run_lead(tmp_path, monkeypatch):
     """Return a function that runs `lead` with a cast, and returns the outcome and the events."""
     monkeypatch.chdir(tmp_path)
 
@@ -51,7 +51,7 @@ def app(tmp_path, monkeypatch):
 
 @pytest.fixture
 def desk(tmp_path):
-    """A store of its own, and processes that come and go."""
+    """A store, and the processes that use it one after the other."""
     return Desk(tmp_path)
 
 

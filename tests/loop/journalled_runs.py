@@ -6,7 +6,7 @@ from tests.journals import Notebook
 from tests.loop_jobs import job
 
 
-async def kept(script, limit=9, **settings):
+async def recorded_run(script, limit=9, **settings):
     """Run a script, and return the run, its outcome and its journal."""
     notebook, provider = Notebook(), ScriptedProvider(script)
     run = Run(job(provider, limit, origin=ORIGIN, **settings), journal=notebook)

@@ -12,7 +12,7 @@ from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Open
 from run_specialist.record.messages import Stop
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, stored
-from tests.loop.journalled_runs import ORIGIN, kept
+from tests.loop.journalled_runs import ORIGIN, recorded_run
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import job
 
@@ -26,7 +26,7 @@ def order(notebook):
 
 async def test_records_come_in_the_order_in_which_things_happen():
     """Opened, how it stands before each request, the reply, each call, at last the outcome with how it then stands."""
-    _, outcome, notebook = await kept([looks(1, 2), looks(3), ANSWER])
+    _, outcome, notebook = await recorded_run([looks(1, 2), looks(3), ANSWER])
     turn = [Checkpointed, Received]
     assert order(notebook) == [Opened, *turn, Returned, Returned, *turn, Returned, *turn, Ended]
     assert isinstance(notebook.records[1], EventLogged)
@@ -45,14 +45,14 @@ def places(notebook):
 
 async def test_what_was_said_is_put_on_record_once():
     """Each record begins behind the one before."""
-    run, _, notebook = await kept([looks(1), looks(2), ANSWER])
+    run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER])
     assert places(notebook) == [(0, 1), (1, 2), (3, 2), (5, 2)]
     assert stored(notebook.records).transcript == run.transcript
 
 
 async def test_what_went_out_with_words_of_ours_is_put_on_record_again():
     """The order joins the last results as they go out, after they were put on record."""
-    run, _, notebook = await kept([looks(1), looks(2), ANSWER], limit=2, landing="order")
+    run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], limit=2, landing="order")
     assert places(notebook) == [(0, 1), (1, 2), (3, 2), (4, 3)]
     assert run.transcript[4].words
     assert stored(notebook.records).transcript == run.transcript
@@ -60,7 +60,7 @@ async def test_what_went_out_with_words_of_ours_is_put_on_record_again():
 
 async def test_a_reply_is_kept_with_the_request_that_it_answers():
     """What it left to the model, whether it was a landing, our last words, the price."""
-    _, _, notebook = await kept([looks(1), looks(2), ANSWER], 1)
+    _, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], 1)
     first, forced, ordered = notebook.of(Received)
     assert [(one.choice, one.landing) for one in (first, forced, ordered)] == [
         ("auto", False),
@@ -75,7 +75,7 @@ async def test_a_reply_is_kept_with_the_request_that_it_answers():
 async def test_a_call_is_kept_whole_and_with_what_was_shown_of_it():
     """All of the output, redacted, and how much a result may hold."""
     long = Tool("look", "Look.", lambda query: f"ANTHROPIC_API_KEY=sk-ant-api03-{'a' * 90} " + "x" * 30_000)
-    _, _, notebook = await kept([looks(1), ANSWER], tools=[long])
+    _, _, notebook = await recorded_run([looks(1), ANSWER], tools=[long])
     (one,) = notebook.of(Returned)
     assert one.characters == 20_000
     assert len(one.whole) > 30_000
@@ -103,7 +103,7 @@ EXITS = {
 async def test_x_10_on_every_exit_each_stored_call_has_its_result(how):
     """However it ends: what stands in the store is what the run says, and no call is left open."""
     script, status = EXITS[how]
-    run, outcome, notebook = await kept(script, 2)
+    run, outcome, notebook = await recorded_run(script, 2)
     assert outcome.status == status
     kept_run = stored(notebook.records)
     assert kept_run.status == status

@@ -11,7 +11,7 @@ from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.journal import Checkpointed, Ended
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, stored
-from tests.loop.journalled_runs import ORIGIN, kept
+from tests.loop.journalled_runs import ORIGIN, recorded_run
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import job
 
@@ -81,7 +81,7 @@ class Failing(Notebook):
 async def test_a_journal_that_fails_at_any_record_is_one_warning():
     """Wherever it happens: the same answer, the same requests, and a run that is no longer kept."""
     script, events = [looks(1, 2), looks(3), ANSWER], []
-    _, whole, notebook = await kept(script)
+    _, whole, notebook = await recorded_run(script)
     end = next(at for at, record in enumerate(notebook.records) if isinstance(record, Ended))
     same = {"warnings": (), "duration_s": 0, "limits": {}}
     for after in range(end + 1):
@@ -100,7 +100,7 @@ async def test_a_run_is_kept_only_where_a_journal_keeps_it():
     without = Run(job(ScriptedProvider([ANSWER])))
     await without.outcome()
     assert not without.is_kept
-    with_one, _, _ = await kept([ANSWER])
+    with_one, _, _ = await recorded_run([ANSWER])
     assert with_one.is_kept
 
 

@@ -23,7 +23,7 @@ async def one_pass(
     return done, provider
 
 
-def asked(provider: ScriptedProvider, at: int = 0) -> str:
+def request_text(provider: ScriptedProvider, at: int = 0) -> str:
     """Return the text of a request."""
     (message,) = provider.asked[at].messages
     return message.content[0]["text"]

@@ -10,7 +10,7 @@ from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.archive import Archive
 from tests.transcripts import QUESTION, THOUGHT, broken_rules, history, outputs, summaries, text, turn
-from tests.unit.loop.summarizing import SIZE, asked, one_pass
+from tests.unit.loop.summarizing import SIZE, one_pass, request_text
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 async def test_s2_7_each_chunk_gets_a_request_and_pairs_stay_together():
     """The question, the calls and their whole results are in it; there are no tools to call."""
     done, provider = await one_pass([says("notes on 1"), says("notes on 2")], history(3, size=600))
-    first, second = asked(provider, 0), asked(provider, 1)
+    first, second = request_text(provider, 0), request_text(provider, 1)
     assert all(QUESTION in one for one in (first, second))
     assert "1".ljust(600, ".") in first
     assert '"name":"search","input":{"query":"about call_1"}' in first
@@ -146,15 +146,15 @@ async def test_how_long_a_summary_may_become_is_told(at, target, limit, words):
     """4,000 tokens by default, in a small context half of the target; the model is told in words."""
     provider = ScriptedProvider([says("x")])
     await Summarizer(provider, Archive(), at, target, limit).summarise(history(2), SIZE, [].append)
-    assert asked(provider).endswith(f"in at most about {words} words.")
+    assert request_text(provider).endswith(f"in at most about {words} words.")
 
 
 async def test_the_length_is_shared_between_the_sets_of_notes():
     """Then they need no merging, as a rule; an earlier summary has its share."""
     first, provider = await one_pass([says("1"), says("2")], history(3, size=600), summary_limit=1_000)
-    assert [asked(provider, at).endswith("about 300 words.") for at in range(2)] == [True, True]
+    assert [request_text(provider, at).endswith("about 300 words.") for at in range(2)] == [True, True]
     _, provider = await one_pass([says("3")], [*first.history, *turn(("x", "x"))], summary_limit=1_000)
-    assert asked(provider).endswith("about 300 words.")
+    assert request_text(provider).endswith("about 300 words.")
 
 
 async def test_a_reply_has_room_to_think_within_what_the_model_can():

@@ -10,7 +10,7 @@ from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.archive import Archive
 from tests.transcripts import THOUGHT, history, text, turn, use
-from tests.unit.loop.summarizing import SIZE, asked, one_pass
+from tests.unit.loop.summarizing import SIZE, one_pass, request_text
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ async def test_s2_7_markers_outlast_merging_and_later_passes():
     assert "[not summarised: search (call_1); the reason: down;" in first.summary
     said = [*first.history, *turn(("call_9", "9"))]
     second, provider = await one_pass([says("o" * 300), says("both")], said)
-    assert "not summarised" not in "".join(asked(provider, at) for at in range(2))
+    assert "not summarised" not in "".join(request_text(provider, at) for at in range(2))
     assert second.summary.split("\n\n")[0] == "both"
     assert second.summary.count("[not summarised: search (call_1);") == 1
 

@@ -5,7 +5,7 @@ import pytest
 from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import says
 from tests.transcripts import QUESTION, history, summaries, turn
-from tests.unit.loop.summarizing import asked, one_pass
+from tests.unit.loop.summarizing import one_pass, request_text
 
 pytestmark = pytest.mark.anyio
 
@@ -15,8 +15,8 @@ async def test_s2_7_partial_summaries_merge_until_they_are_under_the_limit():
     one, two = "a" * 240, "b" * 240
     paid = []
     done, provider = await one_pass([says(one), says(two), says("merged")], history(3, size=600), paid=paid)
-    assert f"{one}\n\n{two}" in asked(provider, 2)
-    assert QUESTION in asked(provider, 2)
+    assert f"{one}\n\n{two}" in request_text(provider, 2)
+    assert QUESTION in request_text(provider, 2)
     assert (done.summary, done.warnings[1:]) == ("merged", [])
     assert len(paid) == 3
 
@@ -42,9 +42,9 @@ async def test_s2_7_an_earlier_summary_is_kept_and_merged_only_when_it_must():
     said = [*first.history, *turn(("call_9", "9" * 100))]
     kept, provider = await one_pass([says("new")], said)
     assert kept.summary == "e" * 300 + "\n\nnew"
-    assert "eee" not in asked(provider)
+    assert "eee" not in request_text(provider)
     merged, provider = await one_pass([says("n" * 200), says("both")], said)
-    assert "e" * 300 + "\n\n" + "n" * 200 in asked(provider, 1)
+    assert "e" * 300 + "\n\n" + "n" * 200 in request_text(provider, 1)
     assert summaries(merged.history) == ["both"]
 
 
