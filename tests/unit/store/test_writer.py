@@ -18,6 +18,7 @@ from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
 from tests.plugins.tiers import examples
+from tests.unit.store.message_blocks import BLOCKS
 from tests.unit.store.records import (
     TABLES,
     answered,
@@ -35,7 +36,6 @@ from tests.unit.store.records import (
     unpacked,
     write,
 )
-from tests.unit.store.test_to_rows import BLOCKS
 
 pytestmark = pytest.mark.anyio
 
