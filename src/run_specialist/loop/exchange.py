@@ -39,11 +39,11 @@ class Exchange:
         self._account = account
         self._observers = observers
         self._stop = stop
+        self._partial_reply = PartialReply()
         self._conversation = job.provider.open(job.opening, self._show if observers.is_watching else None)
         state = job.resume_state
         messages = state.messages or (Message.user(job.question),)
         self.transcript = Transcript(messages, state.standing.history_tokens, state.part, state.copies)
-        self._partial_reply = PartialReply()
         self._last_text = state.standing.last_text
         self._usage_is_estimated = False
         self.open_reply: Reply | None = None

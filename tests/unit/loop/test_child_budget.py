@@ -137,7 +137,8 @@ def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least
     one._spent = one._spent.hold(0, Kind.TOKENS)
     some = purses(one, 3)
     parts = [
-        purse.lend(dict.fromkeys(SHARED_KINDS), {Kind.TOKENS: least if place == 0 else 0}) for place, purse in enumerate(some)
+        purse.lend(dict.fromkeys(SHARED_KINDS), {Kind.TOKENS: least if place == 0 else 0})
+        for place, purse in enumerate(some)
     ]
     assert [part[Kind.TOKENS] for part in parts] == lent
 
