@@ -22,14 +22,16 @@ REQUIRED_STORE_TIMEOUT = 60.0
 POLL_INTERVAL = 0.2
 """How often a waiting run checks whether its store is slow or unreachable [s]."""
 STORE_SLOW = (
-    f"the store has taken more than {COMMIT_TIMEOUT:.0f} seconds; "
-    "the run goes on, and if it breaks off some may be lost"
+    f"the store has not answered for more than {COMMIT_TIMEOUT:.0f} seconds; "
+    "the run continues, but if it is interrupted, its latest steps may be lost"
 )
 STORE_UNREACHABLE = (
-    f"the store could not be reached for more than {COMMIT_TIMEOUT:.0f} seconds, the run waits for it: {{}}"
+    f"the store has been unreachable for more than {COMMIT_TIMEOUT:.0f} seconds; the run waits for it: {{}}"
 )
-STORE_NOT_BACK = "the store could not be reached in time; the run goes on, and if it breaks off some may be lost: {}"
-STORE_SILENT = "the store does not answer, and whether this run is stored is not known"
+STORE_NOT_BACK = (
+    "the store is still unreachable; the run continues, but if it is interrupted, its latest steps may be lost: {}"
+)
+STORE_SILENT = "the store does not answer, so it is unknown whether this run is stored"
 RUN_STOPPED = "{}; the run was stopped before its next request"
 
 

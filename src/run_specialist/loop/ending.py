@@ -15,10 +15,10 @@ from run_specialist.prompts import TRUNCATED
 from run_specialist.record.outcome import Evidence, Exit, LandingReport, Outcome, Spent, Status, ToolCalls
 from run_specialist.tools.respond import Response
 
-NO_ANSWER = "no answer came at the limit of {}; raise {} to go on"
+NO_ANSWER = "no answer at the limit of {}; raise {} to continue"
 ANSWER_CUT = "the answer was cut off at the model's length limit"
-NOT_IN_SHAPE = "the answer does not fit output_schema: {}"
-EXCEEDED = "{} used, over the limit of {}: the last request and the landing may go over it"
+NOT_IN_SHAPE = "the answer does not match output_schema: {}"
+EXCEEDED = "{} used, more than the limit of {}: the last request and the landing may exceed it"
 CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 
 
@@ -170,7 +170,7 @@ def _answer(job: Job, ending: Ending, parts: RunParts) -> tuple[str, tuple[Evide
 
 def _quotes_not_found(quotes: Sequence[Evidence]) -> list[str]:
     return [
-        f"not found in what was read: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
+        f"quote not found in the tool results: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
         for quote in quotes
         if not quote.verified
     ]

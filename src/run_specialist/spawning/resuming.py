@@ -157,20 +157,20 @@ def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, chan
             used += state.earlier.cut_off
         if limit is not None and limit < used:
             raise NotResumable(
-                f"{kind.key}: {run.run_id} has used {units.amount(kind, used)} already, so its new total cannot be "
-                f"{units.number(kind, limit)}; name a larger one, or none"
+                f"{kind.key}: {run.run_id} has already used {units.amount(kind, used)}, so its total limit cannot be "
+                f"{units.number(kind, limit)}; set a higher one, or none"
             )
 
 
 def _check_purpose(run: StoredRun, request: ResumeRequest, changed: Sequence[Kind]) -> None:
     if request.question is not None and not request.question.strip():
-        raise NotResumable("the question is empty; leave it out, or say what else the specialist shall find out")
+        raise NotResumable("the question is empty; omit it, or ask a follow-up question")
     if request.question is not None or run.status not in {"answered", "landed"}:
         return
     if run.status == "answered":
-        raise NotResumable(f"{run.run_id} was answered; to ask something more, write the question behind the run")
+        raise NotResumable(f"{run.run_id} is already answered; to ask a follow-up question, add it after the run")
     if not changed:
-        raise NotResumable(f"{run.run_id} landed at its limit; name a larger total for it, or ask something more")
+        raise NotResumable(f"{run.run_id} landed at its limit; set a higher limit, or ask a follow-up question")
 
 
 def _changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
@@ -180,8 +180,8 @@ def _changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
         return []
     if not request.force:
         raise NotResumable(
-            f"{run.frozen['file']} was changed since {run.run_id} began, or is gone; ask anew, or, to go on with what "
-            "it said then, add --force"
+            f"{run.frozen['file']} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
+            "add --force to resume with the original instructions"
         )
     return [prompts.CHANGED_FILE]
 
@@ -192,8 +192,8 @@ def _missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeR
     missing = [name for name in run.frozen["given_tools"] if name not in available]
     if missing and not request.force:
         raise NotResumable(
-            f"{run.run_id} was given tools by the program that began it: {', '.join(missing)}; resume it there, with "
-            "Runner(tools=...), or, to go on without them, add --force"
+            f"{run.run_id} uses tools of the program that started it: {', '.join(missing)}; resume it there with "
+            "Runner(tools=...), or add --force to resume without them"
         )
     return [prompts.tools_gone(missing)] if missing else []
 
@@ -202,8 +202,8 @@ def _left_out(run: StoredRun, request: ResumeRequest) -> str:
     """Return the remark that parts of the transcript were left out; raises NotResumable without `force`."""
     if not request.force:
         raise NotResumable(
-            f"{run.run_id} holds parts, such as thinking, that only {run.model} takes back; leave the model as it was, "
-            "or, to go on without it, add --force"
+            f"{run.run_id} contains parts, such as thinking, that only {run.model} accepts; resume it with that model, "
+            "or add --force to omit them"
         )
     return prompts.other_model(run.model)
 

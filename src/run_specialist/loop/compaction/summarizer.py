@@ -96,7 +96,7 @@ class Summarizer:
         if tokens_after > target and not self._has_missed_target:
             self._has_missed_target = True
             notes.warnings.append(
-                f"summarising left about {tokens_after} tokens of context, and context_target is {target}"
+                f"after summarizing, the context still has about {tokens_after} tokens; context_target is {target}"
             )
         return Summary(rebuilt, summary, len(planned.archived), tokens_before, tokens_after, notes.warnings)
 
@@ -134,7 +134,7 @@ class _Notes:
             if answer.problem:
                 calls = [f"{call.name} ({call.id})" for unit in chunk for call in unit.calls]
                 gaps.append(prompts.not_summarised(calls, answer.problem))
-                self.warnings.append(f"a part of the context could not be summarised: {answer.problem}")
+                self.warnings.append(f"a part of the context could not be summarized: {answer.problem}")
         notes = [text for text in (earlier, *(answer.text for answer in answers)) if text]
         # The lines on missing notes are neither merged nor cut, but at least half of the limit is left for the notes.
         limit = max(self.limit - _size(gaps), self.limit // 2)
