@@ -86,7 +86,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a run; `as_json` is what `--json` prints."""
+    """The result of a run; `--json` prints its `as_json`."""
 
     run_id: str
     specialist: str
