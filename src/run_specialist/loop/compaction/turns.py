@@ -62,7 +62,7 @@ class Turn:
 
     @property
     def work(self) -> tuple[Pair, ...]:
-        """The calls that the model made; without the call that holds an earlier summary."""
+        """The calls that the model made itself; the call that holds an earlier summary is not among them."""
         return self.pairs if self.summary is None else ()
 
     @property

@@ -51,7 +51,7 @@ class Account:
             self._spent = self._spent.spend(before.used.get(kind, 0), kind)
         self._provider = provider
         self._clock = clock
-        self._begun: float | None = None
+        self._started_at: float | None = None
         self._largest_input, self._largest_request = before.largest_input, before.largest_request
         self._dearest_request = before.dearest_request
         self.total = before.total
@@ -69,12 +69,12 @@ class Account:
 
         seconds: already spent, counted against the time limit [s].
         """
-        self._begun = self._clock() - seconds
+        self._started_at = self._clock() - seconds
 
     @property
     def budget(self) -> Budget:
         """The current budget, including the time."""
-        elapsed = 0 if self._begun is None else self._clock() - self._begun
+        elapsed = 0 if self._started_at is None else self._clock() - self._started_at
         return self._spent.spend(elapsed, Kind.TIME)
 
     def limit(self, kind: Kind) -> Limit:
