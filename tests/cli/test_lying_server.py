@@ -91,7 +91,7 @@ def test_x_14_a_silent_server_is_left_when_the_time_is_up(ask):
     """With `--time-limit` the run ends by itself, with what was gathered and exit code 0."""
     result, line, resumed = ask("stall before the head", "--time-limit", "2")
     assert result.exit_code == 0
-    assert "partial: no answer came at the limit of 2 seconds" in line
+    assert "partial: no answer at the limit of 2 seconds" in line
     assert " --time-limit " in line
     assert "Owls eat mice at night." in result.stdout
     assert json.loads(resumed.stdout)["status"] == "landed"

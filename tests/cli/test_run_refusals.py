@@ -135,7 +135,7 @@ def test_tools_of_which_none_exists_are_refused(write, refused):
     """The file's line is named, what it asks for, and what there is."""
     path = write("finder", "tools: Telescope, WebFetch")
     said = refused("finder", "What?")
-    assert f"{path}:4:1: tools: none of Telescope, WebFetch exists here" in said
+    assert f"{path}:4:1: tools: none of Telescope, WebFetch exists; available: " in said
     assert "search" in said
 
 

@@ -15,7 +15,7 @@ from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.cli import ask, manage
-from run_specialist.loop.checkpoint import PATIENCE
+from run_specialist.loop.checkpoint import COMMIT_TIMEOUT
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.location import VARIABLE, file_of, place
 from run_specialist.store.reader import Store
@@ -111,7 +111,7 @@ def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
     assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
     assert "(0600)" in STORED
     assert "(0700)" in STORED
-    assert f"does not answer for {PATIENCE:.0f} seconds" in STORED
+    assert f"does not answer for {COMMIT_TIMEOUT:.0f} seconds" in STORED
 
 
 def test_what_runs_prints_as_json_is_documented(project):

@@ -9,8 +9,8 @@ from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.loop.compaction.plan import tokens
 from run_specialist.loop.run import Run
-from run_specialist.loop.spending.account import LATE
-from run_specialist.loop.spending.child_budget import LENT
+from run_specialist.loop.spending.account import LANDING_OVERTIME
+from run_specialist.loop.spending.child_budget import SHARED_KINDS
 from run_specialist.providers.base import Provider
 from run_specialist.record.events import ChildTold, Event, Listener
 from run_specialist.record.messages import Usage
@@ -103,7 +103,7 @@ class Children:
         file = self._find(name, parent.root)
         settings = resolve(file, {}, strict=self._strict).settings
         provider = self._choose(settings, provider)
-        wanted = {kind: getattr(settings, kind.key) for kind in LENT}
+        wanted = {kind: getattr(settings, kind.key) for kind in SHARED_KINDS}
         least = _least(settings, question, provider)
         lent = context.lender.lend(wanted, least)
         run: Run | None = None
@@ -148,7 +148,7 @@ def _time(settings: Specialist, context: Context) -> float | None:
     left = context.limit(Kind.TIME).until_landing
     if left is None:
         return settings.time_limit
-    most = left / (1 + LATE)
+    most = left / (1 + LANDING_OVERTIME)
     return most if settings.time_limit is None else min(most, settings.time_limit)
 
 

@@ -257,7 +257,7 @@ async def test_a_run_that_cannot_go_on_says_how_to_go_around_it(write, folder):
         path.write_text(path.read_text() + "Be brief.\n")
         done = await delegate({**GOOD, "run_id": run_id})
     assert done.text.startswith("owls could not be asked: ")
-    assert "was changed since" in done.text
+    assert "was changed or deleted since" in done.text
     assert done.text.endswith("; or leave run_id out to ask anew")
 
 
