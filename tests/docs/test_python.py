@@ -76,9 +76,9 @@ def test_what_an_example_shows_is_used_there():
 
 def test_the_tables_are_those_of_the_code():
     """Each event and each error that a program may meet."""
-    told = [name for row in table(PAGE, "## What happens, while it happens") for name in re.findall(r"`(\w+)`", row[0])]
+    told = [name for row in table(PAGE, "## Events") for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted(told) == sorted({one.__name__ for one in events.Event.__subclasses__()})
-    rows = [row[0].strip("`") for row in table(PAGE, "## What can be raised")]
+    rows = [row[0].strip("`") for row in table(PAGE, "## Exceptions")]
     public = {name for name in run_specialist.__all__ if isinstance(getattr(errors, name, None), type)}
     assert set(rows) == public - {"RunSpecialistError"}
     below = [name for name in rows if issubclass(getattr(errors, name), errors.UsageError)]
@@ -106,7 +106,7 @@ def test_the_tool_of_the_page_works():
 
 def test_every_attribute_of_a_span_is_documented():
     """Those that the code can set, and no other."""
-    source = (ROOT / "src/run_specialist").glob("*.py")
+    source = (ROOT / "src/run_specialist/loop/observing").glob("*.py")
     said = [path.read_text(encoding="utf-8") for path in source if path.stem in {"telemetry", "spans"}]
     attribute = r"((?:gen_ai|run_specialist|error)\.[a-z_.]+)"
     assert set(re.findall(f"`{attribute}`", SPANS)) == set(re.findall(f'"{attribute}"', "".join(said)))
