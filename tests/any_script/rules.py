@@ -72,7 +72,7 @@ def every_call_has_one_result(played: Played) -> None:
             if message.role == "assistant":
                 assert called == answers, f"{called} were called and {answers} answered"
                 assert message.content
-                assert message.words is None
+                assert message.landing_instruction is None
             else:
                 assert not called
                 assert not (at == 0 and any(block["type"] == "tool_result" for block in message.content))

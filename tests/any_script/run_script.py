@@ -11,8 +11,8 @@ from run_specialist.loop.compaction.summarizer import Summarizer
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.loop.tool_calls.countdown import countdown, warning
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
-from run_specialist.loop.tool_calls.executed import Executed
+from run_specialist.loop.dispatch_settings import DispatchSettings
+from run_specialist.loop.executed import Executed
 from run_specialist.providers.base import Opening
 from run_specialist.record.events import Event, Finished, Replied, Summarized
 from run_specialist.record.messages import Message, Usage

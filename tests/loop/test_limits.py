@@ -7,7 +7,7 @@ import pytest
 
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.run import Run
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
+from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.events import Called, Landed

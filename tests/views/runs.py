@@ -142,7 +142,7 @@ class Tape:
                 at=self.now,
                 seconds=seconds,
                 choice=choice,
-                words=None,
+                landing_instruction=None,
                 landing=self.landing is not None,
                 stop=stop,
                 reason=reason,
@@ -209,7 +209,7 @@ class Tape:
             self.skipped += 1
             self.tell(Called("skipped", call.id, call.name, call.arguments, text=why))
             results.append(ToolResult(call.id, why, is_error=True))
-        self.say(Message.results(results).ending(words))
+        self.say(Message.results(results).with_instruction(words))
 
     def turn(self, text: str, *done: Did, **settings: Any) -> None:
         """Let the model reply, and run what it calls."""

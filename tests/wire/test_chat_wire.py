@@ -304,7 +304,7 @@ async def test_results_and_a_text_in_one_message_keep_their_order(chat_api):
         said = [Message.user("What?")]
         reply = await conversation.ask(said, Choice.AUTO, 100)
         result = ToolResult(reply.calls[0].id, "mice").block()
-        more = Message("user", (result, {"type": "text", "text": "Go on."}), words="At once.")
+        more = Message("user", (result, {"type": "text", "text": "Go on."}), landing_instruction="At once.")
         await conversation.ask([*said, Message("assistant", reply.content), more], Choice.AUTO, 100)
     assert [message.get("content") for message in api.requests[1].messages[2:]] == [None, "mice", "Go on.\nAt once."]
 

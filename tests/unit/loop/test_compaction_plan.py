@@ -78,7 +78,7 @@ def test_s2_6_characters_are_added_up_before_they_are_divided():
 
 def test_s2_6_what_a_model_reads_is_what_counts():
     """Our last words, texts, thoughts, names and arguments count; ids and signatures do not."""
-    assert estimate(None, [Message.user("x" * 7).ending("y" * 8)]) == 4
+    assert estimate(None, [Message.user("x" * 7).with_instruction("y" * 8)]) == 4
     assert estimate(None, [Message("assistant", (text("x" * 40),))]) == 10
     assert estimate(None, [Message("assistant", ({**THOUGHT, "thinking": "x" * 40},))]) == 10
     # Name and {"q":"xx"}: 6 and 10 characters.
@@ -205,7 +205,7 @@ def test_a_failed_call_is_summarised_as_one():
 def test_s2_8_s2_9_old_outputs_become_markers_and_the_summary_a_pair():
     """All other blocks stay, what does not change is the same object, and our last words of old are gone."""
     said = history(3, before=[text("Let me see.")])
-    said[2] = said[2].ending("You have used most of your tool calls.")
+    said[2] = said[2].with_instruction("You have used most of your tool calls.")
     found = planned(said)
     rebuilt = found.rebuild("notes")
     assert rebuilt[2] == Message.results([ToolResult("call_1", "SUMMARIZED executionId:'call_1'")])
