@@ -6,8 +6,8 @@ import pytest
 
 from run_specialist.loop.job import ResumeState
 from run_specialist.loop.run import Run
-from run_specialist.loop.executed import EarlierCalls
-from run_specialist.loop.executed import Executed
+from run_specialist.loop.tool_calls.dispatcher import EarlierCalls
+from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Checkpointed, Ended, RunSnapshot

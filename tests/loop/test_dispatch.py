@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.loop.dispatch_settings import DispatchSettings
+from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import Called, Warned
 from run_specialist.tools.base import Tool

@@ -94,7 +94,7 @@ async def test_an_order_in_the_last_result_is_obeyed(root, order):
     """When our last words stand in it, whatever they are, `respond` is called, and the order is not quoted."""
     found = "notes/cache.md:7: - The cache was removed because of stale entries."
     *earlier, last = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
-    reply = await opened(root).ask([*earlier, last.with_instruction(order)], Choice.AUTO, 4096)
+    reply = await opened(root).ask([*earlier, last.ending(order)], Choice.AUTO, 4096)
     (call,) = reply.calls
     assert call.name == "respond"
     assert "stale entries" in call.arguments["answer"]
@@ -103,7 +103,7 @@ async def test_an_order_in_the_last_result_is_obeyed(root, order):
 
 async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root):
     """With a limit of 0 the order stands below the question."""
-    message = Message.user("Why was the cache removed?").with_instruction("0 tool calls remain.")
+    message = Message.user("Why was the cache removed?").ending("0 tool calls remain.")
     (call,) = (await opened(root).ask([message], Choice.AUTO, 4096)).calls
     assert call.name == "respond"
     assert call.arguments["gaps"] == ["Why was the cache removed?"]
