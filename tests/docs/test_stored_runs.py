@@ -104,7 +104,7 @@ def test_what_the_docs_delete_is_gone(project):
 
 def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
     """The default file is that of the table, and its rights are those of the text."""
-    told = {row[0]: row[1] for row in table(STORED, "## Where")}
+    told = {row[0]: row[1] for row in table(STORED, "## Location")}
     call(f"{story(STORED)[0]} -q")
     path = file_of(place(None).url)
     assert f"`~/{path.relative_to(project.parent / 'home')}`" in told["Linux"]
