@@ -103,7 +103,7 @@ class Tool:
         return result
 
     async def _call_catching(self, arguments: Mapping[str, Any], context: Context | None) -> Output | BaseException:
-        """Return an exception instead of raising it: raised in a task, it would be lost or end the program."""
+        """Return exceptions instead of raising them: raised in a task, they could be lost or end the program."""
         try:
             return await self.call(arguments, context)
         except (KeyboardInterrupt, GeneratorExit):

@@ -60,9 +60,9 @@ def given(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
     for one in tools:
         made_tool = one if isinstance(one, Tool) else tool(one)
         if made_tool.name in _RESERVED or made_tool.name.startswith("mcp__"):
-            raise UsageError(f'{made_tool.name} is the name of a tool of ours; give yours another: @tool(name="...")')
+            raise UsageError(f'{made_tool.name}: reserved tool name; choose another one: @tool(name="...")')
         if made_tool.name in made:
-            raise UsageError(f'two tools are called {made_tool.name}; give one of them another name: @tool(name="...")')
+            raise UsageError(f'{made_tool.name}: duplicate tool name; rename one of the tools: @tool(name="...")')
         made[made_tool.name] = made_tool
     return tuple(made.values())
 
@@ -89,16 +89,16 @@ def _make_tool(
 def _check(function: Any, name: str, timeout: float | None) -> None:  # noqa: ANN401 - any object
     inner = function.func if isinstance(function, functools.partial) else function
     if isinstance(function, Tool):
-        raise UsageError(f"{name}: is a tool already")
+        raise UsageError(f"{name}: is already a tool")
     if not callable(function) or inspect.isclass(function):
-        what = "a class" if inspect.isclass(function) else f"of the type {type(function).__name__}"
-        raise UsageError(f"{name}: is {what}; a tool is made of a function")
+        actual = "a class" if inspect.isclass(function) else f"an object of type {type(function).__name__}"
+        raise UsageError(f"{name}: expected a function, got {actual}")
     if inspect.isasyncgenfunction(inner) or inspect.isasyncgenfunction(type(inner).__call__):
-        raise UsageError(f"{name}: is an asynchronous generator; return the whole result in place of yielding parts")
+        raise UsageError(f"{name}: asynchronous generators are not supported; return the complete result instead")
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r}: a tool's name is made of at most 64 letters, digits, _ and -; give it another")
+        raise UsageError(f"{name!r}: invalid tool name; use at most 64 letters, digits, _ and -")
     if timeout is not None and not timeout > 0:
-        raise UsageError(f"{name}: timeout: wanted seconds above 0, found {timeout}")
+        raise UsageError(f"{name}: timeout must be a positive number of seconds, got {timeout}")
 
 
 def _docstring(function: Callable[..., Any]) -> str:

@@ -43,8 +43,8 @@ def _check_loaded(module: Module) -> None:
     if spec is None or not is_same(module, spec):
         where = getattr(loaded, "__file__", None) or "elsewhere"
         raise CannotImport(
-            f"{module.name} from {where} is loaded already, and one program cannot have two modules of that name; "
-            "rename one of them, or run them in programs of their own"
+            f"another module named {module.name} is already loaded from {where}; rename one of them, or use them in "
+            "separate processes"
         )
 
 

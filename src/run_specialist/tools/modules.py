@@ -94,7 +94,7 @@ def find_in_project(name: str, parent: Module | None, root: Path) -> Module | No
 def _submodule(parent: Module, name: str) -> Module:
     spec = spec_in(parent.folders or (), name)
     if spec is None:
-        raise CannotImport(f"there is no module {name} in {', '.join(parent.folders or ()) or parent.path}")
+        raise CannotImport(f"no module {name} in {', '.join(parent.folders or ()) or parent.path}")
     return _module(spec)
 
 
@@ -105,14 +105,14 @@ def _top_level(name: str, root: Path) -> Module:
     except (ImportError, ValueError):
         installed = None
     if local is None and installed is None:
-        raise CannotImport(f"there is no module {name} in {root}, nor among what is installed")
+        raise CannotImport(f"no module {name} in {root} or among the installed packages")
     if local is None or (_is_namespace(local) and installed is not None and not _is_namespace(installed)):
         # As in Python itself, a namespace package never shadows a regular one.
         return _module(installed)  # type: ignore[arg-type] # one of the two was found
     if installed is not None and not _is_namespace(installed) and not is_same(_module(local), installed):
         raise CannotImport(
-            f"{name} is the name of another module too, {installed.origin}; rename the one in {root}, or install it "
-            "so that both are the same"
+            f"{name} is ambiguous: it is also the name of {installed.origin}; rename the module in {root}, or install "
+            "it so that both are the same"
         )
     return _module(local)
 

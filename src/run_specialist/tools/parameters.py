@@ -65,7 +65,7 @@ def _inspect(function: Callable[..., Any]) -> Parameters:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        raise UsageError(f"{name_of(function)}: its parameters cannot be read; wrap it in one of Python") from None
+        raise UsageError(f"{name_of(function)}: cannot read its signature; wrap it in a Python function") from None
     accepted: list[inspect.Parameter] = []
     hints: dict[str, Any] = {}
     context: str | None = None
@@ -94,11 +94,11 @@ def _unbound(function: Callable[..., Any], signature: inspect.Signature) -> list
     for parameter in unbound:
         if parameter.kind in _PREFIXES:
             raise UsageError(
-                f"{name_of(function)}: the parameter {_PREFIXES[parameter.kind]}{parameter.name} cannot be given by "
-                "name, and a model gives nothing else; name each parameter, or bind it with functools.partial"
+                f"{name_of(function)}: parameter {_PREFIXES[parameter.kind]}{parameter.name} cannot be passed by "
+                "keyword, as models do; name each parameter, or bind it with functools.partial"
             )
         if parameter.name == "self" and parameter.annotation is parameter.empty:
-            raise UsageError(f"{name_of(function)}: is the method of no object yet; make the tool of a bound one")
+            raise UsageError(f"{name_of(function)}: unbound method; create the tool from a bound method")
     return unbound
 
 
@@ -167,9 +167,9 @@ def _invalid_parameter(hints: Mapping[str, Any]) -> str:
 
 
 def _schema_error(function: Callable[..., Any], parameter: str, error: Exception) -> str:
-    what = f"the parameter {parameter}" if parameter else "its parameters"
+    subject = f"parameter {parameter}" if parameter else "its parameters"
     why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return f"{name_of(function)}: no JSON Schema can be made of {what}: {why}"
+    return f"{name_of(function)}: cannot create a JSON Schema for {subject}: {why}"
 
 
 def _format_errors(error: ValidationError) -> str:

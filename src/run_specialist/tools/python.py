@@ -83,12 +83,12 @@ def _attribute(value: Any, name: str, found: FoundFunction) -> Any:  # noqa: ANN
 def check_name(found: FoundFunction, made: Tool, others: Collection[str]) -> None:
     """Raise UsageError if the name of a tool is reserved or already taken."""
     if made.name in _RESERVED or made.name.startswith(_MCP_PREFIX):
-        reason = "is kept for the tools of MCP servers" if made.name.startswith(_MCP_PREFIX) else "is a tool of ours"
+        reason = "is reserved for MCP tools" if made.name.startswith(_MCP_PREFIX) else "is reserved"
     elif made.name in others:
-        reason = "is another one of python_tools too"
+        reason = "is already used by another function in python_tools"
     else:
         return
-    raise UsageError(f'{found.reference}: {made.name} {reason}; give it another name: @tool(name="...")')
+    raise UsageError(f'{found.reference}: tool name {made.name} {reason}; choose another one: @tool(name="...")')
 
 
 def _describe_error(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from run_specialist.tools.threads import when_cancelled
 
 GRACE = 1.0
-"""Delay after which the kernel kills a search that its caller did not [s]; normally the caller reports the timeout."""
+"""Extra time before the kernel kills a search [s], so that normally its caller does and reports the timeout."""
 _LIMITED = str(Path(__file__).with_name("limited.py"))
 _CAN_LIMIT = bool(sys.executable) and find_spec("resource") is not None
 """False on Windows, where only the caller can stop a search."""

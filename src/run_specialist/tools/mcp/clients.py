@@ -61,18 +61,18 @@ def _make_tools(
     for server, connection, listing in found:
         place = f"mcp_servers: {server.name}"
         if isinstance(listing, str):
-            warnings.append(f"{place}: {listing}; the run goes on without its tools")
+            warnings.append(f"{place}: {listing}; the run continues without its tools")
             continue
         if not listing.complete:
-            warnings.append(f"{place}: it lists more tools than are taken; there are the first {len(listing.tools):,}")
+            warnings.append(f"{place}: it lists too many tools; only the first {len(listing.tools):,} are used")
         if listing.rejected:
             warnings.append(f"{place}: {listing.rejected}")
         listed = [(one.name, one.description or one.title or "", one.input_schema) for one in listing.tools]
         for definition in definitions(server.name, listed, names):
             tools.append(_tool(definition, connection))
             if definition.name != tool_name(server.name, definition.called):
-                renamed = f"{shown(definition.called)} is called {definition.name}, since another one has its name"
-                warnings.append(f"{place}: {renamed}")
+                renamed = f"{shown(definition.called)} is renamed to {definition.name}"
+                warnings.append(f"{place}: {renamed}, because another tool already has that name")
     return tuple(tools), tuple(warnings)
 
 

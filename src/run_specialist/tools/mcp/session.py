@@ -172,12 +172,14 @@ class McpSession:
         try:
             await in_thread(_import_library)
         except ImportError as error:
-            raise Unreachable(f"install what talks to it: pip install 'run-specialist[mcp]' ({error})") from None
+            raise Unreachable(
+                f"the MCP client is not installed; run: pip install 'run-specialist[mcp]' ({error})"
+            ) from None
         # The timeout starts after the import of the library.
         self._timer = asyncio.get_running_loop().call_later(server.timeout, self._on_timeout)
         from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above
 
-        # All existing programs support the legacy handshake, and some exit at once on the new one.
+        # All servers support the legacy handshake, and some exit at once on the new one.
         for mode in ("auto",) if server.url else ("legacy", "auto"):
             try:
                 await self._serve(server, mode)

@@ -46,7 +46,7 @@ class ToolFilter:
         reason = violation(
             f"its tool {names} is" if single else f"its tools {names} are", self._first_error, hide, within=2
         )
-        return f"{reason}; the run goes on without {'it' if single else 'them'}"
+        return f"{reason}; the run continues without {'it' if single else 'them'}"
 
     def _filter(self, item: Any) -> None:  # noqa: ANN401 - a message, or an exception of the transport
         result = getattr(getattr(item, "message", None), "result", None)

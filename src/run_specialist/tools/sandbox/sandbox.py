@@ -59,7 +59,7 @@ class Sandbox:
         plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
         folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
         if folder is None or ".." in parts[plain:]:
-            raise UsageError(f"paths: {path!r} leads out of the root {self.root}; name a folder under it")
+            raise UsageError(f"paths: {path!r} is outside the root {self.root}; use a path under it")
         return NamedPath(folder, "/".join(parts[plain:]), parts)
 
     def _resolve(self, path: str) -> Path:

@@ -78,19 +78,19 @@ class FileIndex:
         for start, count in product(range(len(terms)), range(2, _MAX_JOINED + 1)):
             words = terms[start : start + count]
             joined = f'"{"".join(piece for term in words for piece in parts(term))}" *'
-            if len(words) == count and (held := self._table.rows(joined)):
-                found.rows[joined] = held
-                found.by_term.update({term: found.by_term[term] or held for term in words})
+            if len(words) == count and (matching := self._table.rows(joined)):
+                found.rows[joined] = matching
+                found.by_term.update({term: found.by_term[term] or matching for term in words})
         for term in terms:
             word = term.casefold()
             if found.by_term[term] or parts(term) != [word] or not _MIN_WORD <= len(word) <= _MAX_WORD:
                 continue
             splits = (f"{word[:end]} {word[end:]}" for end in range(2, len(word) - 1))
-            held_by = {
+            matching_by_form = {
                 f'"{form}"': self._table.rows(f'"{form}"') for form in chain(splits, self._words_containing(word))
             }
-            found.rows.update({form: held for form, held in held_by.items() if held})
-            found.by_term[term] = set().union(*held_by.values())
+            found.rows.update({form: matching for form, matching in matching_by_form.items() if matching})
+            found.by_term[term] = set().union(*matching_by_form.values())
 
     def _words_containing(self, word: str) -> Iterator[str]:
         """Yield some of the longer words that contain a word."""
@@ -118,11 +118,11 @@ class FileIndex:
         if len(scores) < least:
             scores = self._table.best(" OR ".join(found.rows), _MAX_RANKED)
         total = sum(rarity.values())
-        held: defaultdict[int, float] = defaultdict(float)
+        matching: defaultdict[int, float] = defaultdict(float)
         for expression, rows in found.rows.items():
             for row in rows & scores.keys():
-                held[row] += rarity[expression] / total
-        return sorted(scores, key=lambda row: (-scores[row] * held[row], row))
+                matching[row] += rarity[expression] / total
+        return sorted(scores, key=lambda row: (-scores[row] * matching[row], row))
 
     def _split(self, rows: Iterable[int]) -> Iterator[tuple[str, list[Passage]]]:
         """Read chunks again and split them into passages; skip those that no longer exist."""
@@ -169,20 +169,20 @@ class _Reranker(PassageIndex):
         """Return the best passages, at most a few per file."""
         found = look_up(self._table.rows, terms)
         for expression in self._rarity:
-            if expression not in found.rows and (held := self._table.rows(expression)):
-                found.rows[expression] = held
+            if expression not in found.rows and (matching := self._table.rows(expression)):
+                found.rows[expression] = matching
         return self._best(found, limit)
 
     def _ranked(self, scores: Mapping[int, float], found: Found) -> Sequence[int]:
         """Order rows as the base class does, without lines repeated from better rows: chunks overlap at their edges."""
         seen: set[tuple[str, int, str]] = set()
-        kept: list[int] = []
+        distinct: list[int] = []
         for row in super()._ranked(scores, found):
             lines = {(self._hits[row].path, number, text) for number, text in self._hits[row].passage.lines}
             if seen.isdisjoint(lines):
-                kept.append(row)
+                distinct.append(row)
                 seen |= lines
-        return kept
+        return distinct
 
     def _scores(self, found: Found) -> Mapping[int, float]:
         scores: defaultdict[int, float] = defaultdict(float)

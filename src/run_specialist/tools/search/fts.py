@@ -85,8 +85,8 @@ def look_up(rows: Callable[[str], set[int]], terms: Iterable[str]) -> Found:
             prefix = f'"{" ".join(parts(term))}" *'
             hits = {prefix: rows(prefix)}
         # The first expression is the exact term; the others are looser.
-        found.by_term[term] = next((held for held in hits.values() if held), set())
-        found.rows.update({expression: held for expression, held in hits.items() if held})
+        found.by_term[term] = next((matching for matching in hits.values() if matching), set())
+        found.rows.update({expression: matching for expression, matching in hits.items() if matching})
     return found
 
 

@@ -68,9 +68,9 @@ def ideographs(text: str) -> str:
 
 
 def content_terms(query: str) -> list[str]:
-    """Return the distinct tokens of a query without stop words, in their order.
+    """Return the distinct tokens of a query, in order, without stop words and single lowercase letters.
 
-    If there are only stop words, return these.
+    If nothing else remains, these are returned.
     """
     found = list(dict.fromkeys(token for token in tokens(query) if parts(token)))
     terms: dict[str, str] = {}
