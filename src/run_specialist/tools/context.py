@@ -44,8 +44,6 @@ class Context:
     """Budget at the start of the call; all calls of the same turn are already counted."""
     seconds: float
     """Timeout of the call [s]."""
-    purse: BudgetLender = field(repr=False)
-    """For `delegate` only, whose calls are child runs; other tools must not use it."""
 
     def when_cancelled(self, call: Callable[[], object]) -> None:
         """Register a callback that runs once this call is cancelled, times out or returns.
@@ -65,3 +63,11 @@ class Context:
     def limit(self, kind: Kind | str) -> Limit:
         """Return the limit and the use of one kind."""
         return self.budget[Kind(kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildContext(Context):
+    """Context for tools whose calls are child runs, such as `delegate`."""
+
+    lender: BudgetLender = field(repr=False)
+    """Lends the child a share of the run's budget."""
