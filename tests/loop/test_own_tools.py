@@ -69,7 +69,10 @@ async def test_a_value_made_in_python_needs_no_leave(app):
     [
         ("[nowhere.tools:lookup]", "python_tools: nowhere.tools:lookup: no module nowhere"),
         ("['PKG.tools:lokup']", "PKG.tools has no lokup; did you mean lookup?"),
-        ("['PKG.tools:lookup', 'PKG.twin:lookup']", "PKG.twin:lookup: tool name lookup is already used by another function in python_tools"),
+        (
+            "['PKG.tools:lookup', 'PKG.twin:lookup']",
+            "PKG.twin:lookup: tool name lookup is already used by another function in python_tools",
+        ),
         ("['PKG.ours:respond']", "PKG.ours:respond: tool name respond is reserved"),
     ],
 )

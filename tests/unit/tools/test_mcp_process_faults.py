@@ -170,7 +170,8 @@ async def test_odd_schemas_and_names_are_made_fit_and_collisions_told(tmp_path):
     async with connected(tmp_path, raw("odd", tmp_path / "marker")) as one:
         assert list(one.tools)[:5] == ["any", "bare", "broken", "key", "same_name"]
         (warning,) = one.warnings
-        assert re.search(r"raw: same_name is renamed to mcp__raw__same_name_\w{8}, because another tool already has that name", warning)
+        renamed = r"raw: same_name is renamed to mcp__raw__same_name_\w{8}, because another tool already has that name"
+        assert re.search(renamed, warning)
         assert all(tool.input_schema["type"] == "object" for tool in one.tools.values())
 
 

@@ -142,7 +142,7 @@ def test_modules_of_one_name_in_two_projects_are_refused(app, tmp_path):
     other = tmp_path / "other"
     (other / app.package).mkdir(parents=True)
     (other / app.package / "tools.py").write_text("def lookup() -> str:\n    return 'other'\n")
-    with pytest.raises(UsageError, match=rf"{app.package}.* is already loaded from|is ambiguous: it is also the name of"):
+    with pytest.raises(UsageError, match=rf"{app.package}.* is already loaded|is ambiguous: it is also the name of"):
         python.load(python.find(f"{app.package}.tools:lookup", other), other)
 
 
