@@ -12,9 +12,9 @@ from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.imports import imported
 from run_specialist.tools.modules import Module, find_in_project
 
-MOST = 10_000
+MAX_PATHS = 10_000
 """Maximum number of paths tried for one command: each of its words in each folder it names."""
-LARGEST = 64 * 1024 * 1024
+MAX_SIZE = 64 * 1024 * 1024
 """Maximum total size of the files of one command [bytes]."""
 
 _DATA = frozenset(
@@ -37,7 +37,7 @@ def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None
     folder = project / (server.cwd or "")
     candidates = list(dict.fromkeys(_path_candidates(server)))
     folders = dict.fromkeys([folder, *(folder / word for word in candidates if os.path.isdir(folder / word))])  # noqa: PTH112 - may be any text, even with NUL
-    if len(folders) * len(candidates) > MOST:
+    if len(folders) * len(candidates) > MAX_PATHS:
         return None
     paths = [base / word for base in folders for word in candidates if os.path.isfile(base / word)]  # noqa: PTH113 - as above
     files: dict[str, bytes] = {}
@@ -93,7 +93,7 @@ def _add_module(name: str, folder: Path, files: dict[str, bytes], project: Path)
 def _add_file(path: Path, project: Path, files: dict[str, bytes]) -> None:
     try:
         with open_file(path, None) as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_SIZE + 1)
     except OSError:
         return  # an unreadable file cannot be started either
     _add_content(path, data, files)
@@ -115,7 +115,7 @@ def _add_with_imports(chain: Sequence[Module], folder: Path, files: dict[str, by
 
 def _add_content(path: Path, data: bytes, files: dict[str, bytes]) -> None:
     files[os.path.abspath(path)] = data  # noqa: PTH100 - must not resolve symlinks
-    if sum(map(len, files.values())) > LARGEST:
+    if sum(map(len, files.values())) > MAX_SIZE:
         raise OverflowError
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from run_specialist.tools.modules import Module, find_in_project
 
-MOST = 1_000
+MAX_MODULES = 1_000
 """Maximum number of modules to follow; nobody can have reviewed more."""
-LARGEST = 32 * 1024 * 1024
+MAX_SOURCE = 32 * 1024 * 1024
 """Maximum total size of the source to follow [bytes]."""
 
 _ALL_SUBMODULES = ".*"
@@ -40,7 +40,7 @@ def imported(chain: Sequence[Module], root: Path) -> Imported:
         module = queue.pop()
         size += len(module.data)
         count += 1
-        if count > MOST or size > LARGEST:
+        if count > MAX_MODULES or size > MAX_SOURCE:
             return Imported(is_whole=False)
         try:
             names = [*_imported_names(module)]

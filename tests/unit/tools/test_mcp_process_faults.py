@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.tools.mcp.result import LONGEST
+from run_specialist.tools.mcp.result import LONGEST_RESULT
 from tests.unit.tools.mcp_configs import good
 from tests.wire.mcp_servers.running_servers import connected, raw, running, until
 
@@ -126,12 +126,13 @@ async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
 
 
 @pytest.mark.parametrize(
-    ("how", "answer"), [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST)]
+    ("how", "answer"),
+    [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST_RESULT)],
 )
 async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path, how, answer, capfd):
     """Lines that are no message, 3 MB on stderr, 5 MB in one result: the call is answered, the terminal stays clean."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
-        assert (await one.call("look"))[:LONGEST] == answer
+        assert (await one.call("look"))[:LONGEST_RESULT] == answer
     assert capfd.readouterr() == ("", "")
 
 

@@ -122,7 +122,7 @@ async def test_what_was_refused_beside_the_requests_is_not_told_as_their_refusal
         ("POST", 401, "HTTP 401 Unauthorized"),
         ("DELETE", 405, "HTTP 401 U"),
     ):
-        await web._note(httpx2.Response(status, request=httpx2.Request(method, "http://127.0.0.1/mcp")))
+        await web._check_response(httpx2.Response(status, request=httpx2.Request(method, "http://127.0.0.1/mcp")))
         assert web.failure(redact).startswith(words)
         assert bool(web.failure(redact)) is bool(words)
 

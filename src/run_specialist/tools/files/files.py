@@ -14,8 +14,8 @@ from run_specialist.tools.base import Tool
 from run_specialist.tools.files import grep as by_pattern
 from run_specialist.tools.files.present import comma_list, describe, hit_lines, numbered
 from run_specialist.tools.sandbox.listing import entries, files, pattern_spec, similar_hint
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
-from run_specialist.tools.sandbox.text import count_on, fit, is_text, text_lines
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
+from run_specialist.tools.sandbox.text import count_lines, fit, is_text, text_lines
 from run_specialist.tools.search.index import Index
 
 _SEARCH = (
@@ -84,7 +84,9 @@ class _FileTools:
         if not self._index.complete:
             notes.append(f"[only the first {self._index.files} files were searched: the root is too large; use grep]")
         if skipped := self._index.skipped:
-            notes.append(f"[large files not searched: {len(skipped)}, such as {shown(skipped[0])[-40:]}; use grep]")
+            notes.append(
+                f"[large files not searched: {len(skipped)}, such as {escape_path(skipped[0])[-40:]}; use grep]"
+            )
         if not hits.best:
             notes.append(f"[nothing found in {self._index.files} files; use other words, or grep for a part of one]")
 
@@ -142,7 +144,7 @@ class _FileTools:
                 return "[no file matches; try a shorter pattern such as `*word*`]"
             return f"[the first {taken}; narrow the pattern to see others]" if taken < len(found) else ""
 
-        return fit(map(shown, found[:limit]), self._limit, note)
+        return fit(map(escape_path, found[:limit]), self._limit, note)
 
     def read(
         self,
@@ -155,13 +157,13 @@ class _FileTools:
         offset = min(offset, sys.maxsize)
         relative = self._existing(path)
         if (self._sandbox.root / relative).is_dir():
-            raise ToolError(f"{shown(path)} is a folder; use ls to see what is in it")
+            raise ToolError(f"{escape_path(path)} is a folder; use ls to see what is in it")
         with text_lines(self._sandbox, relative) as text:
             before = sum(1 for _ in islice(text.lines, offset - 1))
             chosen = list(numbered(islice(text.lines, limit), offset, alone=limit == 1))
-            total = count_on(text, before + len(chosen))
+            total = count_lines(text, before + len(chosen))
         if not chosen and before:
-            raise ToolError(f"{shown(path)} ends before line {offset}; it has {total} lines")
+            raise ToolError(f"{escape_path(path)} ends before line {offset}; it has {total} lines")
 
         def note(taken: int) -> str:
             last = offset + taken - 1
@@ -176,11 +178,11 @@ class _FileTools:
         """List a folder."""
         relative = self._existing(path)
         if not (self._sandbox.root / relative).is_dir():
-            raise ToolError(f"{shown(path)} is no folder; use read to see what it says")
+            raise ToolError(f"{escape_path(path)} is no folder; use read to see what it says")
         try:
             found = entries(self._sandbox, relative)
         except OSError as error:
-            raise ToolError(f"{shown(path)} cannot be listed: {error.strerror}") from error
+            raise ToolError(f"{escape_path(path)} cannot be listed: {error.strerror}") from error
         found.sort(key=lambda entry: (entry.kind != "folder", entry.relative))
 
         def note(taken: int) -> str:
@@ -193,7 +195,7 @@ class _FileTools:
     def _existing(self, path: str) -> str:
         relative = self._sandbox.locate(path)
         if not os.path.lexists(self._sandbox.root / relative):
-            raise ToolError(f"{shown(path)} does not exist{similar_hint(self._sandbox, relative)}")
+            raise ToolError(f"{escape_path(path)} does not exist{similar_hint(self._sandbox, relative)}")
         return relative
 
     def _matching(self, path: str | None, glob: str | None) -> Iterator[str]:

@@ -16,11 +16,11 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.files.search_process import run
 from run_specialist.tools.sandbox import linescan
 from run_specialist.tools.sandbox.ignore import COMPILING
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.sandbox.text import clip, text_lines
 from run_specialist.tools.threads import is_cancelled
 
-SECONDS = 10.0
+TIMEOUT = 10.0
 """Timeout of one search; the result then says that the search was stopped [s]."""
 _BATCH = 100_000 if os.name == "posix" else 20_000
 """Maximum size of the paths on one command line [bytes]; Windows limits a command line to 32,767 characters."""
@@ -73,7 +73,7 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
     limit: maximum number of matches to return.
     Raises ToolError if no engine can be run.
     """
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + TIMEOUT
     options = (pattern, ignore_case, limit + 1)
     ripgrep = shutil.which("rg")
     # A relative path means that PATH contains `.`: the program could then be a file of the root.
@@ -129,14 +129,14 @@ def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, dead
     except (OSError, ValueError) as error:
         raise ToolError(f"the search could not be run: {error}") from error
     if code is None:
-        return output, f"after {SECONDS:g} s"
+        return output, f"after {TIMEOUT:g} s"
     # ripgrep also exits with 2 if it could not read some of the files.
     if code in {0, 1} or (code == _ERROR and output):
         return output, ""
     if others and code > 0 and not output:
         # ripgrep does not support this pattern, e.g. a lookahead.
         return _search(others, paths, root, deadline)
-    if code < 0 or code == linescan.BROKE_OFF:
+    if code < 0 or code == linescan.SEARCH_FAILED:
         return output, "by a limit of time or memory"
     raise ToolError(f"the search could not be run: {Path(command[0]).name} exited with code {code}")
 
@@ -159,4 +159,4 @@ def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator
                 first, last = False, number
                 mark = ":" if number in columns else "-"
                 start = len(line.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore"))
-                yield f"{shown(path)}{mark}{number}{mark} {clip(line, length, start)}"
+                yield f"{escape_path(path)}{mark}{number}{mark} {clip(line, length, start)}"

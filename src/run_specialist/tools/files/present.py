@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.listing import Entry, entries
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
-from run_specialist.tools.sandbox.text import clip, count_on, text_lines
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
+from run_specialist.tools.sandbox.text import clip, count_lines, text_lines
 from run_specialist.tools.search.passage_index import Hit
 from run_specialist.tools.search.passages import Line
 from run_specialist.tools.search.terms import content_terms, stems
@@ -23,7 +23,7 @@ def hit_lines(hits: Sequence[Hit], query: str) -> Iterator[str]:
         if position:
             yield ""
         for number, text in (*hit.passage.headings[-1:], *_best_lines(hit.passage.lines, wanted)):
-            yield f"{shown(hit.path)}:{number}: {text}"
+            yield f"{escape_path(hit.path)}:{number}: {text}"
 
 
 def _best_lines(lines: Sequence[Line], wanted: AbstractSet[str]) -> Sequence[Line]:
@@ -52,7 +52,7 @@ def numbered(lines: Iterable[tuple[str, int]], first: int, *, alone: bool) -> It
 
 def describe(sandbox: Sandbox, entry: Entry) -> str:
     """Return one line of a folder listing."""
-    name = shown(entry.name)
+    name = escape_path(entry.name)
     if entry.kind == "folder":
         return f"{name}/  {_entry_count(sandbox, entry.relative)}"
     if entry.kind == "link":
@@ -62,7 +62,7 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
     try:
         size = sandbox.size(entry.relative)
         with text_lines(sandbox, entry.relative) as text:
-            count = _pluralize(count_on(text, 0), "line", "lines")
+            count = _pluralize(count_lines(text, 0), "line", "lines")
     except OSError:
         return f"{name}  (is gone by now)"
     except ToolError as error:
@@ -79,7 +79,7 @@ def _entry_count(sandbox: Sandbox, relative: str) -> str:
 
 def _link_target(sandbox: Sandbox, relative: str) -> str:
     try:
-        return shown(sandbox.locate(relative)) or "."
+        return escape_path(sandbox.locate(relative)) or "."
     except ToolError:
         return "(leads to what you may not read)"
 

@@ -21,7 +21,7 @@ class Connection:
         """
         self._server = server
         self._root = root
-        self._line: McpSession | None = None
+        self._session: McpSession | None = None
         self._restart_error = ""
 
     async def listing(self) -> Listing:
@@ -54,8 +54,8 @@ class Connection:
 
     async def close(self) -> None:
         """Close the connection and stop the server's process."""
-        if self._line is not None:
-            await self._line.close()
+        if self._session is not None:
+            await self._session.close()
 
     async def _restarted(self) -> McpSession:
         if self._restart_error:
@@ -70,6 +70,6 @@ class Connection:
         return session
 
     def _live_session(self) -> McpSession:
-        if self._line is None or self._line.is_closed:
-            self._line = McpSession(self._server, self._root)
-        return self._line
+        if self._session is None or self._session.is_closed:
+            self._session = McpSession(self._server, self._root)
+        return self._session

@@ -10,7 +10,7 @@ from run_specialist.specialist.problems import shown
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
-LONGEST = 2_000_000
+LONGEST_RESULT = 2_000_000
 """Maximum length of a result; the rest is dropped to save memory and storage [characters]."""
 
 
@@ -56,6 +56,6 @@ def _label(word: object) -> str:
 
 
 def _truncated(text: str) -> str:
-    if len(text) <= LONGEST:
+    if len(text) <= LONGEST_RESULT:
         return text
-    return f"{text[:LONGEST]}\n[{len(text) - LONGEST:,} more characters were not kept]"
+    return f"{text[:LONGEST_RESULT]}\n[{len(text) - LONGEST_RESULT:,} more characters were not kept]"

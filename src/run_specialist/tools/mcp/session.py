@@ -65,7 +65,7 @@ class McpSession:
         self._root = root
         self._transport: _Transport | None = None
         self._client: Client | None = None
-        self._over = asyncio.Event()
+        self._closed = asyncio.Event()
         self._transport_closed = False
         self._error = ""
         self._hide: Hide = redact
@@ -76,7 +76,7 @@ class McpSession:
     @property
     def is_closed(self) -> bool:
         """Whether the session is closed for requests."""
-        return self._over.is_set()
+        return self._closed.is_set()
 
     async def listing(self) -> Listing:
         """Wait until the server has listed its tools, and return them.
@@ -134,7 +134,7 @@ class McpSession:
         await self._wait_closed()
 
     async def _wait_closed(self) -> None:
-        self._over.set()
+        self._closed.set()
         await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
         if not self._task.done():
             self._task.cancel()
@@ -149,7 +149,7 @@ class McpSession:
         # Before the tools are listed, the pending request fails by itself.
         self._transport_closed = True
         if self._listing.done():
-            self._over.set()
+            self._closed.set()
 
     async def _run(self) -> None:
         try:
@@ -162,7 +162,7 @@ class McpSession:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            self._over.set()
+            self._closed.set()
             if not self._listing.done():
                 self._listing.set_result(Unreachable(self._failure()))
 
@@ -203,7 +203,7 @@ class McpSession:
             self._client = client
             self._listing.set_result(listing)
             if not self._transport_closed:
-                await self._over.wait()
+                await self._closed.wait()
 
     def _transport_of(self, server: ServerConfig) -> _Transport:
         from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above

@@ -44,14 +44,14 @@ class Web:
                 # The decompressed size of a compressed response could not be limited.
                 headers={**self._headers, "accept-encoding": "identity"},
                 timeout=httpx2.Timeout(TO_CONNECT, read=None),
-                event_hooks={"response": [self._note]},
+                event_hooks={"response": [self._check_response]},
                 trust_env=not self._loopback,
             ) as client,
             streamable_http_client(self._url, http_client=client, max_sse_event_size=LARGEST_MESSAGE) as streams,
         ):
             yield streams
 
-    async def _note(self, response: "httpx2.Response") -> None:
+    async def _check_response(self, response: "httpx2.Response") -> None:
         import httpx2  # noqa: PLC0415 - already loaded by `connected`
 
         # Servers need not support the stream that the library requests with GET.

@@ -18,7 +18,7 @@ _ANY_NAME = {".": ".+", "(?P<ps_d>/)": ".+/", "/": ".+/.+"}
 _TOKEN = re.compile(r"\(\?:\.\+/\)\?|\(\?:/\.\+\)\?|\[\^/\][*+]?|\[(?:\\.|[^\]\\])+\]|\\.|[^()*+?]", re.DOTALL)
 
 
-def tamed(regex: str) -> str:
+def without_backtracking(regex: str) -> str:
     """Rewrite a regular expression from pathspec to match the same paths without backtracking."""
     end = next(end for end in _ENDS if regex.endswith(end))
     body = regex.removeprefix("^").removesuffix(end)
@@ -41,7 +41,7 @@ def tamed(regex: str) -> str:
     return f"^{''.join(parts)}{_ANY_BETWEEN}{last}{end}"
 
 
-def entire(regex: str, *, is_name: bool) -> str:
+def full_match(regex: str, *, is_name: bool) -> str:
     """Rewrite a regular expression from pathspec so that it matches the entire path of an entry, by `fullmatch`.
 
     pathspec also matches everything inside a folder that a pattern names; here the folder itself is matched before its
@@ -50,7 +50,7 @@ def entire(regex: str, *, is_name: bool) -> str:
     """
     if regex in _ANY_NAME:
         return _ANY_NAME[regex]
-    regex = tamed(regex)
+    regex = without_backtracking(regex)
     end = next(end for end in _ENDS if regex.endswith(end))
     body = regex.removeprefix("^").removesuffix(end)
     return (body.removeprefix(_ANY_ABOVE) if is_name else body) + _WHOLE_ENDS[end]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from run_specialist.tools.sandbox.globs import entire, tamed
+from run_specialist.tools.sandbox.globs import full_match, without_backtracking
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -40,7 +40,7 @@ def spec_of(lines: Iterable[str]) -> "GitIgnoreSpec":
             try:
                 regex, include = GitIgnoreSpecPattern.pattern_to_regex(line)
                 if regex is not None:
-                    patterns.append(GitIgnoreSpecPattern(re.compile(tamed(regex), re.DOTALL), include))
+                    patterns.append(GitIgnoreSpecPattern(re.compile(without_backtracking(regex), re.DOTALL), include))
             except (ValueError, re.error):
                 continue
     return GitIgnoreSpec(patterns)
@@ -154,7 +154,7 @@ def _compile_groups(patterns: Sequence[tuple[int, str]], *, is_name: bool) -> It
         except ValueError:
             continue
         if regex is not None:
-            found.append((rank, entire(regex, is_name=is_name)))
+            found.append((rank, full_match(regex, is_name=is_name)))
     for start in range(0, len(found), _PATTERNS_PER_REGEX):
         yield from _compile_group(found[start : start + _PATTERNS_PER_REGEX])
 

@@ -11,9 +11,9 @@ from run_specialist.tools.sandbox.ignore import IgnoreFile, ignore_file
 
 LARGEST = 4_000_000
 """Maximum size of a .gitignore [bytes]; with a larger one, the folder cannot be read."""
-_MOST_KEPT = 8_000_000
+_MAX_CACHED = 8_000_000
 """Maximum total size of the files cached in compiled form, which takes about ten times as much memory [bytes]."""
-_EACH = 2_000
+_COST_PER_FILE = 2_000
 """Fixed cost per cached file, added to its size [bytes]."""
 
 
@@ -33,7 +33,7 @@ class IgnoreRules:
         base = f"{relative}/" if relative else ""
         try:
             content = _read(folder)
-            return type(self)((*self.files, (base, _COMPILED.of(content)))) if content else self
+            return type(self)((*self.files, (base, _CACHE.get(content)))) if content else self
         except OSError as error:
             raise OSError(error.errno, f"{base}.gitignore: {error.strerror}") from error
 
@@ -46,7 +46,7 @@ class IgnoreRules:
         return False
 
 
-class _Compiled:
+class _Cache:
     """Thread-safe cache of compiled .gitignore files by content, shared by all runs of the process."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _Compiled:
         self._files: dict[bytes, IgnoreFile] = {}
         self._size = 0
 
-    def of(self, content: bytes) -> IgnoreFile:
+    def get(self, content: bytes) -> IgnoreFile:
         """Return the compiled patterns of a .gitignore; raises OSError for too many."""
         found = self._files.get(content)
         if found is None:
@@ -66,15 +66,15 @@ class _Compiled:
         # Git skips a byte order mark, and treats names as bytes.
         lines = os.fsdecode(content.removeprefix(b"\xef\xbb\xbf")).splitlines()
         found = self._files[content] = ignore_file(lines)
-        self._size += len(content) + _EACH
-        while self._size > _MOST_KEPT and len(self._files) > 1:
+        self._size += len(content) + _COST_PER_FILE
+        while self._size > _MAX_CACHED and len(self._files) > 1:
             oldest = next(iter(self._files))
             del self._files[oldest]
-            self._size -= len(oldest) + _EACH
+            self._size -= len(oldest) + _COST_PER_FILE
         return found
 
 
-_COMPILED = _Compiled()
+_CACHE = _Cache()
 
 
 def _read(folder: Folder) -> bytes:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO
 
-HEAD = 8192
+DETECTION_SIZE = 8192
 """Size of the prefix used to detect whether a file is text [bytes]."""
-LONGEST = 65_536
+LONGEST_LINE = 65_536
 """Maximum length of a line; the rest is cut [characters]."""
-BROKE_OFF = 3
+SEARCH_FAILED = 3
 """Exit code of a search that failed, e.g. out of memory; 0 to 2 have the same meaning as for ripgrep."""
 
 
@@ -33,21 +33,21 @@ def encoding_of(head: bytes | bytearray) -> str | None:
 
 
 def lines_of(file: BinaryIO, encoding: str, until: float = math.inf) -> Iterator[tuple[str, int]]:
-    r"""Yield each line, without its line ending and cut to LONGEST, and its original length [characters].
+    r"""Yield each line, without its line ending and cut to LONGEST_LINE, and its original length [characters].
 
     Only `\n` and `\r\n` end a line, as in ripgrep; other Unicode line breaks do not.
     until: deadline on the clock of `time.monotonic` [s].
     Raises TimeoutError after the deadline: a file may be endless, or grow faster than it is read.
     """
     with io.TextIOWrapper(file, encoding, errors="replace", newline="\n") as text:
-        while line := text.readline(LONGEST):
+        while line := text.readline(LONGEST_LINE):
             length, piece = len(line), line
-            while not piece.endswith("\n") and (piece := text.readline(LONGEST)):
+            while not piece.endswith("\n") and (piece := text.readline(LONGEST_LINE)):
                 length += len(piece)
                 _check_deadline(until)
             _check_deadline(until)
-            kept = line.rstrip("\r\n")
-            yield kept, max(len(kept), length - 1 if length > LONGEST else 0)
+            content = line.rstrip("\r\n")
+            yield content, max(len(content), length - 1 if length > LONGEST_LINE else 0)
 
 
 def lines_in(text: str) -> list[str]:
@@ -55,7 +55,7 @@ def lines_in(text: str) -> list[str]:
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    return [line[:LONGEST].rstrip("\r") for line in lines]
+    return [line[:LONGEST_LINE].rstrip("\r") for line in lines]
 
 
 def _check_deadline(until: float) -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     for path in sys.argv[4:]:
         try:
             with open(path, "rb") as file:  # noqa: PTH123 - importing pathlib would double the start-up time
-                encoding = encoding_of(file.read(HEAD) or b"") or "latin-1"
+                encoding = encoding_of(file.read(DETECTION_SIZE) or b"") or "latin-1"
                 file.seek(0)
                 found = (
                     f"{number}:{len(line[: match.start()].encode('utf-8', 'replace')) + 1}:\n"
@@ -87,4 +87,4 @@ if __name__ == "__main__":
     try:
         main()
     except Exception:  # noqa: BLE001 - exit code 1 would mean that nothing was found
-        sys.exit(BROKE_OFF)
+        sys.exit(SEARCH_FAILED)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.ignore import spec_of
 from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.threads import check_cancelled
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = chec
                 listed, inner_rules = _list_folder(sandbox, entry.relative, rules, check)
             except OSError as error:
                 if entry.relative == relative:
-                    raise ToolError(f"{shown(relative) or 'the root'} cannot be listed: {error.strerror}") from error
+                    raise ToolError(
+                        f"{escape_path(relative) or 'the root'} cannot be listed: {error.strerror}"
+                    ) from error
                 continue
             pending += [(item, inner_rules) for item in reversed(listed)]
 
@@ -159,4 +161,4 @@ def similar_hint(sandbox: Sandbox, relative: str) -> str:
         names.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
     similar = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
     found = [path for name in similar for path in names[name]][:3]
-    return f"; did you mean {' or '.join(map(shown, found))}?" if found else ""
+    return f"; did you mean {' or '.join(map(escape_path, found))}?" if found else ""

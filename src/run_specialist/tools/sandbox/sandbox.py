@@ -20,8 +20,8 @@ _SEPARATOR = re.compile(r":(?=\d+: )")
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
-def shown(path: str) -> str:
-    """Escape a path so that it is valid text on one line; `meant` reverses this.
+def escape_path(path: str) -> str:
+    """Escape a path so that it is valid text on one line; `unescape_path` reverses this.
 
     It also escapes the separator of `path:line: text`, so that a file name cannot fake a hit in another file.
     """
@@ -31,8 +31,8 @@ def shown(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def meant(path: str) -> str:
-    """Unescape a path that `shown` has escaped."""
+def unescape_path(path: str) -> str:
+    """Unescape a path that `escape_path` has escaped."""
     for character, escape in _ESCAPES.items():
         path = path.replace(escape, character)
     path = path.replace(r"\x3a", ":")
@@ -66,7 +66,7 @@ class Sandbox:
         try:
             return Path(os.path.realpath(self.root / path))
         except (OSError, ValueError) as error:
-            raise ToolError(f"{shown(path)!r} is no usable path: {error}") from error
+            raise ToolError(f"{escape_path(path)!r} is no usable path: {error}") from error
 
     def relative(self, real: Path) -> str | None:
         """Return a resolved path relative to the root; empty for the root itself, None outside it."""
@@ -82,13 +82,13 @@ class Sandbox:
         """
         self.require_root()
         real = self._resolve(path)
-        if not os.path.lexists(real) and meant(path) != path:
-            real = self._resolve(meant(path))
+        if not os.path.lexists(real) and unescape_path(path) != path:
+            real = self._resolve(unescape_path(path))
         relative = self.relative(real)
         if relative is None:
-            raise ToolError(f"{shown(path)!r} is outside the root; use ls or glob to see what you may read")
+            raise ToolError(f"{escape_path(path)!r} is outside the root; use ls or glob to see what you may read")
         if os.path.lexists(real) and (reason := self._hidden(relative, is_folder=real.is_dir())):
-            raise ToolError(f"{shown(path)!r} {reason}; use ls or glob to see what you may read")
+            raise ToolError(f"{escape_path(path)!r} {reason}; use ls or glob to see what you may read")
         return relative
 
     def require_root(self) -> None:

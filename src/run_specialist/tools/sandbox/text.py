@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from run_specialist.errors import ToolError
 from run_specialist.redaction import lines_without_keys, redact
-from run_specialist.tools.sandbox.linescan import HEAD, encoding_of, lines_of
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
+from run_specialist.tools.sandbox.linescan import DETECTION_SIZE, encoding_of, lines_of
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 
 CLIP = 500
 """Maximum length of a line shown among others; longer ones are clipped [characters]."""
-SECONDS = 20.0
+TIMEOUT = 20.0
 """Timeout for reading one file [s]."""
 _CHUNK = 65_536
 _NOTE_MARGIN = 40
@@ -34,7 +34,7 @@ def is_text(sandbox: Sandbox, relative: str) -> bool:
     """Return whether a file can be read and looks like text."""
     try:
         with sandbox.open(relative) as file:
-            return encoding_of(file.read(HEAD) or b"") is not None
+            return encoding_of(file.read(DETECTION_SIZE) or b"") is not None
     except OSError:
         return False
 
@@ -47,14 +47,14 @@ def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Text]:
     """
     try:
         with sandbox.open(relative) as file:
-            encoding = encoding_of(file.read(HEAD) or b"")
+            encoding = encoding_of(file.read(DETECTION_SIZE) or b"")
             if encoding is None:
-                raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
+                raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
             file.seek(0)
-            lines = lines_of(file, encoding, time.monotonic() + SECONDS)
+            lines = lines_of(file, encoding, time.monotonic() + TIMEOUT)
             yield Text(_masked(lines), os.fstat(file.fileno()).st_size)
     except OSError as error:
-        raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
+        raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
 
 
 def _masked(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
@@ -67,29 +67,29 @@ def _masked(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
             yield line, length
 
 
-def whole_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | None:
+def read_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | None:
     """Return the text of a file and its size [bytes]; None if the size exceeds `most`.
 
     Raises ToolError if the file cannot be read or is not text.
     """
     try:
         with sandbox.open(relative) as file:
-            content = bytearray(file.read(HEAD) or b"")
+            content = bytearray(file.read(DETECTION_SIZE) or b"")
             encoding = encoding_of(content)
             if encoding is None:
-                raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
+                raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
             # Read to the end, since the reported size may be outdated, or 0 for virtual files.
             while len(content) <= most and (chunk := file.read(_CHUNK)):
                 content += chunk
     except OSError as error:
-        raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
+        raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
     if len(content) > most:
         return None
     lines = content.decode(encoding, "replace").split("\n")
     return "\n".join(line for line, _ in _masked((line, len(line)) for line in lines)), len(content)
 
 
-def count_on(text: Text, read: int) -> int | str:
+def count_lines(text: Text, read: int) -> int | str:
     """Return the number of lines of a partly read file; `many` for a large file, which is not read to its end."""
     if text.size <= _MAX_COUNTED:
         return read + sum(1 for _ in text.lines)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.linescan import lines_in
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
-from run_specialist.tools.sandbox.text import whole_text
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
+from run_specialist.tools.sandbox.text import read_text
 from run_specialist.tools.search.fts import Found, Table, look_up
 from run_specialist.tools.search.passage_index import Hit, Hits, PassageIndex
 from run_specialist.tools.search.passages import Passage, is_prose, passages
 from run_specialist.tools.search.terms import content_terms, ideographs, parts, variants
 
-_STRETCH = 16_000
+_CHUNK_LENGTH = 16_000
 """Length above which a file is ranked in chunks, since its length would lower its rank [characters]."""
 _HEADING_LOOKBACK = 24_000
 """Distance before a chunk that is searched for its headings [characters]."""
@@ -128,7 +128,7 @@ class FileIndex:
         """Read chunks again and split them into passages; skip those that no longer exist."""
         for path, start, end in map(self._chunks.__getitem__, rows):
             with suppress(ToolError):
-                text, _ = whole_text(self._sandbox, path, self._largest) or ("", 0)
+                text, _ = read_text(self._sandbox, path, self._largest) or ("", 0)
                 lookback = start - _HEADING_LOOKBACK
                 before = text.find("\n", lookback, start) + 1 or start if lookback > 0 else 0
                 first = text.count("\n", 0, before) + 1
@@ -140,9 +140,9 @@ class FileIndex:
 
     def _rows(self, texts: Iterable[tuple[str, str]]) -> Iterator[tuple[int, str, str, str, str]]:
         for number, (path, text) in enumerate(texts):
-            name = shown(path)
+            name = escape_path(path)
             name = f"{name} {variants(name)}"
-            for start, end in _ends(text):
+            for start, end in _chunk_bounds(text):
                 body = text[start:end]
                 self._chunks.append(_Chunk(path, start, end))
                 self._files_of.append(number)
@@ -198,11 +198,11 @@ class _Reranker(PassageIndex):
         return {expression: self._rarity.get(expression, self._rarest) for expression in found.rows}
 
 
-def _ends(text: str) -> Iterator[tuple[int, int]]:
+def _chunk_bounds(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each chunk of a text, at line ends where possible."""
     start = 0
-    while len(text) - start > _STRETCH:
-        end = text.rfind("\n", start + _STRETCH // 2, start + _STRETCH) + 1 or start + _STRETCH
+    while len(text) - start > _CHUNK_LENGTH:
+        end = text.rfind("\n", start + _CHUNK_LENGTH // 2, start + _CHUNK_LENGTH) + 1 or start + _CHUNK_LENGTH
         yield start, end
         start = end
     yield start, len(text)

@@ -10,7 +10,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.linescan import lines_in
 from run_specialist.tools.sandbox.listing import files
 from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.sandbox.text import whole_text
+from run_specialist.tools.sandbox.text import read_text
 from run_specialist.tools.search.file_index import FileIndex
 from run_specialist.tools.search.passage_index import Hits, PassageIndex
 from run_specialist.tools.search.passages import is_prose, passages
@@ -72,7 +72,7 @@ class Index:
             for path in files(self._sandbox, check=check):
                 check()
                 with suppress(ToolError):
-                    read = whole_text(self._sandbox, path, min(LARGEST_FILE, remaining))
+                    read = read_text(self._sandbox, path, min(LARGEST_FILE, remaining))
                     if read is None:
                         self.skipped.append(path)
                         continue

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from run_specialist.tools.sandbox.sandbox import shown
+from run_specialist.tools.sandbox.sandbox import escape_path
 from run_specialist.tools.search.fts import Found, Table, look_up
 from run_specialist.tools.search.passages import Passage
 from run_specialist.tools.search.terms import content_terms, variants
@@ -89,7 +89,7 @@ class PassageIndex:
 
     def _rows(self, texts: Iterable[tuple[str, Iterable[Passage]]]) -> Iterator[tuple[int, str, str, str, str]]:
         for path, found in texts:
-            name = f"{shown(path)} {variants(shown(path))}"
+            name = f"{escape_path(path)} {variants(escape_path(path))}"
             for passage in found:
                 row = len(self._hits)
                 self._hits.append(Hit(path, passage))
