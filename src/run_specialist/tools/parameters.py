@@ -70,13 +70,10 @@ def _inspect(function: Callable[..., Any]) -> Parameters:
     hints: dict[str, Any] = {}
     context: str | None = None
     for parameter in _unbound(function, signature):
-        takes_context = _takes_context(function, parameter)
-        if takes_context and context is None:
+        if _takes_context(function, parameter):
+            if context is not None:
+                raise UsageError(f"{name_of(function)}: both {context} and {parameter.name} are a Context; keep one")
             context = parameter.name
-        elif takes_context and parameter.annotation is not parameter.empty:
-            raise UsageError(
-                f"{name_of(function)}: parameter {parameter.name}: only one parameter can take the context"
-            )
         else:
             hints[parameter.name] = _type_hint(function, parameter)
             accepted.append(parameter)

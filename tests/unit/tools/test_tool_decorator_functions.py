@@ -117,7 +117,7 @@ async def yields(word: str):
         (only_for_types, "only_for_types: cannot create a JSON Schema for parameter word: name 'OnlyForTypes'"),
         (no_schema, "no_schema: cannot create a JSON Schema for parameter word: "),
         (takes_callable, "takes_callable: cannot create a JSON Schema for parameter word: "),
-        (two, "two: parameter other: only one parameter can take the context"),
+        (two, "two: both one and other are a Context"),
         (broken, "broken: cannot create a JSON Schema for parameter word: division by zero"),
         (yields, "yields: asynchronous generators are not supported"),
         (Desk.look, "look: unbound method"),
