@@ -51,7 +51,7 @@ def tool(
     return _make_tool(function, name, description, timeout, repeatable=repeatable)
 
 
-def given(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
+def as_tools(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
     """Return a program's own tools; functions become tools.
 
     Raises UsageError for a duplicate or reserved name.

@@ -46,11 +46,11 @@ def delegate_tool(specialists: Sequence[AgentDescription], run_child: RunChild) 
         try:
             outcome = await run_child(specialist, query, context)
         except UsageError as error:
-            why = not_asked(specialist, error)
+            why = failure_text(specialist, error)
             # A model cannot fix an invalid or untrusted file; a person can.
             context.lender.warn(why)
             return Output(why, is_error=True)
-        return Output(told(outcome), is_error=has_failed(outcome))
+        return Output(outcome_text(outcome), is_error=has_failed(outcome))
 
     return Tool(NAME, description(specialists), delegate, timeout=float("inf"), runs_child=True)
 
@@ -64,7 +64,7 @@ def description(specialists: Sequence[AgentDescription]) -> str:
     )
 
 
-def told(outcome: Outcome, more: str = "") -> str:
+def outcome_text(outcome: Outcome, more: str = "") -> str:
     """Return an outcome as text for the calling model: answer, status, evidence, gaps and calls used.
 
     more: hint on how to ask the same run for more, if that is possible.
@@ -81,7 +81,7 @@ def told(outcome: Outcome, more: str = "") -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def not_asked(specialist: str, why: object) -> str:
+def failure_text(specialist: str, why: object) -> str:
     """Return the error text for the model if a specialist could not be run."""
     return f"{specialist} could not be asked: {why}"
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from run_specialist.tools.mcp.surrogates import whole_signs
+from run_specialist.tools.mcp.surrogates import replace_lone_surrogates
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -26,7 +26,7 @@ def parse(line: bytes) -> "SessionMessage | None":
     from mcp.shared.message import SessionMessage  # noqa: PLC0415 - slow to import
     from mcp.types import JSONRPCError, jsonrpc_message_adapter  # noqa: PLC0415 - as above
 
-    line = whole_signs(line)
+    line = replace_lone_surrogates(line)
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:

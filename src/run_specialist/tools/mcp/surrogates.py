@@ -13,7 +13,7 @@ _ESCAPES = re.compile(
 )
 
 
-def whole_signs(line: bytes) -> bytes:
+def replace_lone_surrogates(line: bytes) -> bytes:
     """Replace lone surrogates in a line of JSON with U+FFFD.
 
     They come from programs that truncate UTF-16 strings, e.g. in JavaScript, in the middle of an emoji.
