@@ -34,7 +34,9 @@ def outcome(**fields):
 def test_the_limit_that_ended_the_work_is_named_where_it_is_another_than_that_of_calls():
     """Three of nine calls alone would not explain why it landed."""
     landing = LandingReport("tokens", "force", 1, Usage(), None)
-    assert outcome_text(outcome(landing=landing)).startswith("[owls: landed after 3 of 9 tool calls, at its limit of tokens]")
+    assert outcome_text(outcome(landing=landing)).startswith(
+        "[owls: landed after 3 of 9 tool calls, at its limit of tokens]"
+    )
     assert outcome_text(outcome(landing=LandingReport("tool_calls", "force", 1, Usage(), None))).startswith(
         "[owls: landed after 3 of 9 tool calls]"
     )
