@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database: a schema of our own there, made, brought up to date, opened."""
+"""Create, upgrade and open a store in a PostgreSQL database, in a dedicated schema."""
 
 import re
 from collections.abc import Iterator
@@ -14,32 +14,32 @@ from run_specialist.store.location import ELSEWHERE, newer, shown
 from run_specialist.store.versions import make_tables, upgrade
 
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")
-"""What such a URL begins with; the driver is psycopg, whatever it says."""
+"""URL prefixes of a PostgreSQL store; the driver is always psycopg, even if the URL names another."""
 WAIT = 10
-"""For an answer of the server, and for a lock that another process holds [s]."""
+"""Timeout for a connection and for a lock that another process holds [s]."""
 IDLE, INTERVAL, COUNT = 10, 5, 3
-"""TCP keepalives of both ends: silence before the first probe, time between probes, how many [s, s, 1]."""
-VANISHED = IDLE + INTERVAL * COUNT
-"""After so much silence the server drops a session, and the locks it holds [s]."""
+"""TCP keepalives on both sides: idle time before the first probe, interval, number of probes [s, s, 1]."""
+DEAD_PEER_TIMEOUT = IDLE + INTERVAL * COUNT
+"""Silence after which the server ends a session and releases its locks [s]."""
 
 _SESSION = {
     "tcp_keepalives_idle": IDLE,
     "tcp_keepalives_interval": INTERVAL,
     "tcp_keepalives_count": COUNT,
 }
-"""Settings of our sessions at the server, which by default notices a vanished host after two hours."""
+"""Server-side session settings; by default the server detects an unreachable client only after two hours."""
 _CONNECTION = {
     "keepalives": 1,
     "keepalives_idle": IDLE,
     "keepalives_interval": INTERVAL,
     "keepalives_count": COUNT,
 }
-"""Settings of our end; libpq's names."""
+"""Client-side connection settings, by libpq's names."""
 
 
 def open_database(url: str, *, write: bool) -> Engine:
-    """Open the store in a database; see `opening.open_engine`."""
-    with told(url):
+    """Open the store in a database, with the arguments and errors of `opening.open_engine`."""
+    with readable_errors(url):
         engine = _engine(url, write=write)
         try:
             _require_tables(engine, url, make=write)
@@ -50,18 +50,18 @@ def open_database(url: str, *, write: bool) -> Engine:
 
 
 def parsed(url: str) -> URL:
-    """Return the URL as SQLAlchemy takes it, with our driver and settings; a setting that it names itself wins."""
+    """Return the URL for SQLAlchemy, with driver and settings added; settings in the URL take precedence."""
     given = make_url(url)
     if "@" in (given.host or ""):
         raise StoreUnusable(f"{shown(url)}: write an @ in the password as %40")
-    # The user timeout is shorter than `VANISHED`: this end takes its lock again before the server lets it go.
-    ours = {**_CONNECTION, "connect_timeout": WAIT, "tcp_user_timeout": WAIT * 1_000}
-    query: dict[str, str | tuple[str, ...]] = {name: str(value) for name, value in ours.items()}
+    # Shorter than `DEAD_PEER_TIMEOUT`: the client reacquires its lock before the server releases it.
+    defaults = {**_CONNECTION, "connect_timeout": WAIT, "tcp_user_timeout": WAIT * 1_000}
+    query: dict[str, str | tuple[str, ...]] = {name: str(value) for name, value in defaults.items()}
     query.update(given.query)
-    # The server takes the last value of a setting.
+    # If a setting occurs twice, the server uses the last value.
     options = [f"-c {name}={value}" for name, value in {**_SESSION, "lock_timeout": f"{WAIT}s"}.items()]
     query["options"] = " ".join([*options, *_texts(given.query.get("options", ()))])
-    # Without it the driver returns bytes where the database is in SQL_ASCII; nothing else could hold every text.
+    # Without it, the driver returns bytes from an SQL_ASCII database; only UTF-8 can hold every text.
     query["client_encoding"] = "utf8"
     return given.set(drivername="postgresql+psycopg", query=query)
 
@@ -71,7 +71,8 @@ def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _engine(url: str, *, write: bool) -> Engine:
-    # Who reads sees one state in all of a transaction, as with SQLite; who waited for a lock must see what came of it.
+    # Readers get one snapshot per transaction, as with SQLite. Writers must see what another process committed while
+    # they waited for its lock.
     options = {} if write else {"postgresql_readonly": True}
     return create_engine(
         parsed(url),
@@ -86,42 +87,42 @@ def _require_tables(engine: Engine, url: str, *, make: bool) -> None:
     if version is None and not make:
         raise StoreMissing(f"there is no store at {shown(url)} yet; a run makes it")
     if version is None or version < VERSION:
-        _settle(url)
+        _create_or_upgrade(url)
 
 
-def _settle(url: str) -> None:
-    """Make the tables, or bring them up to date; of several processes one does it, and the others wait."""
+def _create_or_upgrade(url: str) -> None:
+    """Create or upgrade the tables under a lock, so that one process does it while the others wait."""
     engine = _engine(url, write=True)
     try:
         with engine.begin() as connection:
             connection.execute(text(f"select pg_advisory_xact_lock({APPLICATION_ID})"))
             version = _version(connection, url)
             if version is None:
-                _make(connection, url)
+                _create(connection, url)
             elif version < VERSION:
-                # Alembic's statements name no schema.
+                # Alembic's statements do not qualify table names with a schema.
                 connection.execute(text(f"set local search_path to {NAMESPACE}"))
                 upgrade(connection)
     finally:
         engine.dispose()
 
 
-def _make(connection: Connection, url: str) -> None:
-    # Even to ask for it with `if not exists` takes the right to make one.
+def _create(connection: Connection, url: str) -> None:
+    # `create schema if not exists` needs the CREATE privilege even if the schema exists.
     if _value(connection, "select to_regnamespace(:name)") is None:
         connection.execute(text(f"create schema {NAMESPACE}"))
     if _value(connection, "select count(*) from pg_tables where schemaname = :name"):
-        raise _not_ours(url)
+        raise _foreign_tables(url)
     make_tables(connection)
 
 
 def _version(connection: Connection, url: str) -> int | None:
-    """Return the version of the tables; None where there are none."""
+    """Return the version of the tables; None if there are no tables."""
     if _value(connection, "select to_regclass(:name || '.alembic_version')") is None:
         return None
-    revision = str(_value(connection, f"select version_num from {NAMESPACE}.alembic_version"))  # noqa: S608 - ours
+    revision = str(_value(connection, f"select version_num from {NAMESPACE}.alembic_version"))  # noqa: S608 - constants
     if not revision.isdecimal():
-        raise _not_ours(url)
+        raise _foreign_tables(url)
     version = int(revision)
     if version > VERSION:
         raise newer(shown(url), version)
@@ -133,13 +134,13 @@ def _value(connection: Connection, statement: str) -> str | int | None:
     return value
 
 
-def _not_ours(url: str) -> StoreUnusable:
+def _foreign_tables(url: str) -> StoreUnusable:
     return StoreUnusable(f"{shown(url)} has tables of another program in its schema {NAMESPACE}; {ELSEWHERE}")
 
 
 @contextmanager
-def told(url: str) -> Iterator[None]:
-    """Turn what the driver or the server says into one line without the password."""
+def readable_errors(url: str) -> Iterator[None]:
+    """Convert errors of the driver and the server to StoreUnusable, with one line that omits the password."""
     try:
         yield
     except ImportError as error:

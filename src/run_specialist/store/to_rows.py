@@ -1,4 +1,4 @@
-"""From records to rows. Pure; nothing that a record holds, however odd, keeps its run from being stored."""
+"""Convert records to database rows. Pure; accepts records with any untrusted values."""
 
 import math
 from collections.abc import Iterable
@@ -11,49 +11,50 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.store.as_text import fields_of, text, word
 
 RUNNING = "running"
-"""The status of a run that has no outcome."""
+"""Status of a run that has no outcome."""
 LARGEST = 2**31 - 1
-"""The largest number that every database takes as an integer."""
+"""Largest value of an integer column in all databases."""
 
 Row = dict[str, Any]
 
 
 @dataclass
 class Rows:
-    """What some records of one run come to; written twice they are there once."""
+    """Rows from several records of one run; writing them is idempotent."""
 
     run_id: str
     added: dict[str, list[Row]] = field(default_factory=dict)
     """New rows by table."""
     tails: dict[int, tuple[int, list[Row]]] = field(default_factory=dict)
-    """Messages by part, with the place from which on they replace what was kept."""
+    """By part: the index from which messages are replaced, and the new messages."""
     standing: Row | None = None
-    """What changes in the run's own row while it works."""
+    """Changes of the run's row during the run."""
     ending: Row | None = None
-    """What changes there when it ends."""
+    """Changes of the run's row at its end."""
     turns: int | None = None
-    """Turns that are complete with these rows; None where they do not tell."""
+    """Number of turns completed with these rows; None if they contain no checkpoint."""
 
     def add(self, table: str, row: Row) -> None:
         """Add a new row."""
         self.added.setdefault(table, []).append(row)
 
     def replace(self, part: int, place: int, messages: list[Row]) -> None:
-        """Put messages in place of all that stood there, and behind it."""
+        """Replace the messages of a part from index `place` on."""
         begin, before = self.tails.get(part, (place, []))
-        kept = [row for row in before if row["place"] < place]
-        self.tails[part] = (min(begin, place), kept + messages)
+        unchanged = [row for row in before if row["place"] < place]
+        self.tails[part] = (min(begin, place), unchanged + messages)
 
     @property
-    def told(self) -> int:
-        """How many events there are among them."""
+    def event_count(self) -> int:
+        """Number of new events."""
         return len(self.added.get("events", ()))
 
 
 def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> Rows:
-    """Return the rows of some records, in the order in which they were written.
+    """Return the rows of records of one run.
 
     owner: token of the process that works on the run.
+    records: in the order of writing.
     event: number of the next event.
     """
     rows = Rows(run_id)
@@ -70,10 +71,10 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
                 rows.add("calls", _call(run_id, record))
                 rows.add("outputs", {"run_id": run_id, "number": record.number, "body": str(record.whole)})
             case Checkpointed():
-                _stand(rows, record)
+                _checkpoint(rows, record)
             case Ended():
                 if record.stood is not None:
-                    _stand(rows, record.stood)
+                    _checkpoint(rows, record.stood)
                 rows.ending = {
                     "of_run": run_id,
                     "status": word(record.outcome.status),
@@ -138,7 +139,7 @@ def _call(run_id: str, record: Returned) -> Row:
     }
 
 
-def _stand(rows: Rows, record: Checkpointed) -> None:
+def _checkpoint(rows: Rows, record: Checkpointed) -> None:
     messages = [
         {
             "run_id": rows.run_id,
@@ -171,13 +172,13 @@ def _event(run_id: str, number: int, record: EventLogged) -> Row:
 
 
 def _as_json(value: Event | Outcome) -> object:
-    """Return what `--events` and `--json` print of it."""
-    # Most events print their fields, and need no deep copy for that.
+    """Return the value as `--events` or `--json` prints it."""
+    # Most events print their fields, which needs no deep copy.
     if isinstance(value, Event) and type(value).as_json is Event.as_json:
         return {"event": value.event, **fields_of(value)}
     try:
         return value.as_json()
-    except Exception:  # noqa: BLE001 - foreign values may raise whatever they like when they are copied
+    except Exception:  # noqa: BLE001 - copying untrusted values may raise anything
         return value
 
 
@@ -186,7 +187,7 @@ def _count(value: object) -> int:
     return int(min(max(number or 0.0, 0.0), LARGEST))
 
 
-def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - what a server said
+def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - untrusted
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

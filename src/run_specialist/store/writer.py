@@ -1,6 +1,6 @@
-"""The thread that writes for all runs of a process: one transaction for up to a hundred runs that wait.
+"""The writer thread, which stores all runs of a process in transactions of up to a hundred runs.
 
-A store that cannot be written costs a run one warning and nothing else. No database library is imported but there.
+If the store cannot be written, runs continue with one warning each. Database libraries are imported only in the thread.
 """
 
 import atexit
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from run_specialist.store.ledger import Ledger
 
 PATIENCE = 30.0
-"""The longest that opening a store or taking a run over may take [s]."""
+"""Timeout for opening a store and for taking over a run [s]."""
 PATIENCE_AT_THE_END = 5.0
-"""The longest that closing waits for what is not written yet [s]."""
+"""Timeout for writing the queued records on close [s]."""
 
 
 class Writer:
-    """Writes for all runs and all loops of a process into one store."""
+    """Writes the records of all runs in a process, from any event loop, to one store."""
 
     def __init__(self, place: Location, backoff: Backoff | None = None) -> None:
-        """Take a place; it is opened when the first journal is wanted, on a thread that begins then.
+        """Configure a writer; its thread starts and opens the store on the first use.
 
-        backoff: how a store that is away is tried again.
+        backoff: retry schedule during an outage.
         """
         self._url = place.url
         self._is_default = not place.named
@@ -46,14 +46,14 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._opened = threading.Event()
         self._failure: str | None = None
-        """Why the store was given up."""
+        """Why the writer gave up the store; None while it writes."""
         self.was_open = False
-        """True once the store could be opened."""
+        """True once the store was opened successfully."""
         self._dead: set[str] = set()
-        """Owners of runs that are being taken over, whose lock was free for a while."""
+        """Owners of runs being taken over whose lock was still free after `GRACE`."""
 
     def check(self) -> None:
-        """Wait until the store is open. For a store that somebody named, before anything is asked of a model.
+        """Wait until the store is open; needed before the first request if the user chose the store.
 
         Raises StoreUnusable.
         """
@@ -65,18 +65,18 @@ class Writer:
 
     @property
     def is_given_up(self) -> bool:
-        """True when nothing is written any more; another writer may find that it can be."""
+        """True if this writer has given up the store; a new writer may succeed."""
         return self._failure is not None
 
     def journal(self, run_id: str) -> Journal:
-        """Return the journal of a new run; whatever becomes of the store, it can be written to."""
+        """Return the journal of a new run; writing to it never raises, even if the store fails."""
         self._begin()
         return RunJournal(self._inbox, word(run_id))
 
     def claim(self, run: StoredRun) -> Journal:
-        """Take over a run that is to go on, and return its journal; waits for the store.
+        """Take over a run to resume it, and return its journal; blocks until the store has answered.
 
-        Raises StoreUnusable, and NotResumable when somebody else works on the run.
+        Raises StoreUnusable, and NotResumable if another process works on the run.
         """
         from run_specialist.store.ledger import OwnerLooksDead  # noqa: PLC0415 - as in `_open`
 
@@ -84,7 +84,7 @@ class Writer:
         try:
             return self._claimed(run)
         except OwnerLooksDead as found:
-            # A process that lives takes its lock again in this time; here nobody is held up by the wait.
+            # A live process reacquires its lock in this time. Sleeping here does not block the writer thread.
             time.sleep(GRACE)
             owner = found.owner
         self._dead.add(owner)
@@ -103,7 +103,7 @@ class Writer:
             raise self._too_slow() from None
 
     def close(self) -> None:
-        """Write what is queued, let the lock go, end the thread; a disk that hangs holds it up for 5 seconds."""
+        """Write queued records, release the owner lock, end the thread; wait at most `PATIENCE_AT_THE_END`."""
         self._inbox.close()
         if self._thread is not None:
             self._thread.join(PATIENCE_AT_THE_END)
@@ -134,7 +134,7 @@ class Writer:
         while (batch := self._inbox.next()) is not None:
             try:
                 self._take(ledger, batch)
-            except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may wait for a thread that is dead
+            except BaseException as error:  # noqa: BLE001 - an exception that ends the thread would block its waiters
                 self._give_up(f"{self._name}: {error!r}", batch.records)
             batch.settle()
         if ledger is not None:
@@ -143,26 +143,26 @@ class Writer:
 
     def _open(self) -> "Ledger | None":
         try:
-            # Half a second of work, which no loop must wait for.
-            from run_specialist.store.ledger import Ledger  # noqa: PLC0415 - likewise
+            # The import takes half a second and must not block an event loop.
+            from run_specialist.store.ledger import Ledger  # noqa: PLC0415 - as above
 
             path = file_of(self._url)
             if self._is_default and path is not None:
-                # One that somebody named may be shared on purpose.
+                # A store that the user chose may be shared on purpose.
                 make_private(path)
-            return Ledger(self._url, self._backoff, self._inbox.is_away)
-        except BaseException as error:  # noqa: BLE001 - no store may cost an answer
+            return Ledger(self._url, self._backoff, self._inbox.set_outage)
+        except BaseException as error:  # noqa: BLE001 - a store failure must not fail the run
             self._failure = str(error) if isinstance(error, StoreUnusable) else f"{self._name}: {error!r}"
             return None
 
     def _take(self, ledger: "Ledger | None", batch: Batch) -> None:
-        # What was on its way when a run lost its store would leave a gap before it.
-        if records := {one: those for one, those in batch.records.items() if not one.lost}:
+        # After a run has lost records, later ones would leave a gap.
+        if records := {journal: queued for journal, queued in batch.records.items() if not journal.lost}:
             self._keep(ledger, records)
         for run, claimed in batch.claims:
             try:
                 claimed.set_result(self._claim(ledger, run))
-            except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
                 claimed.set_exception(error)
 
     def _claim(self, ledger: "Ledger | None", run: StoredRun) -> RunJournal:
@@ -172,35 +172,35 @@ class Writer:
         return RunJournal(self._inbox, run.run_id, event=ledger.claim(run, self._dead), turns=turns)
 
     def _keep(self, ledger: "Ledger | None", records: Records) -> None:
-        """Write the records of some runs in one transaction; when that fails, those of each run in one of its own."""
+        """Write the records of several runs in one transaction; if a row fails, use one transaction per run."""
         if ledger is None or self._failure is not None:
             self._lose(self._failure or CLOSED, records)
             return
         try:
-            rows = {one: rows_of(one.run_id, ledger.owner, those, one.event) for one, those in records.items()}
+            rows = {run: rows_of(run.run_id, ledger.owner, queued, run.event) for run, queued in records.items()}
             foreign = ledger.keep(list(rows.values()))
         except StoreUnusable as error:
             self._give_up(str(error), records)
-        except Exception as error:  # noqa: BLE001 - an odd row of one run must not cost the others theirs
+        except Exception as error:  # noqa: BLE001 - an invalid row of one run must not affect the others
             if len(records) == 1:
                 self._lose(f"{self._name}: {error!r}", records)
             else:
-                for one, those in records.items():
-                    self._keep(ledger, {one: those})
+                for run, queued in records.items():
+                    self._keep(ledger, {run: queued})
         else:
-            for one, those in records.items():
-                if one.run_id in foreign:
-                    one.lose(
-                        "another process goes on with it, or it was deleted", those, to_another=foreign[one.run_id]
+            for run, queued in records.items():
+                if run.run_id in foreign:
+                    run.lose(
+                        "another process goes on with it, or it was deleted", queued, taken_over=foreign[run.run_id]
                     )
                 else:
-                    one.kept(those, turns=rows[one].turns, events=rows[one].told)
+                    run.kept(queued, turns=rows[run].turns, events=rows[run].event_count)
 
     def _give_up(self, why: str, records: Records) -> None:
-        """Write nothing any more, for any run."""
+        """Stop writing for all runs."""
         self._failure = why
         self._lose(why, records)
 
     def _lose(self, why: str, records: Records) -> None:
-        for journal, those in records.items():
-            journal.lose(why, those)
+        for journal, queued in records.items():
+            journal.lose(why, queued)

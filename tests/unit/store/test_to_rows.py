@@ -151,7 +151,7 @@ def test_events_are_counted_on():
     """Numbers go on where they stopped."""
     rows = rows_of("run-1", "me", [EventLogged(event=records.event())] * 3, event=7)
     assert [row["number"] for row in rows.added["events"]] == [7, 8, 9]
-    assert rows.told == 3
+    assert rows.event_count == 3
     assert json.loads(rows.added["events"][0]["body"]) == records.event().as_json()
 
 
