@@ -15,7 +15,7 @@ _SUFFIXES = ("-wal", "-shm", "-journal", ".owners")
 
 
 def make_private(store: Path) -> None:
-    """Remove the permissions of group and others on a store, its companion files, and its folder if that is the default.
+    """Remove group and other permissions on a store, its companion files, and its folder if that is the default one.
 
     Symlinks and files of other users stay unchanged. Never raises.
     """
