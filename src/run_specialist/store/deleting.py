@@ -11,10 +11,10 @@ from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.store.descendants import portions, with_descendants
-from run_specialist.store.failures import in_one_line
+from run_specialist.store.failures import readable_errors
 from run_specialist.store.location import file_of
 from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import GRACE, describe, is_alive, may_be_cut
+from run_specialist.store.owners import GRACE, describe, is_alive, may_reconnect
 from run_specialist.store.sqlite_file import ALONE, connect
 from run_specialist.store.tables import metadata, runs
 from run_specialist.store.to_rows import RUNNING
@@ -38,7 +38,7 @@ def delete_runs(url: str, ids: Sequence[str]) -> None:
 def _delete(url: str, ids: Sequence[str]) -> None:
     engine = open_engine(url)
     try:
-        with in_one_line(url), engine.begin() as connection:
+        with readable_errors(url), engine.begin() as connection:
             ids = with_descendants(connection, ids)
             _require_over(connection, url, ids)
             deleted = [{"deleted": run_id} for run_id in ids]
@@ -78,7 +78,7 @@ def _require_over(connection: Connection, url: str, ids: Sequence[str]) -> None:
     unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
     chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in portions(ids)]
     found = [row for rows in chosen for row in connection.execute(rows).all()]
-    for attempt in range(2 if found and may_be_cut(url) else 1):
+    for attempt in range(2 if found and may_reconnect(url) else 1):
         time.sleep(attempt * GRACE)
         for run_id, owner in found:
             if is_alive(url, owner):

@@ -47,13 +47,14 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     if final is not None and run["status"] != RUNNING:
         of_child = {key: final[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         return child({**of_child, "tool_calls": final["tool_calls"]["used"], "children": final.get("children", ())})
-    stood = RunSnapshot({}) if run["standing"] is None else standing(json.loads(run["standing"]))
+    snapshot = RunSnapshot({}) if run["standing"] is None else standing(json.loads(run["standing"]))
     below = children(connection, run["run_id"])
-    total, used = stood.total, stood.used.get("tool_calls", 0) + _begun(connection, run["run_id"]) - stood.calls
-    for usage, cost in _paid_since(connection, run["run_id"], stood.turns):
+    total = snapshot.total
+    used = snapshot.used.get("tool_calls", 0) + _begun(connection, run["run_id"]) - snapshot.calls
+    for usage, cost in _paid_since(connection, run["run_id"], snapshot.turns):
         total = total.plus(usage, cost)
     shared = json.loads(run["frozen"])["settings"]["share_budget"]
-    for one in stood.untold(below):
+    for one in snapshot.untold(below):
         total = total.plus(one.usage, one.cost_usd)
         used += one.tool_calls if shared else 0
     return Child(run["run_id"], run["specialist"], "aborted", int(used), total.usage, total.cost_usd, children=below)

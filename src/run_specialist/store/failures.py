@@ -11,7 +11,7 @@ from run_specialist.store.location import shown
 
 
 @contextmanager
-def in_one_line(url: str) -> Iterator[None]:
+def readable_errors(url: str) -> Iterator[None]:
     """Convert errors of the database and of decoding stored values to StoreUnusable."""
     try:
         yield

@@ -10,7 +10,7 @@ from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreAway, StoreBroken
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.open_session import open_session
-from run_specialist.store.owners import describe, is_alive, may_be_cut
+from run_specialist.store.owners import describe, is_alive, may_reconnect
 from run_specialist.store.statements import ADDED, Values, begun, ending, standing, values
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.to_rows import RUNNING, Rows
@@ -99,18 +99,18 @@ class Ledger:
         # An outcome that was reported must survive a power failure.
         with self._session.transaction(lasting=any(rows.ending for rows in batch)):
             self._put(self._sql.begin, [begun(row) for rows in batch for row in rows.added.get("runs", ())])
-            ours = self._ours([rows.run_id for rows in batch])
-            mine = [rows for rows in batch if rows.run_id in ours]
+            owned = self._owned([rows.run_id for rows in batch])
+            owned_rows = [rows for rows in batch if rows.run_id in owned]
             for table in ADDED:
-                added = [values(table, row) for rows in mine for row in rows.added.get(table, ())]
+                added = [values(table, row) for rows in owned_rows for row in rows.added.get(table, ())]
                 self._put(self._sql.add[table], added)
-            self._replace(mine)
-            self._put(self._sql.stand, [standing(rows.standing) for rows in mine if rows.standing])
-            self._put(self._sql.end, [ending(rows.ending) for rows in mine if rows.ending])
-            foreign = [rows.run_id for rows in batch if rows.run_id not in ours]
+            self._replace(owned_rows)
+            self._put(self._sql.stand, [standing(rows.standing) for rows in owned_rows if rows.standing])
+            self._put(self._sql.end, [ending(rows.ending) for rows in owned_rows if rows.ending])
+            foreign = [rows.run_id for rows in batch if rows.run_id not in owned]
             return {run_id: bool(self._session.read(self._sql.whose, (run_id,))) for run_id in foreign}
 
-    def _ours(self, runs: Sequence[str]) -> set[str]:
+    def _owned(self, runs: Sequence[str]) -> set[str]:
         """Return the runs that this process still owns, and lock them against takeover until the commit."""
         found = self._session.read(self._sql.ours(len(runs)), (self.owner, *runs))
         return {str(run_id) for (run_id,) in found}
@@ -158,7 +158,7 @@ class Ledger:
             return
         if is_alive(self._url, owner):
             raise NotResumable(f"{run_id} is still at work: {describe(self._url, owner)}")
-        if may_be_cut(self._url) and owner not in dead:
+        if may_reconnect(self._url) and owner not in dead:
             raise OwnerLooksDead(run_id, owner)
 
     def _identify(self) -> tuple[int, int] | None:

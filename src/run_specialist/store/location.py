@@ -69,7 +69,7 @@ def shown(url: str) -> str:
     return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url)) if path is None else str(path)
 
 
-def newer(shown: str, version: int) -> StoreUnusable:
+def newer_version_error(shown: str, version: int) -> StoreUnusable:
     """Return the error for a store that a newer version has written."""
     return StoreUnusable(
         f"{shown} was written by a newer run-specialist (its tables are of version {version}, this one knows "

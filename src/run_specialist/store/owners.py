@@ -79,7 +79,7 @@ def is_alive(url: str, token: str) -> bool:
     return False
 
 
-def may_be_cut(url: str) -> bool:
+def may_reconnect(url: str) -> bool:
     """Return whether the owner of a free lock may reacquire it within `GRACE`, after a dropped connection."""
     return file_of(url) is None
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.failures import reason_of
 from run_specialist.store.identity import APPLICATION_ID, NAMESPACE, VERSION
-from run_specialist.store.location import ELSEWHERE, newer, shown
+from run_specialist.store.location import ELSEWHERE, newer_version_error, shown
 from run_specialist.store.versions import make_tables, upgrade
 
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")
@@ -39,7 +39,7 @@ _CONNECTION = {
 
 def open_database(url: str, *, write: bool) -> Engine:
     """Open the store in a database, with the arguments and errors of `opening.open_engine`."""
-    with readable_errors(url):
+    with readable_server_errors(url):
         engine = _engine(url, write=write)
         try:
             _require_tables(engine, url, make=write)
@@ -125,7 +125,7 @@ def _version(connection: Connection, url: str) -> int | None:
         raise _foreign_tables(url)
     version = int(revision)
     if version > VERSION:
-        raise newer(shown(url), version)
+        raise newer_version_error(shown(url), version)
     return version
 
 
@@ -139,7 +139,7 @@ def _foreign_tables(url: str) -> StoreUnusable:
 
 
 @contextmanager
-def readable_errors(url: str) -> Iterator[None]:
+def readable_server_errors(url: str) -> Iterator[None]:
     """Convert errors of the driver and the server to StoreUnusable, with one line that omits the password."""
     try:
         yield

@@ -12,7 +12,7 @@ from run_specialist.errors import RunNotFound, StoreUnusable
 from run_specialist.store.as_text import word
 from run_specialist.store.deleting import delete_runs
 from run_specialist.store.descendants import children
-from run_specialist.store.failures import in_one_line
+from run_specialist.store.failures import readable_errors
 from run_specialist.store.from_rows import outcome, stored_run
 from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.location import file_of, shown
@@ -198,7 +198,7 @@ class Store:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """Give a connection in a transaction that sees one snapshot of the store."""
-        with in_one_line(self.url), self._engine.begin() as connection:
+        with readable_errors(self.url), self._engine.begin() as connection:
             yield connection
 
     def _ambiguous(self, run_id: str, matches: Sequence[Listed]) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from run_specialist.store.owner import Owner, digest, process_description
-from run_specialist.store.postgresql import DEAD_PEER_TIMEOUT, parsed, readable_errors
+from run_specialist.store.postgresql import DEAD_PEER_TIMEOUT, parsed, readable_server_errors
 
 PING = 5.0
 """Interval of the pings that check the session which holds the lock [s]."""
@@ -42,7 +42,7 @@ class ServerOwner(Owner):
         self._url = url
         self._busy = threading.Lock()
         self._over = threading.Event()
-        with readable_errors(url):
+        with readable_server_errors(url):
             self._connection = self._locked()
         self._waker, self._woken = socket.socketpair()
         try:
@@ -53,7 +53,7 @@ class ServerOwner(Owner):
 
     def renew(self) -> None:
         """Ping the session; if it has ended, acquire the lock in a new one."""
-        with self._busy, readable_errors(self._url):
+        with self._busy, readable_server_errors(self._url):
             if self._over.is_set():
                 return
             try:
@@ -136,12 +136,12 @@ def _key(token: str) -> int:
 
 def _connect(url: str, name: str = "") -> Connection:
     """Connect in autocommit mode."""
-    with readable_errors(url):
+    with readable_server_errors(url):
         named = parsed(url).update_query_dict({"application_name": name} if name else {})
         return create_engine(named, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect()
 
 
 def _query(url: str, statement: str, token: str) -> str | None:
-    with readable_errors(url), _connect(url) as connection:
+    with readable_server_errors(url), _connect(url) as connection:
         value = connection.execute(text(statement), {"key": _key(token)}).scalar()
     return None if value is None else str(value)

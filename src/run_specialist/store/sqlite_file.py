@@ -10,7 +10,7 @@ from stat import S_ISDIR, S_ISREG
 
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.identity import APPLICATION_ID, VERSION
-from run_specialist.store.location import ELSEWHERE, newer
+from run_specialist.store.location import ELSEWHERE, newer_version_error
 
 WAIT = 10
 """Timeout for a lock that another process holds [s]."""
@@ -125,7 +125,7 @@ def _require_compatible(path: Path, application_id: int, version: int) -> None:
     if application_id != APPLICATION_ID:
         raise StoreUnusable(f"{path} is the database of another program; {ELSEWHERE}")
     if version > VERSION:
-        raise newer(str(path), version)
+        raise newer_version_error(str(path), version)
 
 
 def _require_writable(path: Path) -> None:
