@@ -31,7 +31,7 @@ def text(value: object, *, only_ascii: bool = False) -> str:
         return encoder.encode(_serializable(value, DEEPEST))
 
 
-def _plain(value: object) -> object:
+def _simplified(value: object) -> object:
     try:
         if isinstance(value, Mapping):
             return dict(value)
@@ -43,7 +43,7 @@ def _plain(value: object) -> object:
 
 
 _ASCII, _COMPACT = (
-    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_plain) for only_ascii in (True, False)
+    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_simplified) for only_ascii in (True, False)
 )
 
 
@@ -64,7 +64,7 @@ def _serializable(value: object, depth: int) -> object:
         return value if value.bit_length() < LONGEST_NUMBER else hex(value)
     if depth == 0:
         return "…"
-    plain = _plain(value)
+    plain = _simplified(value)
     if isinstance(plain, dict):
-        return {str(_plain(key)): _serializable(plain[key], depth - 1) for key in list(plain)}
+        return {str(_simplified(key)): _serializable(plain[key], depth - 1) for key in list(plain)}
     return [_serializable(item, depth - 1) for item in plain] if isinstance(plain, list) else plain

@@ -28,7 +28,7 @@ def transcript_rows(run: StoredRun) -> list[Row]:
         rows += _summary(message) if isinstance(message, str) else _rows(message.role, message.content, names)
     if pending := run.pending:
         rows += _rows("assistant", pending.blocks, names)
-        rows += (_returned(call) for call in run.calls if call.turn == pending.number)
+        rows += (_result_of(call) for call in run.calls if call.turn == pending.number)
     return rows
 
 
@@ -97,7 +97,7 @@ def _summary(text: str) -> Iterator[Row]:
     yield {"role": "assistant", "kind": "summary", "text": text}
 
 
-def _returned(call: StoredCall) -> Row:
+def _result_of(call: StoredCall) -> Row:
     content = "\n".join(filter(None, [call.text, call.note]))
     return _result(call.call.name, call.call.id, content, is_error=call.is_error)
 

@@ -40,7 +40,7 @@ def _delete(url: str, ids: Sequence[str]) -> None:
     try:
         with readable_errors(url), engine.begin() as connection:
             ids = with_descendants(connection, ids)
-            _require_over(connection, url, ids)
+            _require_finished(connection, url, ids)
             deleted = [{"deleted": run_id} for run_id in ids]
             for table in metadata.tables.values():
                 connection.execute(delete(table).where(table.c.run_id == bindparam("deleted")), deleted)
@@ -74,7 +74,7 @@ def _remove(path: Path, url: str, ids: Collection[str]) -> bool:
     return True
 
 
-def _require_over(connection: Connection, url: str, ids: Sequence[str]) -> None:
+def _require_finished(connection: Connection, url: str, ids: Sequence[str]) -> None:
     unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
     chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in portions(ids)]
     found = [row for rows in chosen for row in connection.execute(rows).all()]

@@ -25,7 +25,7 @@ class Inbox:
         self._changed = threading.Condition()
         self._batch = Batch()
         self._urgent = self._at_once = False
-        self._over = False
+        self._finished = False
         self.closed: str | None = None
         """Why the queue is closed; None while it is open."""
         self.outage: str | None = None
@@ -45,10 +45,10 @@ class Inbox:
     def wait(self, journal: "RunJournal", future: "asyncio.Future[None]") -> bool:
         """Resolve a future once all queued records of a run are settled. Return False if the thread has ended."""
         with self._changed:
-            if self._over:
+            if self._finished:
                 return False
             self._batch.waiting.append((journal, future))
-            self._hurry()
+            self._wake_at_once()
         return True
 
     def claim(self, run: StoredRun) -> "Future[Journal] | None":
@@ -58,10 +58,10 @@ class Inbox:
             if self.closed:
                 return None
             self._batch.claims.append((run, claimed))
-            self._hurry()
+            self._wake_at_once()
         return claimed
 
-    def _hurry(self) -> None:
+    def _wake_at_once(self) -> None:
         if not self._at_once:
             self._urgent = self._at_once = True
             self._changed.notify()
@@ -74,8 +74,8 @@ class Inbox:
             batch, self._batch = self._batch, self._batch.cut(MOST)
             # Entries for the next batch have waited long enough.
             self._urgent = self._at_once = bool(self._batch)
-            self._over = self.closed is not None and not batch
-            return None if self._over else batch
+            self._finished = self.closed is not None and not batch
+            return None if self._finished else batch
 
     def set_outage(self, why: str | None) -> None:
         """Set the reason for an outage; None if the store can be written or is given up."""

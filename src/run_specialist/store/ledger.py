@@ -98,15 +98,15 @@ class Ledger:
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
         # An outcome that was reported must survive a power failure.
         with self._session.transaction(lasting=any(rows.ending for rows in batch)):
-            self._put(self._sql.begin, [begun(row) for rows in batch for row in rows.added.get("runs", ())])
+            self._execute(self._sql.begin, [begun(row) for rows in batch for row in rows.added.get("runs", ())])
             owned = self._owned([rows.run_id for rows in batch])
             owned_rows = [rows for rows in batch if rows.run_id in owned]
             for table in ADDED:
                 added = [values(table, row) for rows in owned_rows for row in rows.added.get(table, ())]
-                self._put(self._sql.add[table], added)
+                self._execute(self._sql.add[table], added)
             self._replace(owned_rows)
-            self._put(self._sql.stand, [standing(rows.standing) for rows in owned_rows if rows.standing])
-            self._put(self._sql.end, [ending(rows.ending) for rows in owned_rows if rows.ending])
+            self._execute(self._sql.stand, [standing(rows.standing) for rows in owned_rows if rows.standing])
+            self._execute(self._sql.end, [ending(rows.ending) for rows in owned_rows if rows.ending])
             foreign = [rows.run_id for rows in batch if rows.run_id not in owned]
             return {run_id: bool(self._session.read(self._sql.whose, (run_id,))) for run_id in foreign}
 
@@ -115,14 +115,14 @@ class Ledger:
         found = self._session.read(self._sql.ours(len(runs)), (self.owner, *runs))
         return {str(run_id) for (run_id,) in found}
 
-    def _put(self, statement: str, rows: Sequence[Values]) -> None:
+    def _execute(self, statement: str, rows: Sequence[Values]) -> None:
         if rows:
             self._session.write(statement, rows)
 
     def _replace(self, batch: Sequence[Rows]) -> None:
         tails = [(rows.run_id, part, *tail) for rows in batch for part, tail in rows.tails.items()]
-        self._put(self._sql.unsay, [(run_id, part, begin) for run_id, part, begin, _ in tails])
-        self._put(self._sql.say, [values("messages", row) for *_, messages in tails for row in messages])
+        self._execute(self._sql.unsay, [(run_id, part, begin) for run_id, part, begin, _ in tails])
+        self._execute(self._sql.say, [values("messages", row) for *_, messages in tails for row in messages])
 
     def claim(self, run: StoredRun, dead: Collection[str] = ()) -> int:
         """Take over a run to resume it; return the number of its next event.
@@ -144,7 +144,7 @@ class Ledger:
             ((status, owner),) = found
             # If the connection broke during our commit, this process may own the run already.
             if self._taking is None or owner != self.owner:
-                self._require_over(run.run_id, str(status), str(owner), dead)
+                self._require_dead_owner(run.run_id, str(status), str(owner), dead)
             self._taking = run.run_id
             hit = self._session.write(self._sql.take, [(self.owner, run.run_id, owner, status)])
             ((turns, calls, event),) = self._session.read(self._sql.newest, (run.run_id,) * 3)
@@ -153,7 +153,7 @@ class Ledger:
                 raise NotResumable(f"another process was faster and went on with {run.run_id}")
             return int(str(event)) + 1
 
-    def _require_over(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
+    def _require_dead_owner(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
         if status != RUNNING:
             return
         if is_alive(self._url, owner):

@@ -96,10 +96,10 @@ class Store:
             wanted = wanted.where(runs.c.status == word(status)).limit(limit)
         else:
             wanted = wanted.limit(limit)
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             rows = connection.execute(wanted).all()
-        is_over = cache(self._is_over)
-        listed = [Listed(**_listed(row._asdict(), is_over)) for row in rows]
+        is_dead = cache(self._is_dead)
+        listed = [Listed(**_listed(row._asdict(), is_dead)) for row in rows]
         return [run for run in listed if status in {None, run.status}][:limit]
 
     def find(self, run_id: str) -> Listed:
@@ -109,7 +109,7 @@ class Store:
         """
         if run_id == LAST:
             newest = select(runs.c.run_id).where(runs.c.parent_id.is_(None)).order_by(*_NEWEST_FIRST).limit(1)
-            with self._reading() as connection:
+            with self._snapshot() as connection:
                 run_id = connection.execute(newest).scalar() or run_id
         matches = self.runs(ids=[run_id])
         for match in matches:
@@ -124,7 +124,7 @@ class Store:
         """
         run_id = self.find(run_id).run_id
         try:
-            with self._reading() as connection:
+            with self._snapshot() as connection:
                 found = connection.execute(select(runs).where(runs.c.run_id == run_id)).one_or_none()
                 rows = {
                     name: [row._asdict() for row in connection.execute(query.where(_TABLES[name].c.run_id == run_id))]
@@ -133,7 +133,7 @@ class Store:
                 child_runs = children(connection, run_id)
             run = found._asdict() if found else None
             if run:
-                return stored_run(_listed(run, self._is_over), run, rows, child_runs)
+                return stored_run(_listed(run, self._is_dead), run, rows, child_runs)
         except (ValueError, TypeError, LookupError) as error:
             raise StoreUnusable(f"{shown(self.url)}: what is kept of {run_id} cannot be read: {error!r}") from None
         raise RunNotFound(self._not_found(run_id))
@@ -148,7 +148,7 @@ class Store:
             .group_by(calls.c.run_id)
         )
         ended = select(runs.c.run_id, runs.c.started_at, runs.c.outcome).where(*finished).order_by(*_NEWEST_FIRST)
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             counts = {run_id: (made, repeated) for run_id, made, repeated in connection.execute(counted)}
             return [
                 PastRun(run_id, started_at, outcome(text) or {}, *counts.get(run_id, (0, 0)))
@@ -179,7 +179,7 @@ class Store:
             "select coalesce(sum(pg_total_relation_size(c.oid)), 0) from pg_class c "
             "join pg_namespace n on n.oid = c.relnamespace where n.nspname = :namespace and c.relkind = 'r'"
         )
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             return int(connection.execute(tables, {"namespace": NAMESPACE}).scalar_one())
 
     def close(self) -> None:
@@ -192,11 +192,11 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _is_over(self, owner: str) -> bool:
+    def _is_dead(self, owner: str) -> bool:
         return not is_alive(self.url, owner)
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _snapshot(self) -> Iterator[Connection]:
         """Give a connection in a transaction that sees one snapshot of the store."""
         with readable_errors(self.url), self._engine.begin() as connection:
             yield connection
@@ -207,7 +207,7 @@ class Store:
         return f"{len(matches)} runs begin with {run_id}: {listed}{more}; give more of the id"
 
     def _not_found(self, run_id: str) -> str:
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             newest = select(runs.c.run_id).order_by(*_NEWEST_FIRST).limit(MAX_COMPARED_IDS)
             ids = connection.execute(newest).scalars().all()
         if not ids:
@@ -217,7 +217,7 @@ class Store:
         return f"no run {run_id} is kept in {shown(self.url)}; {hint}"
 
 
-def _listed(row: Mapping[str, Any], is_over: Callable[[str], bool]) -> dict[str, Any]:
+def _listed(row: Mapping[str, Any], is_dead: Callable[[str], bool]) -> dict[str, Any]:
     """Return the fields of `Listed`; a run without an outcome is interrupted if its process has died."""
     fields = {column.name: row[column.name] for column in _LISTED}
-    return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_over(row["owner"]) else {})
+    return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_dead(row["owner"]) else {})

@@ -40,21 +40,21 @@ class ServerOwner(Owner):
     def __init__(self, url: str) -> None:
         super().__init__()
         self._url = url
-        self._busy = threading.Lock()
-        self._over = threading.Event()
+        self._renewing = threading.Lock()
+        self._closed = threading.Event()
         with readable_server_errors(url):
             self._connection = self._locked()
         self._waker, self._woken = socket.socketpair()
         try:
-            threading.Thread(target=self._keep, name="run-specialist owner", daemon=True).start()
+            threading.Thread(target=self._keep_alive, name="run-specialist owner", daemon=True).start()
         except RuntimeError:
             self._connection.close()
             raise
 
     def renew(self) -> None:
         """Ping the session; if it has ended, acquire the lock in a new one."""
-        with self._busy, readable_server_errors(self._url):
-            if self._over.is_set():
+        with self._renewing, readable_server_errors(self._url):
+            if self._closed.is_set():
                 return
             try:
                 self._connection.execute(text("select 1"))
@@ -62,13 +62,13 @@ class ServerOwner(Owner):
                 self._connection.close()
                 self._connection = self._locked()
                 self._wake()
-            if self._over.is_set():
+            if self._closed.is_set():
                 self._connection.close()
 
-    def _keep(self) -> None:
+    def _keep_alive(self) -> None:
         """Renew the lock every `PING` seconds, and immediately if the server ends the session."""
         pause = PING
-        while not self._over.is_set():
+        while not self._closed.is_set():
             self._wait(pause)
             try:
                 self.renew()
@@ -105,12 +105,12 @@ class ServerOwner(Owner):
         return connection
 
     def _release(self) -> None:
-        self._over.set()
+        self._closed.set()
         self._wake()
         # An attempt in progress closes the session itself.
-        if self._busy.acquire(timeout=RELEASE_TIMEOUT):
+        if self._renewing.acquire(timeout=RELEASE_TIMEOUT):
             self._connection.close()
-            self._busy.release()
+            self._renewing.release()
 
 
 def is_alive(url: str, token: str) -> bool:

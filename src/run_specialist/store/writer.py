@@ -42,7 +42,7 @@ class Writer:
         self._backoff = backoff
         self._name = shown(place.url)
         self._inbox = Inbox()
-        self._beginning = threading.Lock()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._opened = threading.Event()
         self._failure: str | None = None
@@ -57,9 +57,9 @@ class Writer:
 
         Raises StoreUnusable.
         """
-        self._begin()
+        self._start_thread()
         if not self._opened.wait(PATIENCE):
-            raise self._too_slow()
+            raise self._timeout_error()
         if self._failure is not None:
             raise StoreUnusable(self._failure)
 
@@ -70,7 +70,7 @@ class Writer:
 
     def journal(self, run_id: str) -> Journal:
         """Return the journal of a new run; writing to it never raises, even if the store fails."""
-        self._begin()
+        self._start_thread()
         return RunJournal(self._inbox, word(run_id))
 
     def claim(self, run: StoredRun) -> Journal:
@@ -82,25 +82,25 @@ class Writer:
 
         self.check()
         try:
-            return self._claimed(run)
+            return self._await_claim(run)
         except OwnerLooksDead as found:
             # A live process reacquires its lock in this time. Sleeping here does not block the writer thread.
             time.sleep(GRACE)
             owner = found.owner
         self._dead.add(owner)
         try:
-            return self._claimed(run)
+            return self._await_claim(run)
         finally:
             self._dead.discard(owner)
 
-    def _claimed(self, run: StoredRun) -> Journal:
+    def _await_claim(self, run: StoredRun) -> Journal:
         claimed = self._inbox.claim(run)
         if claimed is None:
             raise StoreUnusable(CLOSED)
         try:
             return claimed.result(PATIENCE)
         except TimeoutError:
-            raise self._too_slow() from None
+            raise self._timeout_error() from None
 
     def close(self) -> None:
         """Write queued records, release the owner lock, end the thread; wait at most `PATIENCE_AT_THE_END`."""
@@ -109,14 +109,14 @@ class Writer:
             self._thread.join(PATIENCE_AT_THE_END)
         atexit.unregister(self.close)
 
-    def _too_slow(self) -> StoreUnusable:
+    def _timeout_error(self) -> StoreUnusable:
         return StoreUnusable(f"{self._name} did not answer within {PATIENCE:.0f} seconds; --store names another place")
 
-    def _begin(self) -> None:
-        with self._beginning:
+    def _start_thread(self) -> None:
+        with self._starting:
             if self._thread is not None or self._failure is not None:
                 return
-            thread = threading.Thread(target=self._work, name="run-specialist store", daemon=True)
+            thread = threading.Thread(target=self._write_loop, name="run-specialist store", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
@@ -127,13 +127,13 @@ class Writer:
                 self._thread = thread
                 atexit.register(self.close)
 
-    def _work(self) -> None:
+    def _write_loop(self) -> None:
         ledger = self._open()
         self.was_open = ledger is not None
         self._opened.set()
         while (batch := self._inbox.next()) is not None:
             try:
-                self._take(ledger, batch)
+                self._process(ledger, batch)
             except BaseException as error:  # noqa: BLE001 - an exception that ends the thread would block its waiters
                 self._give_up(f"{self._name}: {error!r}", batch.records)
             batch.settle()
@@ -155,10 +155,10 @@ class Writer:
             self._failure = str(error) if isinstance(error, StoreUnusable) else f"{self._name}: {error!r}"
             return None
 
-    def _take(self, ledger: "Ledger | None", batch: Batch) -> None:
+    def _process(self, ledger: "Ledger | None", batch: Batch) -> None:
         # After a run has lost records, later ones would leave a gap.
         if records := {journal: queued for journal, queued in batch.records.items() if not journal.lost}:
-            self._keep(ledger, records)
+            self._write(ledger, records)
         for run, claimed in batch.claims:
             try:
                 claimed.set_result(self._claim(ledger, run))
@@ -171,10 +171,10 @@ class Writer:
         turns = run.standing.turns if run.standing else 0
         return RunJournal(self._inbox, run.run_id, event=ledger.claim(run, self._dead), turns=turns)
 
-    def _keep(self, ledger: "Ledger | None", records: Records) -> None:
+    def _write(self, ledger: "Ledger | None", records: Records) -> None:
         """Write the records of several runs in one transaction; if a row fails, use one transaction per run."""
         if ledger is None or self._failure is not None:
-            self._lose(self._failure or CLOSED, records)
+            self._fail(self._failure or CLOSED, records)
             return
         try:
             rows = {run: rows_of(run.run_id, ledger.owner, queued, run.event) for run, queued in records.items()}
@@ -183,10 +183,10 @@ class Writer:
             self._give_up(str(error), records)
         except Exception as error:  # noqa: BLE001 - an invalid row of one run must not affect the others
             if len(records) == 1:
-                self._lose(f"{self._name}: {error!r}", records)
+                self._fail(f"{self._name}: {error!r}", records)
             else:
                 for run, queued in records.items():
-                    self._keep(ledger, {run: queued})
+                    self._write(ledger, {run: queued})
         else:
             for run, queued in records.items():
                 if run.run_id in foreign:
@@ -199,8 +199,8 @@ class Writer:
     def _give_up(self, why: str, records: Records) -> None:
         """Stop writing for all runs."""
         self._failure = why
-        self._lose(why, records)
+        self._fail(why, records)
 
-    def _lose(self, why: str, records: Records) -> None:
+    def _fail(self, why: str, records: Records) -> None:
         for journal, queued in records.items():
             journal.lose(why, queued)
