@@ -7,12 +7,12 @@ in program code. Expressions, types, placeholders and prose are not masked.
 import re
 from collections.abc import Iterator
 
-from run_specialist.redaction.bare import bare
 from run_specialist.redaction.line_numbers import NUMBERED
 from run_specialist.redaction.literals import is_placeholder, is_type
 from run_specialist.redaction.mask import Span
 from run_specialist.redaction.quoted import QUOTE, quoted
 from run_specialist.redaction.secret_names import Secrecy
+from run_specialist.redaction.unquoted import unquoted
 from run_specialist.redaction.value_span import SUFFIX, ValueSpan, place_of
 
 _ANCHORS = tuple(
@@ -67,7 +67,7 @@ def _value(place: ValueSpan) -> Span | None:
     if place.operator.startswith(("!", "==")) and place.kind is not Secrecy.PASSWORD:
         return None
     quote = QUOTE.match(place.text, place.at)
-    return quoted(place, quote) if quote else bare(place)
+    return quoted(place, quote) if quote else unquoted(place)
 
 
 def _element(place: ValueSpan) -> Span | None:

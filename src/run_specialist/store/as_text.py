@@ -43,7 +43,8 @@ def _simplified(value: object) -> object:
 
 
 _ASCII, _COMPACT = (
-    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_simplified) for only_ascii in (True, False)
+    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_simplified)
+    for only_ascii in (True, False)
 )
 
 

@@ -17,7 +17,7 @@ _LONG = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]*""")
 """Matches the rest of a long word; used only once its start is known to be secret."""
 
 
-def bare(place: ValueSpan) -> Span | None:
+def unquoted(place: ValueSpan) -> Span | None:
     """Return the span of an unquoted value; None if it is not a secret."""
     shell = place.is_environment and place.tight and place.starts_line
     found = (_UNSPACED if shell else _WORD).match(place.text, place.at)
