@@ -66,11 +66,11 @@ class Ledger:
         run over, False if it was deleted.
         Raises StoreUnusable if the store accepts no writes at all; any other exception is caused by a row.
         """
-        foreign = self._retried(lambda: self._write(batch))
+        lost = self._retried(lambda: self._write(batch))
         if self._identity != self._identify():
             # Commits to an unlinked file still succeed.
             raise StoreUnusable(f"{shown(self._url)} was deleted while it was written to")
-        return foreign
+        return lost
 
     def _retried(self, operation: Callable[[], _T]) -> _T:
         """Run an operation; retry once after a failure, and with backoff during an outage."""
@@ -107,8 +107,8 @@ class Ledger:
             self._replace(owned_rows)
             self._execute(self._sql.stand, [standing(rows.standing) for rows in owned_rows if rows.standing])
             self._execute(self._sql.end, [ending(rows.ending) for rows in owned_rows if rows.ending])
-            foreign = [rows.run_id for rows in batch if rows.run_id not in owned]
-            return {run_id: bool(self._session.read(self._sql.whose, (run_id,))) for run_id in foreign}
+            lost = [rows.run_id for rows in batch if rows.run_id not in owned]
+            return {run_id: bool(self._session.read(self._sql.whose, (run_id,))) for run_id in lost}
 
     def _owned(self, runs: Sequence[str]) -> set[str]:
         """Return the runs that this process still owns, and lock them against takeover until the commit."""

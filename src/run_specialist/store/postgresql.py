@@ -42,7 +42,7 @@ def open_database(url: str, *, write: bool) -> Engine:
     with readable_server_errors(url):
         engine = _engine(url, write=write)
         try:
-            _require_tables(engine, url, make=write)
+            _require_tables(engine, url, create=write)
         except BaseException:
             engine.dispose()
             raise
@@ -51,19 +51,19 @@ def open_database(url: str, *, write: bool) -> Engine:
 
 def parsed(url: str) -> URL:
     """Return the URL for SQLAlchemy, with driver and settings added; settings in the URL take precedence."""
-    given = make_url(url)
-    if "@" in (given.host or ""):
+    parsed_url = make_url(url)
+    if "@" in (parsed_url.host or ""):
         raise StoreUnusable(f"{shown(url)}: write an @ in the password as %40")
     # Shorter than `DEAD_PEER_TIMEOUT`: the client reacquires its lock before the server releases it.
     defaults = {**_CONNECTION, "connect_timeout": WAIT, "tcp_user_timeout": WAIT * 1_000}
     query: dict[str, str | tuple[str, ...]] = {name: str(value) for name, value in defaults.items()}
-    query.update(given.query)
+    query.update(parsed_url.query)
     # If a setting occurs twice, the server uses the last value.
     options = [f"-c {name}={value}" for name, value in {**_SESSION, "lock_timeout": f"{WAIT}s"}.items()]
-    query["options"] = " ".join([*options, *_texts(given.query.get("options", ()))])
+    query["options"] = " ".join([*options, *_texts(parsed_url.query.get("options", ()))])
     # Without it, the driver returns bytes from an SQL_ASCII database; only UTF-8 can hold every text.
     query["client_encoding"] = "utf8"
-    return given.set(drivername="postgresql+psycopg", query=query)
+    return parsed_url.set(drivername="postgresql+psycopg", query=query)
 
 
 def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -81,10 +81,10 @@ def _engine(url: str, *, write: bool) -> Engine:
     )
 
 
-def _require_tables(engine: Engine, url: str, *, make: bool) -> None:
+def _require_tables(engine: Engine, url: str, *, create: bool) -> None:
     with engine.connect() as connection:
         version = _version(connection, url)
-    if version is None and not make:
+    if version is None and not create:
         raise StoreMissing(f"there is no store at {shown(url)} yet; a run makes it")
     if version is None or version < VERSION:
         _create_or_upgrade(url)

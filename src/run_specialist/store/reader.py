@@ -82,22 +82,22 @@ class Store:
         """
         if not all(prefix.strip() for prefix in ids):
             raise RunNotFound("an empty id names no run; write one, the beginning of one, or `last`")
-        wanted = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
+        query = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
         if ids:
-            wanted = wanted.where(or_(*(runs.c.run_id.startswith(word(prefix), autoescape=True) for prefix in ids)))
+            query = query.where(or_(*(runs.c.run_id.startswith(word(prefix), autoescape=True) for prefix in ids)))
         if specialist is not None:
-            wanted = wanted.where(runs.c.specialist == word(specialist))
+            query = query.where(runs.c.specialist == word(specialist))
         if before is not None:
-            wanted = wanted.where(func.coalesce(runs.c.ended_at, runs.c.started_at) < before)
+            query = query.where(func.coalesce(runs.c.ended_at, runs.c.started_at) < before)
         if status in {RUNNING, INTERRUPTED}:
             # The store has `running` for both; the owner's lock decides.
-            wanted = wanted.where(runs.c.status.in_([RUNNING, INTERRUPTED]))
+            query = query.where(runs.c.status.in_([RUNNING, INTERRUPTED]))
         elif status is not None:
-            wanted = wanted.where(runs.c.status == word(status)).limit(limit)
+            query = query.where(runs.c.status == word(status)).limit(limit)
         else:
-            wanted = wanted.limit(limit)
+            query = query.limit(limit)
         with self._snapshot() as connection:
-            rows = connection.execute(wanted).all()
+            rows = connection.execute(query).all()
         is_dead = cache(self._is_dead)
         listed = [Listed(**_listed(row._asdict(), is_dead)) for row in rows]
         return [run for run in listed if status in {None, run.status}][:limit]

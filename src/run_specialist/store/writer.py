@@ -178,7 +178,7 @@ class Writer:
             return
         try:
             rows = {run: rows_of(run.run_id, ledger.owner, queued, run.event) for run, queued in records.items()}
-            foreign = ledger.keep(list(rows.values()))
+            lost = ledger.keep(list(rows.values()))
         except StoreUnusable as error:
             self._give_up(str(error), records)
         except Exception as error:  # noqa: BLE001 - an invalid row of one run must not affect the others
@@ -189,10 +189,8 @@ class Writer:
                     self._write(ledger, {run: queued})
         else:
             for run, queued in records.items():
-                if run.run_id in foreign:
-                    run.lose(
-                        "another process goes on with it, or it was deleted", queued, taken_over=foreign[run.run_id]
-                    )
+                if run.run_id in lost:
+                    run.lose("another process goes on with it, or it was deleted", queued, taken_over=lost[run.run_id])
                 else:
                     run.kept(queued, turns=rows[run].turns, events=rows[run].event_count)
 

@@ -109,11 +109,11 @@ def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator
     ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
     # Notes tend to start with the essentials.
     begins = [(path, 1) for path in best_files(seen, question, weights)[:2]]
-    for wanted, line in [*begins, *((unit.path, unit.line) for unit in ranked)]:
-        if not any(path == wanted and line in lines for path, lines in windows):
+    for target, line in [*begins, *((unit.path, unit.line) for unit in ranked)]:
+        if not any(path == target and line in lines for path, lines in windows):
             first = max(1, line - _BEFORE)
-            windows.append((wanted, range(first, first + _WINDOW)))
-            yield NextCall("read", {"path": wanted, "offset": first, "limit": _WINDOW})
+            windows.append((target, range(first, first + _WINDOW)))
+            yield NextCall("read", {"path": target, "offset": first, "limit": _WINDOW})
 
 
 def _window(call: ToolCall) -> tuple[object, range] | None:
