@@ -3,7 +3,6 @@
 As with the Messages API, model and tools are serialized once per run, each message once.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import openai_refusals, prices
-from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
@@ -21,7 +20,7 @@ from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
-from run_specialist.record.messages import Block, Message, Reply, Usage, encode
+from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -125,28 +124,28 @@ class ChatConversation:
         self._front = encode(front).removesuffix(b"}")
         self._system = encode({"role": "system", "content": opening.system}) if opening.system else b""
 
-    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+    async def ask(self, request: Request) -> Reply:
         """Send the transcript and return the reply, as `Conversation.ask` describes."""
         from openai import APIStatusError  # noqa: PLC0415 - see make_client
 
-        limit = min(max_tokens, self._provider.capabilities.max_output_tokens)
+        limit = min(request.max_tokens, self._provider.capabilities.max_output_tokens)
         self._streamed = None
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
         try:
             try:
-                completion = await self._exchange(messages, choice, limit)
+                completion = await self._exchange(request, limit)
             except APIStatusError as error:
                 new_limit = self._provider.learn(openai_refusals.text_of_error(error), limit)
                 if new_limit is None:
                     raise
-                completion = await self._exchange(messages, choice, new_limit)
+                completion = await self._exchange(request, new_limit)
             return read_reply(completion, self._sent.ids)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
-            raise self._failure(error, choice) from error
+            raise self._failure(error, request.choice) from error
 
     def _failure(self, error: Exception, choice: Choice) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
@@ -166,8 +165,8 @@ class ChatConversation:
                 failure = ContextExceeded(line)
         return failure
 
-    async def _exchange(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Block:
-        client, body = self._provider.client, self._body(messages, choice, max_tokens)
+    async def _exchange(self, request: Request, max_tokens: int) -> Block:
+        client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
             return await send(client, PATH, body, CHAT)
         return await stream(client, PATH, body, CHAT, partial(self._begin, self._watch))
@@ -176,7 +175,7 @@ class ChatConversation:
         self._streamed = StreamedCompletion(watch)
         return self._streamed
 
-    def _body(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> bytes:
+    def _body(self, request: Request, max_tokens: int) -> bytes:
         unknown = self._provider.unknown
         varying: dict[str, Any] = {OLD_MAX_TOKENS if MAX_TOKENS in unknown else MAX_TOKENS: max_tokens}
         if self._watch is not None:
@@ -184,7 +183,7 @@ class ChatConversation:
             if STREAMING not in unknown:
                 varying[STREAMING] = {"include_usage": True}
         if self._has_tools:
-            varying["tool_choice"] = CHOICES[choice]
-        self._sent.take(messages, encoded)
+            varying["tool_choice"] = CHOICES[request.choice]
+        self._sent.take(request.messages, encoded)
         joined = b",".join(piece for piece in (self._system, *self._sent.pieces) if piece)
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', joined, b"]}"))

@@ -60,8 +60,8 @@ class StoredTurn:
     usage: Usage
     cost_usd: float | None
     more_room_helps: bool = True
-    words: str | None = None
-    """The harness's text at the end of the request; None if it ends without one."""
+    landing_instruction: str | None = None
+    """The instruction at the end of the request; None if there is none."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

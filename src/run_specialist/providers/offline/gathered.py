@@ -56,7 +56,7 @@ class Gathered:
         from_user = [at for at, text in enumerate(texts) if text] or [0]
         exchanges = tuple(_exchanges(messages))
         recent = len(tuple(_exchanges(messages[from_user[-1] :])))
-        must_answer = bool(messages and messages[-1].words)
+        must_answer = bool(messages and messages[-1].landing_instruction)
         gathered = cls(_newest_question([text for text in texts if text]), exchanges, must_answer, recent)
         for exchange in exchanges:
             if not exchange.failed:
