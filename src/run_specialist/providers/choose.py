@@ -64,7 +64,7 @@ def _messages_provider(model: str) -> Provider:
 
 def _chat_provider(model: str) -> Provider:
     if not model.strip():
-        raise UsageError(f"--model {OPENAI}: the model's id is missing; write it behind the colon")
+        raise UsageError(f"--model {OPENAI}: the model id is missing; add it after the colon")
     key, url = _set(CHAT.key), _set(CHAT.url)
     if not key and not url:
         raise _no_credentials(f"{OPENAI}{model}", CHAT)
@@ -75,8 +75,8 @@ def _chat_provider(model: str) -> Provider:
         return ChatProvider(model, make_client(api_key=key or NO_KEY, base_url=url or OPENAI_URL))
     except ImportError as error:
         raise UsageError(
-            f"--model {OPENAI}{model} needs a part that is not installed; "
-            f"to install it: pip install 'run-specialist[openai]' ({error})"
+            f"--model {OPENAI}{model} needs a package that is not installed; "
+            f"run: pip install 'run-specialist[openai]' ({error})"
         ) from error
     except Exception as error:  # as above
         raise _no_connection(error, CHAT) from error
@@ -93,18 +93,18 @@ def _credentials() -> bool:
 def _refuse_secrets_in(endpoint: Endpoint) -> None:
     # A request has only one Authorization header, which contains the key.
     if "@" in _set(endpoint.url).partition("://")[2].partition("/")[0]:
-        raise UsageError(f"{endpoint.url} holds a name or a password: leave them out, and set {endpoint.key}")
+        raise UsageError(f"{endpoint.url} contains a user name or a password; remove it, and set {endpoint.key}")
 
 
 def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:
     return UsageError(
-        f"no credentials for {model}: set {endpoint.key}, or point {endpoint.url} at a {endpoint.kind} server, "
+        f"no credentials for {model}: set {endpoint.key}, or set {endpoint.url} to a {endpoint.kind} server, "
         "or use --model offline"
     )
 
 
 def _no_connection(error: Exception, endpoint: Endpoint) -> UsageError:
     return UsageError(
-        f"the connection to the API cannot be set up ({redact(str(error))}); "
+        f"cannot create the API client ({redact(str(error))}); "
         f"check {endpoint.url}, the proxy settings and the certificates"
     )

@@ -25,7 +25,7 @@ class Endpoint:
     @property
     def wrong_server(self) -> str:
         """The hint in errors about an invalid response."""
-        return f"is {self.url} that of a {self.kind} server?"
+        return f"does {self.url} point to a {self.kind} server?"
 
 
 MESSAGES = Endpoint("anthropic", "Messages-compatible")

@@ -27,9 +27,9 @@ def read_object(content_type: str, body: bytes, endpoint: Endpoint) -> dict[str,
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ProviderError(f"the server's JSON breaks off or is damaged ({error}); try again") from error
+        raise ProviderError(f"the server answered with incomplete or invalid JSON ({error}); try again") from error
     if not isinstance(value, dict):
-        raise ProviderError(f"the server answered with JSON that is no message; {endpoint.wrong_server}")
+        raise ProviderError(f"the server answered with JSON that is not an object; {endpoint.wrong_server}")
     return value
 
 

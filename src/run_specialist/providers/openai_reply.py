@@ -41,7 +41,7 @@ def read_reply(completion: Block, taken: Collection[str]) -> Reply:
         case [{"message": dict(message), **rest}, *_]:
             pass
         case _:
-            raise ProviderError(f"the server's answer holds no choice with a message; {CHAT.wrong_server}")
+            raise ProviderError(f"the server's answer contains no choice with a message; {CHAT.wrong_server}")
     reason = str(rest.get("finish_reason") or "")
     stop = STOPS.get(reason)
     detail = "" if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"

@@ -104,28 +104,28 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
         case _ if unreadable := [cause.message for cause in causes if isinstance(cause, aiohttp.ClientResponseError)]:
             # `str(error)` contains the URL with its query, which may contain secrets.
             what = masked(unreadable[0].partition("\n")[0].rstrip(":"))[:200]
-            return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
+            return f"the answer from {base_url} cannot be parsed ({what}); {endpoint.wrong_server}"
         case sdk.APIStatusError():
             return _status_line(error, endpoint, masked)
         case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
             # Only the header with the key can be invalid.
-            return f"the request cannot be sent; check {endpoint.key} for stray characters"
+            return f"the request cannot be sent; check {endpoint.key} for invalid characters"
         # One of the SDKs reports every failed connection as a timeout.
         case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
-            return f"no answer from {base_url} in time; try again, or check the server"
+            return f"timeout: no answer from {base_url}; try again, or check the server"
         case _ if any(isinstance(cause, aiohttp.ClientPayloadError) for cause in causes):
-            return f"the connection to {base_url} broke off in the middle of a reply; try again"
+            return f"the connection to {base_url} was closed in the middle of a reply; try again"
         case sdk.APIConnectionError() | httpx2.ConnectError():
             reason = _system_error(causes[-1]) or str(error.__cause__ or "")
             why = f" ({reason})" if reason else ""
             return f"cannot reach {base_url}{why}; check the network, or {endpoint.url}"
         case sdk.APIError():
-            return f"the server broke its reply off with an error: {message_in(error.body) or error}; try again later"
+            return f"the server ended its reply with an error: {message_in(error.body) or error}; try again later"
         case httpx2.HTTPError():
-            return f"the connection to {base_url} broke off in the middle of a reply; try again"
+            return f"the connection to {base_url} was closed in the middle of a reply; try again"
         case _:
             what = masked((str(error) or type(error).__name__).splitlines()[0])[:200]
-            return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
+            return f"the answer from {base_url} cannot be parsed ({what}); {endpoint.wrong_server}"
 
 
 def _system_error(error: BaseException) -> str:
@@ -151,7 +151,7 @@ def _status_line(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -
     advice = WHAT_TO_DO.get(status, "" if 400 <= status < 500 else "try again later")  # noqa: PLR2004
     wait = _retry_after(error.response.headers)
     if wait > LONGEST_WAIT:
-        advice = f"try again in {wait:.0f} seconds, as it asks" if math.isfinite(wait) else "try again later"
+        advice = f"try again in {wait:.0f} seconds, as the API requests" if math.isfinite(wait) else "try again later"
     advice = advice.format(key=endpoint.key, url=endpoint.url)
     return f"the API answered {what}: {message}" + (f"; {advice}" if advice else "")
 

@@ -19,7 +19,7 @@ from run_specialist.store.sqlite_file import ALONE, connect
 from run_specialist.store.tables import metadata, runs
 from run_specialist.store.to_rows import RUNNING
 
-NEEDS_ROOM = "make room first, or delete every run with --all, which needs none while no other process uses the store"
+NEEDS_SPACE = "free disk space, or delete all runs with --all, which needs none if no other process uses the store"
 
 
 def delete_runs(url: str, ids: Sequence[str]) -> None:
@@ -32,7 +32,7 @@ def delete_runs(url: str, ids: Sequence[str]) -> None:
         if path is None or "disk is full" not in str(error):
             raise
         if not _remove(path, url, set(ids)):
-            raise StoreUnusable(f"{error}; {NEEDS_ROOM}") from None
+            raise StoreUnusable(f"{error}; {NEEDS_SPACE}") from None
 
 
 def _delete(url: str, ids: Sequence[str]) -> None:
@@ -82,8 +82,8 @@ def _require_finished(connection: Connection, url: str, ids: Sequence[str]) -> N
         time.sleep(attempt * GRACE)
         for run_id, owner in found:
             if is_alive(url, owner):
-                at_work = f"{run_id} is still at work: {describe(url, owner)}"
-                raise UsageError(f"{at_work}; stop it first; nothing was deleted")
+                running = f"{run_id} is still running: {describe(url, owner)}"
+                raise UsageError(f"{running}; stop it first; nothing was deleted")
 
 
 def _shrink(engine: Engine) -> None:

@@ -23,7 +23,7 @@ class OwnerLooksDead(NotResumable):
 
     def __init__(self, run_id: str, owner: str) -> None:
         # `Writer.claim` propagates only the second one; by then the run has a new owner.
-        super().__init__(f"another process was faster and went on with {run_id}")
+        super().__init__(f"another process has already resumed {run_id}")
         self.owner = owner
 
 
@@ -69,7 +69,7 @@ class Ledger:
         lost = self._retried(lambda: self._write(batch))
         if self._identity != self._identify():
             # Commits to an unlinked file still succeed.
-            raise StoreUnusable(f"{shown(self._url)} was deleted while it was written to")
+            raise StoreUnusable(f"{shown(self._url)} was deleted during the run")
         return lost
 
     def _retried(self, operation: Callable[[], _T]) -> _T:
@@ -150,14 +150,14 @@ class Ledger:
             ((turns, calls, event),) = self._session.read(self._sql.newest, (run.run_id,) * 3)
             # Another process may have resumed the run, and died, since it was loaded.
             if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
-                raise NotResumable(f"another process was faster and went on with {run.run_id}")
+                raise NotResumable(f"another process has already resumed {run.run_id}")
             return int(str(event)) + 1
 
     def _require_dead_owner(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
         if status != RUNNING:
             return
         if is_alive(self._url, owner):
-            raise NotResumable(f"{run_id} is still at work: {describe(self._url, owner)}")
+            raise NotResumable(f"{run_id} is still running: {describe(self._url, owner)}")
         if may_reconnect(self._url) and owner not in dead:
             raise OwnerLooksDead(run_id, owner)
 

@@ -42,7 +42,7 @@ class _FileOwner(Owner):
             folder.mkdir(mode=0o700, exist_ok=True)
             self._descriptor = make_locked(self._file, process_description())
         except OSError as error:
-            raise StoreUnusable(f"{folder}: no file can be locked there: {error.strerror}; {ELSEWHERE}") from error
+            raise StoreUnusable(f"cannot create a lock file in {folder}: {error.strerror}; {ELSEWHERE}") from error
         for file in folder.glob("*.lock"):
             # Check the size first: a file that is empty and not locked is being created.
             with suppress(OSError):

@@ -85,7 +85,7 @@ def _require_tables(engine: Engine, url: str, *, create: bool) -> None:
     with engine.connect() as connection:
         version = _version(connection, url)
     if version is None and not create:
-        raise StoreMissing(f"there is no store at {shown(url)} yet; a run makes it")
+        raise StoreMissing(f"there is no store at {shown(url)} yet; the first run creates it")
     if version is None or version < VERSION:
         _create_or_upgrade(url)
 
@@ -135,7 +135,7 @@ def _value(connection: Connection, statement: str) -> str | int | None:
 
 
 def _foreign_tables(url: str) -> StoreUnusable:
-    return StoreUnusable(f"{shown(url)} has tables of another program in its schema {NAMESPACE}; {ELSEWHERE}")
+    return StoreUnusable(f"{shown(url)} contains tables of another program in the schema {NAMESPACE}; {ELSEWHERE}")
 
 
 @contextmanager
@@ -144,9 +144,9 @@ def readable_server_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise StoreUnusable("PostgreSQL needs its driver: pip install 'run-specialist[postgres]'") from error
+        raise StoreUnusable("the PostgreSQL driver is not installed; run: pip install 'run-specialist[postgres]'") from error
     except (ArgumentError, ValueError) as error:
-        raise StoreUnusable(f"{shown(url)} cannot be understood; write postgresql://USER@HOST:PORT/DATABASE") from error
+        raise StoreUnusable(f"{shown(url)} is not a valid URL; use postgresql://USER@HOST:PORT/DATABASE") from error
     except SQLAlchemyError as error:
         reason = re.sub(r"^connection (failed|is bad): |FATAL: +", "", reason_of(error))
-        raise StoreUnusable(f"{shown(url)} cannot be opened: {reason}; mend the URL, or {ELSEWHERE}") from error
+        raise StoreUnusable(f"{shown(url)} cannot be opened: {reason}; correct the URL, or {ELSEWHERE}") from error

@@ -81,7 +81,7 @@ class Store:
         Raises RunNotFound for an empty id, which is a prefix of every id.
         """
         if not all(prefix.strip() for prefix in ids):
-            raise RunNotFound("an empty id names no run; write one, the beginning of one, or `last`")
+            raise RunNotFound("the run id is empty; use an id, the start of one, or `last`")
         query = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
         if ids:
             query = query.where(or_(*(runs.c.run_id.startswith(word(prefix), autoescape=True) for prefix in ids)))
@@ -135,7 +135,7 @@ class Store:
             if run:
                 return stored_run(_listed(run, self._is_dead), run, rows, child_runs)
         except (ValueError, TypeError, LookupError) as error:
-            raise StoreUnusable(f"{shown(self.url)}: what is kept of {run_id} cannot be read: {error!r}") from None
+            raise StoreUnusable(f"{shown(self.url)}: the data of {run_id} cannot be read: {error!r}") from None
         raise RunNotFound(self._not_found(run_id))
 
     def past(self, specialist: str) -> list[PastRun]:
@@ -204,17 +204,17 @@ class Store:
     def _ambiguous(self, run_id: str, matches: Sequence[Listed]) -> str:
         more = f" and {len(matches) - MAX_LISTED_IDS} more" if len(matches) > MAX_LISTED_IDS else ""
         listed = ", ".join(match.run_id for match in matches[:MAX_LISTED_IDS])
-        return f"{len(matches)} runs begin with {run_id}: {listed}{more}; give more of the id"
+        return f"{len(matches)} run ids start with {run_id}: {listed}{more}; use more of the id"
 
     def _not_found(self, run_id: str) -> str:
         with self._snapshot() as connection:
             newest = select(runs.c.run_id).order_by(*_NEWEST_FIRST).limit(MAX_COMPARED_IDS)
             ids = connection.execute(newest).scalars().all()
         if not ids:
-            return f"no run is kept in {shown(self.url)} yet"
+            return f"{shown(self.url)} contains no runs yet"
         similar = difflib.get_close_matches(run_id, ids)
         hint = f"did you mean {' or '.join(similar)}?" if similar else f"the newest is {ids[0]}"
-        return f"no run {run_id} is kept in {shown(self.url)}; {hint}"
+        return f"there is no run {run_id} in {shown(self.url)}; {hint}"
 
 
 def _listed(row: Mapping[str, Any], is_dead: Callable[[str], bool]) -> dict[str, Any]:

@@ -25,8 +25,8 @@ _NO_SPACE = "SQLITE_IOERR_SHM"
 _REASONS = {
     "SQLITE_NOTADB": "is not an SQLite database",
     "SQLITE_CORRUPT": "is damaged",
-    "SQLITE_FULL": "cannot be written, the disk is full",
-    _NO_SPACE: "cannot be opened, the disk is full",
+    "SQLITE_FULL": "cannot be written: the disk is full",
+    _NO_SPACE: "cannot be opened: the disk is full",
     "SQLITE_BUSY": f"has been locked by another program for {WAIT} seconds",
 }
 
@@ -42,7 +42,7 @@ def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
     with _readable_errors(path):
         state = _inspect(path)
         if state is _State.EMPTY and not write:
-            raise StoreMissing(f"there is no store at {path} yet; a run makes it")
+            raise StoreMissing(f"there is no store at {path} yet; the first run creates it")
         if write or state is _State.OLDER:
             _require_writable(path)
         if state is not _State.CURRENT:
@@ -101,9 +101,9 @@ def _inspect(path: Path) -> _State:
     except FileNotFoundError:
         return _State.EMPTY
     if S_ISDIR(kind):
-        raise StoreUnusable(f"{path} is a folder; name a file in it, e.g. {path / 'runs.db'}")
+        raise StoreUnusable(f"{path} is a folder; use a file in it, e.g. {path / 'runs.db'}")
     if not S_ISREG(kind):
-        raise StoreUnusable(f"{path} is no ordinary file; {ELSEWHERE}")
+        raise StoreUnusable(f"{path} is not a regular file; {ELSEWHERE}")
     with path.open("rb") as file:
         header = file.read(100)
     if not header:
@@ -132,7 +132,7 @@ def _require_writable(path: Path) -> None:
     # SQLite also creates files next to the database.
     for needed in (path, path.parent):
         if needed.exists() and not os.access(needed, os.W_OK):
-            raise StoreUnusable(f"{path} cannot be written, {needed} forbids it; {ELSEWHERE}")
+            raise StoreUnusable(f"{path} cannot be written: no write permission on {needed}; {ELSEWHERE}")
 
 
 def _create_or_upgrade(path: Path) -> None:

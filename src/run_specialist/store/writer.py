@@ -14,7 +14,7 @@ from run_specialist.record.journal import Journal
 from run_specialist.store.as_text import word
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
-from run_specialist.store.location import Location, file_of, shown
+from run_specialist.store.location import ELSEWHERE, Location, file_of, shown
 from run_specialist.store.owners import GRACE
 from run_specialist.store.privacy import make_private
 from run_specialist.store.stored import StoredRun
@@ -110,7 +110,7 @@ class Writer:
         atexit.unregister(self.close)
 
     def _timeout_error(self) -> StoreUnusable:
-        return StoreUnusable(f"{self._name} did not answer within {PATIENCE:.0f} seconds; --store names another place")
+        return StoreUnusable(f"{self._name} did not respond within {PATIENCE:.0f} seconds; {ELSEWHERE}")
 
     def _start_thread(self) -> None:
         with self._starting:
@@ -190,7 +190,7 @@ class Writer:
         else:
             for run, queued in records.items():
                 if run.run_id in lost:
-                    run.lose("another process goes on with it, or it was deleted", queued, taken_over=lost[run.run_id])
+                    run.lose("another process has resumed it, or it was deleted", queued, taken_over=lost[run.run_id])
                 else:
                     run.kept(queued, turns=rows[run].turns, events=rows[run].event_count)
 

@@ -155,7 +155,7 @@ async def test_a_store_that_was_deleted_is_missed(lasting, path, again):
     if again:
         path.write_bytes(b"")
     told = await write(journal, *ended("run-1"))
-    assert told == f"the end of this run is not stored: {path} was deleted while it was written to"
+    assert told == f"the end of this run is not stored: {path} was deleted during the run"
 
 
 async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, lasting):

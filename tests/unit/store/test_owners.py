@@ -189,7 +189,7 @@ def test_who_may_not_ask_does_not_take_it_for_dead():
         owners.chmod(0o555)
         with nobody():
             assert is_alive(f"sqlite:///{name}/runs.db", owner.token)
-            with pytest.raises(StoreUnusable, match="no file can be locked there: Permission denied"):
+            with pytest.raises(StoreUnusable, match="cannot create a lock file in .*: Permission denied"):
                 take(f"sqlite:///{name}/runs.db")
         owners.chmod(0o755)
         owner.close()

@@ -137,6 +137,6 @@ def test_a_run_whose_lock_is_held_again_is_not_deleted(url, monkeypatch):
     monkeypatch.setattr(deleting, "GRACE", 0)
     monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: next(looks))
     with Store(url) as store:
-        with pytest.raises(UsageError, match="run-1 is still at work"):
+        with pytest.raises(UsageError, match="run-1 is still running"):
             store.delete(["run-1"])
         assert len(store.runs()) == 1
