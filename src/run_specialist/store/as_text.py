@@ -14,12 +14,12 @@ KINDS = 200
 """Cache size for the field names of dataclasses."""
 
 
-def word(value: object) -> str:
+def column_text(value: object) -> str:
     """Return a value as text for a character column: NUL and lone surrogates are replaced."""
     return str(value).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def text(value: object, *, only_ascii: bool = False) -> str:
+def json_text(value: object, *, only_ascii: bool = False) -> str:
     """Return a value as compact JSON; parts that JSON cannot represent are converted to text. Never raises.
 
     The parsed JSON serializes to the same bytes in every request as the value itself.

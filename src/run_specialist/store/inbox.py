@@ -166,7 +166,7 @@ class RunJournal:
         self._ended = self._ended or isinstance(record, Ended)
         self._written += 1
         if not self._inbox.put(self, record, urgent=urgent):
-            self.lose(self._inbox.closed or CLOSED, [record])
+            self.mark_failed(self._inbox.closed or CLOSED, [record])
 
     async def committed(self) -> str | None:
         """Wait until all records are committed; return the reason for a failure in one line, only the first time.
@@ -182,7 +182,7 @@ class RunJournal:
             raise TakenOver(reason)
         return reason
 
-    def kept(self, records: Sequence[Record], *, turns: int | None, events: int) -> None:
+    def mark_committed(self, records: Sequence[Record], *, turns: int | None, events: int) -> None:
         """Register committed records.
 
         turns: number of turns completed with them; None if they contain no checkpoint.
@@ -191,7 +191,7 @@ class RunJournal:
         self._turns = turns if turns is not None else self._turns or 0
         self._settled += len(records)
 
-    def lose(self, why: str, records: Sequence[Record], *, taken_over: bool = False) -> None:
+    def mark_failed(self, why: str, records: Sequence[Record], *, taken_over: bool = False) -> None:
         """Mark the journal as failed; later records are discarded.
 
         records: the first records that are lost.

@@ -47,7 +47,7 @@ class Ledger:
         with ExitStack() as parts:
             self._session = open_session(url)
             parts.callback(self._session.close)
-            self._owner = owners.take(url)
+            self._owner = owners.acquire(url)
             parts.callback(self._owner.close)
             self._parts = parts.pop_all()
         self._sql = self._session.statements
@@ -59,7 +59,7 @@ class Ledger:
         """The token of this process."""
         return self._owner.token
 
-    def keep(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
+    def write_batch(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
         """Write the rows of several runs in one transaction, with retries during an outage.
 
         Return the runs that this process no longer owns, which are not written: True if another process has taken the

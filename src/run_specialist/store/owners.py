@@ -19,7 +19,7 @@ UNKNOWN = "another process"
 """Description of an owner that recorded none."""
 
 
-def take(url: str) -> Owner:
+def acquire(url: str) -> Owner:
     """Acquire an owner lock for this process in an existing store; on PostgreSQL this opens a second connection.
 
     Raises StoreUnusable.

@@ -144,7 +144,9 @@ def readable_server_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise StoreUnusable("the PostgreSQL driver is not installed; run: pip install 'run-specialist[postgres]'") from error
+        raise StoreUnusable(
+            "the PostgreSQL driver is not installed; run: pip install 'run-specialist[postgres]'"
+        ) from error
     except (ArgumentError, ValueError) as error:
         raise StoreUnusable(f"{shown(url)} is not a valid URL; use postgresql://USER@HOST:PORT/DATABASE") from error
     except SQLAlchemyError as error:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, func, or_, select, text
 
 from run_specialist.errors import RunNotFound, StoreUnusable
-from run_specialist.store.as_text import word
+from run_specialist.store.as_text import column_text
 from run_specialist.store.deleting import delete_runs
 from run_specialist.store.descendants import children
 from run_specialist.store.failures import readable_errors
@@ -84,16 +84,18 @@ class Store:
             raise RunNotFound("the run id is empty; use an id, the start of one, or `last`")
         query = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
         if ids:
-            query = query.where(or_(*(runs.c.run_id.startswith(word(prefix), autoescape=True) for prefix in ids)))
+            query = query.where(
+                or_(*(runs.c.run_id.startswith(column_text(prefix), autoescape=True) for prefix in ids))
+            )
         if specialist is not None:
-            query = query.where(runs.c.specialist == word(specialist))
+            query = query.where(runs.c.specialist == column_text(specialist))
         if before is not None:
             query = query.where(func.coalesce(runs.c.ended_at, runs.c.started_at) < before)
         if status in {RUNNING, INTERRUPTED}:
             # The store has `running` for both; the owner's lock decides.
             query = query.where(runs.c.status.in_([RUNNING, INTERRUPTED]))
         elif status is not None:
-            query = query.where(runs.c.status == word(status)).limit(limit)
+            query = query.where(runs.c.status == column_text(status)).limit(limit)
         else:
             query = query.limit(limit)
         with self._snapshot() as connection:
@@ -140,7 +142,7 @@ class Store:
 
     def past(self, specialist: str) -> list[PastRun]:
         """Return the runs of a specialist that have an outcome, newest first."""
-        finished = (runs.c.specialist == word(specialist), runs.c.outcome.is_not(None))
+        finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
         counted = (
             select(calls.c.run_id, func.count(), func.count().filter(calls.c.repeated))
             .join(runs, runs.c.run_id == calls.c.run_id)
@@ -151,8 +153,8 @@ class Store:
         with self._snapshot() as connection:
             counts = {run_id: (made, repeated) for run_id, made, repeated in connection.execute(counted)}
             return [
-                PastRun(run_id, started_at, outcome(text) or {}, *counts.get(run_id, (0, 0)))
-                for run_id, started_at, text in connection.execute(ended).all()
+                PastRun(run_id, started_at, outcome(body) or {}, *counts.get(run_id, (0, 0)))
+                for run_id, started_at, body in connection.execute(ended).all()
             ]
 
     def delete(self, ids: Sequence[str]) -> int:

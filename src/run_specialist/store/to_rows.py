@@ -8,7 +8,7 @@ from typing import Any
 from run_specialist.record.events import Event
 from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Opened, Received, Record, Returned
 from run_specialist.record.outcome import Outcome
-from run_specialist.store.as_text import fields_of, text, word
+from run_specialist.store.as_text import column_text, fields_of, json_text
 
 RUNNING = "running"
 """Status of a run that has no outcome."""
@@ -77,9 +77,9 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
                     _checkpoint(rows, record.stood)
                 rows.ending = {
                     "of_run": run_id,
-                    "status": word(record.outcome.status),
+                    "status": column_text(record.outcome.status),
                     "ended_at": _number(record.at, 0.0),
-                    "outcome": text(_as_json(record.outcome)),
+                    "outcome": json_text(_as_json(record.outcome)),
                 }
     return rows
 
@@ -87,15 +87,15 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
 def _run(run_id: str, owner: str, record: Opened) -> Row:
     return {
         "run_id": run_id,
-        "specialist": word(record.specialist),
-        "model": word(record.model),
+        "specialist": column_text(record.specialist),
+        "model": column_text(record.model),
         "question": str(record.question),
         "status": RUNNING,
         "started_at": _number(record.at, 0.0),
         "owner": owner,
         "tool_calls": 0,
         "cost_usd": 0.0,
-        "frozen": text(record.frozen),
+        "frozen": json_text(record.frozen),
         "parent_id": record.parent_id,
     }
 
@@ -107,12 +107,12 @@ def _turn(run_id: str, record: Received) -> Row:
         "number": record.turn,
         "at": _number(record.at, 0.0),
         "seconds": _number(record.seconds, 0.0),
-        "choice": word(record.choice),
+        "choice": column_text(record.choice),
         "words": record.landing_instruction,
         "landing": bool(record.landing),
-        "stop": word(reply.stop),
+        "stop": column_text(reply.stop),
         "reason": str(reply.reason),
-        "blocks": text(reply.content),
+        "blocks": json_text(reply.content),
         "more_room_helps": bool(reply.more_room_helps),
         "input_tokens": _count(usage.input_tokens),
         "cache_read_input_tokens": _count(usage.cache_read_input_tokens),
@@ -131,7 +131,7 @@ def _call(run_id: str, record: Returned) -> Row:
         "seconds": _number(record.seconds, 0.0),
         "call_id": str(record.call.id),
         "name": str(record.call.name),
-        "arguments": None if record.call.arguments is None else text(record.call.arguments),
+        "arguments": None if record.call.arguments is None else json_text(record.call.arguments),
         "characters": _count(record.characters),
         "is_error": bool(record.is_error),
         "note": str(record.note),
@@ -145,8 +145,8 @@ def _checkpoint(rows: Rows, record: Checkpointed) -> None:
             "run_id": rows.run_id,
             "part": record.part,
             "place": place,
-            "role": word(message.role),
-            "blocks": text(message.blocks),
+            "role": column_text(message.role),
+            "blocks": json_text(message.blocks),
             "words": None if message.landing_instruction is None else str(message.landing_instruction),
             "copied": place < record.copies,
         }
@@ -156,7 +156,7 @@ def _checkpoint(rows: Rows, record: Checkpointed) -> None:
     rows.turns = record.standing.turns
     rows.standing = {
         "of_run": rows.run_id,
-        "standing": text(record.standing),
+        "standing": json_text(record.standing),
         "tool_calls": _count(record.standing.used.get("tool_calls", 0)),
         "cost_usd": _number(record.standing.total.cost_usd, None),
     }
@@ -167,7 +167,7 @@ def _event(run_id: str, number: int, record: EventLogged) -> Row:
         "run_id": run_id,
         "number": number,
         "at": _number(record.at, 0.0),
-        "body": text(_as_json(record.event), only_ascii=True),
+        "body": json_text(_as_json(record.event), only_ascii=True),
     }
 
 

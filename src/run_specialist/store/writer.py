@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.record.journal import Journal
-from run_specialist.store.as_text import word
+from run_specialist.store.as_text import column_text
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
 from run_specialist.store.location import ELSEWHERE, Location, file_of, shown
@@ -71,7 +71,7 @@ class Writer:
     def journal(self, run_id: str) -> Journal:
         """Return the journal of a new run; writing to it never raises, even if the store fails."""
         self._start_thread()
-        return RunJournal(self._inbox, word(run_id))
+        return RunJournal(self._inbox, column_text(run_id))
 
     def claim(self, run: StoredRun) -> Journal:
         """Take over a run to resume it, and return its journal; blocks until the store has answered.
@@ -178,7 +178,7 @@ class Writer:
             return
         try:
             rows = {run: rows_of(run.run_id, ledger.owner, queued, run.event) for run, queued in records.items()}
-            lost = ledger.keep(list(rows.values()))
+            lost = ledger.write_batch(list(rows.values()))
         except StoreUnusable as error:
             self._give_up(str(error), records)
         except Exception as error:  # noqa: BLE001 - an invalid row of one run must not affect the others
@@ -190,9 +190,11 @@ class Writer:
         else:
             for run, queued in records.items():
                 if run.run_id in lost:
-                    run.lose("another process has resumed it, or it was deleted", queued, taken_over=lost[run.run_id])
+                    run.mark_failed(
+                        "another process has resumed it, or it was deleted", queued, taken_over=lost[run.run_id]
+                    )
                 else:
-                    run.kept(queued, turns=rows[run].turns, events=rows[run].event_count)
+                    run.mark_committed(queued, turns=rows[run].turns, events=rows[run].event_count)
 
     def _give_up(self, why: str, records: Records) -> None:
         """Stop writing for all runs."""
@@ -201,4 +203,4 @@ class Writer:
 
     def _fail(self, why: str, records: Records) -> None:
         for journal, queued in records.items():
-            journal.lose(why, queued)
+            journal.mark_failed(why, queued)

@@ -70,7 +70,7 @@ def test_a_store_on_a_full_disk_can_be_read_and_emptied(tmp_path):
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert "the disk is full" in told["some"]
-    assert told["some"].endswith(deleting.NEEDS_ROOM)
+    assert told["some"].endswith(deleting.NEEDS_SPACE)
     del told["some"]
     expected = {"listed": ["run-2", "run-1"], "turns": 1, "left": 2, "freed": True, "after": "none", "again": None}
     assert told == expected

@@ -137,7 +137,7 @@ async def test_what_came_since_it_was_read_is_not_asked_or_run_twice(cut_off, ma
     between = make_writer(cut_off)
     assert await write(between.claim(stored("run-1", turns=1)), record) is None
     between.close()
-    with pytest.raises(NotResumable, match="went on with run-1"):
+    with pytest.raises(NotResumable, match="already resumed run-1"):
         make_writer(cut_off).claim(stored("run-1", turns=1))
 
 
