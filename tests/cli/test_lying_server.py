@@ -19,8 +19,8 @@ PATIENCE = 90
 KIND = {kind.name: kind for kind in KINDS}
 MIDDLE = MOMENTS[1]
 SAID = {
-    "HTML with 200": "failed: the server answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of",
-    "429, in a year": "failed: the API answered 429: Not today.; try again in 31536000 seconds, as it asks",
+    "HTML with 200": "failed: the server answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to",
+    "429, in a year": "failed: the API answered 429: Not today.; try again in 31536000 seconds, as the API requests",
     "blocks of nothing": "failed: the server's answer has no content blocks",
     "refused": "failed: cannot reach http://127.0.0.1:",
 }

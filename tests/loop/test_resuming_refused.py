@@ -115,8 +115,8 @@ async def test_an_id_that_is_unknown_or_fits_several(desk):
     """The ids that are near or fit are named."""
     first = await desk.ask(LOOKS, ANSWER)
     second = await desk.ask(LOOKS, ANSWER)
-    await refused(desk, f"no run nothing is kept in {desk.folder}/runs.db", RunNotFound, run_id="nothing")
-    said = await refused(desk, "2 runs begin with 20", RunNotFound, run_id="20")
+    await refused(desk, f"there is no run nothing in {desk.folder}/runs.db", RunNotFound, run_id="nothing")
+    said = await refused(desk, "2 run ids start with 20", RunNotFound, run_id="20")
     assert first.outcome.run_id in said
     assert second.outcome.run_id in said
 
@@ -146,7 +146,7 @@ async def test_a_run_that_is_alive_is_left_alone(desk):
         task = asyncio.create_task(run.outcome())
         await reached.wait()
         stranger = ScriptedProvider([])
-        with pytest.raises(NotResumable, match=rf"is still at work: .*{os.getpid()}"):
+        with pytest.raises(NotResumable, match=rf"is still running: .*{os.getpid()}"):
             await desk.go_on(provider=stranger)
         release.set()
         assert (await task).status == "answered"
@@ -274,7 +274,7 @@ async def test_two_processes_take_up_one_run_and_one_of_them_does(desk):
     first, second = ScriptedProvider([LATER]), ScriptedProvider([])
     async with desk.process(first) as one, desk.process(second) as two:
         run = await one.resume("last")
-        with pytest.raises(NotResumable, match="is still at work"):
+        with pytest.raises(NotResumable, match="is still running"):
             await two.resume("last")
         assert (await run.outcome()).answer == "Later."
     assert second.requests == []

@@ -1,4 +1,4 @@
-"""Tell whether a word without quotes is a secret where it stands."""
+"""Find secrets among unquoted values."""
 
 import re
 
@@ -8,17 +8,17 @@ from run_specialist.redaction.secret_names import Secrecy, ends_like_a_name
 from run_specialist.redaction.value_span import ValueSpan
 
 _NUMBER = 4
-"""A number of fewer digits is a length or a count, not a password."""
+"""Minimum number of digits of a numeric password; shorter numbers are lengths or counts."""
 _SHORT = 6
-"""In code and prose a shorter word with a digit is more often a variable than a password [characters]."""
+"""Minimum length of a password in code and prose; shorter words with a digit are mostly variables [characters]."""
 _WORD = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]{1,300}""")
 _UNSPACED = re.compile(r"""[^\s"'`]{1,300}""")
 _LONG = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]*""")
-"""What is left of a word that is longer: no more is looked at before it is known to be secret."""
+"""Matches the rest of a long word; used only once its start is known to be secret."""
 
 
-def bare(place: ValueSpan) -> Span | None:
-    """Return where the word stands; None where it is no secret."""
+def unquoted(place: ValueSpan) -> Span | None:
+    """Return the span of an unquoted value; None if it is not a secret."""
     shell = place.is_environment and place.tight and place.starts_line
     found = (_UNSPACED if shell else _WORD).match(place.text, place.at)
     if found is None:
@@ -44,8 +44,8 @@ _CALL = re.compile(r"[\w.]+[(\[]")
 _CONTINUED = re.compile(r"""(?:(?<=\\)\r?\n[ \t]{0,40}[^\s"'`]+)+""")
 
 
-def _is_secret_word(place: ValueSpan, value: str, end: int) -> bool:  # noqa: PLR0911 - one for each way of writing
-    """Tell whether a word without quotes is a secret where it stands, and not a variable, a type or a sentence."""
+def _is_secret_word(place: ValueSpan, value: str, end: int) -> bool:  # noqa: PLR0911 - one for each notation
+    """Return whether an unquoted value is a secret, not a variable, a type or prose."""
     if value.isdigit():
         return place.kind is Secrecy.PASSWORD and len(value) >= _NUMBER
     if place.kind is not Secrecy.PASSWORD and (ends_like_a_name(value) or is_path(value)):
@@ -65,7 +65,7 @@ def _is_secret_word(place: ValueSpan, value: str, end: int) -> bool:  # noqa: PL
 
 
 def _is_configuration(place: ValueSpan, end: int) -> bool:
-    """Tell whether a value stands as in YAML, an INI file, or a connection string, where a word is always a literal."""
+    """Return whether the value is in YAML, an INI file or a connection string, where a word is always a literal."""
     if place.ends_line(end) and place.starts_line:
         spaced = place.operator == ":" and place.text[place.at - 1 : place.at] in {" ", "\t"}
         return spaced or (place.operator == "=" and place.tight and place.head.strip(" \t") == place.head)
