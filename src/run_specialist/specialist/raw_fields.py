@@ -1,4 +1,4 @@
-"""Take the values out of the fields of a file, key by key."""
+"""Extract the values from the fields of a file, key by key."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from run_specialist.specialist.reading.nodes import Scalar
 
 
 def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
-    """Return what the file gives for our keys, and remark on every other key."""
+    """Return the values of the known keys; report every other key as a problem."""
     given: dict[str, Any] = {}
     for key, field in front.fields.items():
         if key not in CANONICAL:
-            _remark_on_other_key(key, field, problems)
+            _report_other_key(key, field, problems)
         elif field_values.is_empty(field):
             problems.warn(field.place, "left empty, which counts as not given", key)
         elif key in field_values.TEXTS:
@@ -44,7 +44,7 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
         given[key] = (*given.get(key, ()), *names)
 
 
-def _remark_on_other_key(key: str, field: Field, problems: Problems) -> None:
+def _report_other_key(key: str, field: Field, problems: Problems) -> None:
     written = shown(field.key)
     if key in RESTRICTING:
         problems.warn(field.key_place, "holds an agent back elsewhere and has no effect here", written)

@@ -126,7 +126,7 @@ def test_a_path_is_taken_as_a_file(tmp_path):
 def test_many_bad_names_are_not_told_one_by_one():
     """A damaged file does not fill the screen."""
     said = told(file("a", *(f"nobody{number}" for number in range(300))))["a"]
-    assert len(said) == agent_graph.MOST_TOLD + 1
+    assert len(said) == agent_graph.MAX_REPORTED + 1
     assert said[-1] == ("warning", "290 more names that nobody can be asked by")
 
 

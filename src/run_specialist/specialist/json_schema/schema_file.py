@@ -1,4 +1,4 @@
-"""Read a JSON Schema as plain JSON: from a JSON or YAML file, or from values of Python."""
+"""Read a JSON Schema from a JSON or YAML file, or from Python values, as plain JSON."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,10 @@ from run_specialist.specialist.reading.nodes import LONGEST, Chunk, UnreadableEr
 
 
 def read(path: Path, project: Path | None = None) -> object:
-    """Return what a file holds, as JSON or else as YAML.
+    """Return the content of a file, parsed as JSON or otherwise as YAML.
 
-    project: what the path must not leave; None to allow any path.
-    Raises ValueError with one clause that names the file.
+    project: Folder that the path must stay in; None to allow any path.
+    Raises ValueError naming the file.
     """
     name = shown(str(path), None)
     text = decode(_data(path, name, project), Problems(path))
@@ -57,7 +57,7 @@ def _yaml(text: str, name: str) -> object:
 
 
 def plain(value: object) -> object:
-    """Return a copy of a value as JSON has it; raises ValueError for what it cannot hold, and for too much of it."""
+    """Return a copy of a value as JSON types; raises ValueError if JSON cannot represent it or it is too large."""
     try:
         text = json.dumps(value, allow_nan=False)
     except RecursionError:

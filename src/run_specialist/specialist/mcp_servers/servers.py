@@ -1,4 +1,4 @@
-"""The MCP servers that a file names, in any of the usual shapes; nothing is started here."""
+"""Parse the MCP servers of a file, in any of the common formats; nothing is started."""
 
 import json
 import re
@@ -20,7 +20,7 @@ __all__ = ["ServerConfig", "listed_in_project", "named_entry", "server_of", "ser
 
 LONGEST_START = 600.0
 PROJECT_FILE = ".mcp.json"
-"""Where a project lists its servers for every program, under `mcpServers`."""
+"""File in which a project lists its MCP servers for all programs, under `mcpServers`."""
 
 _LARGEST_FILE = 1024 * 1024
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
@@ -32,9 +32,9 @@ _URLS = ("url", "httpUrl", "serverUrl")
 
 
 def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
-    """Return the servers of a specialist by name; one that makes no sense is among them and says why.
+    """Return the servers of a specialist by name, including invalid ones with their `unusable` reason.
 
-    root: a name without more is looked up in the `.mcp.json` of the project that holds it.
+    root: Folder in the project whose `.mcp.json` defines the servers that are given by name only.
     """
     servers: dict[str, ServerConfig] = {}
     listed: Mapping[str, Any] | str | None = None
@@ -55,7 +55,7 @@ def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
 
 
 def server_of(name: str, entry: object) -> ServerConfig | None:
-    """Read what a file says of one server; None for one that is switched off."""
+    """Parse the entry of one server; None for a disabled one."""
     clean = _ODD.sub("_", name.strip()).strip("_") or "server"
     if isinstance(entry, str) and "://" in entry:
         entry = {"url": entry}
@@ -70,7 +70,7 @@ def server_of(name: str, entry: object) -> ServerConfig | None:
 
 
 def named_entries(value: object) -> Iterator[tuple[str, object]]:
-    """Yield name and entry of each server in a map or a list of any of the usual shapes; None = looked up by name."""
+    """Yield name and entry of each server in a map or list; an entry of None is looked up by name."""
     if isinstance(value, Mapping):
         yield from ((str(name), entry) for name, entry in value.items())
     elif isinstance(value, list | tuple):
@@ -79,7 +79,7 @@ def named_entries(value: object) -> Iterator[tuple[str, object]]:
 
 
 def named_entry(item: object) -> tuple[str, object]:
-    """Return name and entry of one item of a list."""
+    """Return name and entry of a list item."""
     if not isinstance(item, Mapping):
         return (item, None) if isinstance(item, str) else (str(item), "")
     if "name" in item:
@@ -91,12 +91,12 @@ def named_entry(item: object) -> tuple[str, object]:
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - what YAML holds
-    """Return what a file says of its servers with a mask for each value that is set in clear, to be kept and shown."""
+    """Return a server configuration with each literal secret masked, for storing and showing."""
     if isinstance(value, list | tuple):
         return [without_secrets(item) for item in value]
     if isinstance(value, Mapping):
         return {key: _masked(inner) if key in _SECRET else without_secrets(inner) for key, inner in value.items()}
-    # What the query of a URL holds may be a key under any name.
+    # Query parameters of a URL may be credentials whatever their names.
     return _QUERY.sub(rf"\1{MASK}", redact(value)) if isinstance(value, str) else value
 
 
@@ -109,9 +109,9 @@ def _masked(values: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def project_file(start: Path) -> Path | None:
-    """Return the `.mcp.json` of the project that a folder lies in; None where there is none.
+    """Return the `.mcp.json` of the project that contains a folder, or None.
 
-    One above that belongs to another user is passed over.
+    Files in parent folders that belong to another user are ignored.
     """
     for folder in (start, *start.parents):
         if folder != start and stranger(folder, folder / PROJECT_FILE) is not None:
@@ -124,9 +124,9 @@ def project_file(start: Path) -> Path | None:
 
 
 def listed_in_project(name: str, folder: Path) -> str:
-    """Return why a name alone stands for no server in the project that a folder lies in; empty where it does.
+    """Return why a server name cannot be resolved in the project that contains a folder; empty if it can.
 
-    Where no project can be told, a run may still be in one.
+    Also empty outside of a project, because the run may take place in one.
     """
     path = project_file(folder.absolute())
     if path is None and not any((place / ".git").exists() for place in (folder.absolute(), *folder.absolute().parents)):
@@ -136,7 +136,7 @@ def listed_in_project(name: str, folder: Path) -> str:
 
 
 def _listed(path: Path | None) -> Mapping[str, Any] | str:
-    """Return the servers that a project lists, or why there are none."""
+    """Return the servers that a project lists, or the reason why there are none."""
     if path is None:
         return f"nothing tells how to reach it: it is only named, and the project has no {PROJECT_FILE}"
     try:
@@ -184,22 +184,22 @@ def _read(name: str, entry: Mapping[Any, Any]) -> ServerConfig:
     if cwd is not None and not isinstance(cwd, str):
         raise ValueError("wanted a folder as cwd")
     return ServerConfig(
-        name, _words(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout
+        name, _command(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout
     )
 
 
-def _words(command: object, arguments: object) -> tuple[str, ...]:
+def _command(command: object, arguments: object) -> tuple[str, ...]:
     if isinstance(command, str) and arguments is None:
-        # Written as in a shell; with `args` it is one word, blanks included.
-        words: list[Any] = shlex.split(command)
+        # Without `args` the command is split like a shell command; with `args` it is one word, including blanks.
+        parts: list[Any] = shlex.split(command)
     else:
-        words = command if isinstance(command, list) else [command]
+        parts = command if isinstance(command, list) else [command]
     if arguments is not None and not isinstance(arguments, list):
         raise ValueError("wanted a list as args")
-    words = [*words, *(arguments or [])]
-    if not words or any(isinstance(word, dict | list) or word is None for word in words):
+    parts = [*parts, *(arguments or [])]
+    if not parts or any(isinstance(part, dict | list) or part is None for part in parts):
         raise ValueError("wanted words as command and args")
-    return tuple(_text(word) for word in words)
+    return tuple(_text(part) for part in parts)
 
 
 def _pairs(entry: Mapping[Any, Any], key: str) -> tuple[tuple[str, str], ...]:
