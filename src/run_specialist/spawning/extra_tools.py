@@ -164,8 +164,8 @@ def _demands(
         if server.unusable:
             continue
         if not own or server.source is not None or server.starts_file_of(project):
-            action = f"{'start' if server.command is not None else 'talk to'} {server}"
-            action += f", filling in {', '.join(server.variables)} from the environment" if server.variables else ""
+            action = f"{'start' if server.command is not None else 'connect to'} {server}"
+            action += f", with {', '.join(server.variables)} from the environment" if server.variables else ""
             place = f"{file.place('mcp_servers')}: mcp_servers"
             demands.append(Demand(place, action, _server_fingerprint(server, project)))
     return tuple(dict.fromkeys(demands))

@@ -38,13 +38,14 @@ async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) ->
             found = await in_thread(lambda: bool(paths) and holds_any(Sandbox(root, paths)))
     except TimeoutError:
         seconds = time.monotonic() - begun
-        return PathsCheck(seconds, (f"{file.place('paths')}: paths: no file of it was found within {seconds:.3g} s",))
+        return PathsCheck(
+            seconds, (f"{file.place('paths')}: paths: no matching file was found within {seconds:.3g} s",)
+        )
     except ToolError as error:
         raise UsageError(f"{file.place('paths')}: paths: {error}") from error
     if not found:
         raise UsageError(
-            f"{file.place('paths')}: paths: {settings.name} reads {', '.join(paths) or 'nothing'}, and there is "
-            f"nothing of it under {root}; name the folder that holds it with --root, or write a specialist for "
-            "what is here with `specialists new`"
+            f"{file.place('paths')}: paths: no file under {root} matches {', '.join(paths) or 'an empty list'}; set "
+            "another folder with --root, or create a specialist for the files there with `specialists new`"
         )
     return PathsCheck(time.monotonic() - begun)

@@ -80,8 +80,8 @@ class Trust:
         if not known and not self._given:
             wants = "; ".join(f"{demand.place}: would {demand.action}" for demand in claim.demands)
             raise NotTrusted(
-                f"{wants}; nobody has allowed this yet, or something of it has changed: look at it, then allow it once "
-                f"with --trust, in Python with trust=True{reason and f' ({reason})'}"
+                f"{wants}; this is not allowed yet, or has changed since; review it, then allow it once with --trust, "
+                f"or in Python with trust=True{reason and f' ({reason})'}"
             )
         warnings = () if known or not claim.can_be_remembered else self._store(claim)
         self._allowed.add(claim.fingerprint)
@@ -94,7 +94,7 @@ class Trust:
     def _stored(self, claim: Claim) -> tuple[bool, str]:
         """Return whether a permission is stored; if not, the reason if there is a particular one."""
         if not claim.can_be_remembered:
-            return False, "it reaches more files than can be looked at, so this is asked each time"
+            return False, "it involves too many files to detect changes, so it must be allowed each time"
         path = self._path(claim)
         try:
             stored = json.loads(path.read_bytes())
@@ -106,7 +106,7 @@ class Trust:
             stored = None
         if isinstance(stored, dict) and stored.get("mark") == claim.fingerprint:
             return True, ""
-        return False, f"{path} is damaged and counts for nothing"
+        return False, f"{path} is damaged and was ignored"
 
     def _store(self, claim: Claim) -> tuple[str, ...]:
         path = self._path(claim)
@@ -121,7 +121,9 @@ class Trust:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(path, json.dumps(permission, indent=1))
         except OSError as error:
-            return (f"trust cannot be remembered in {path.parent} ({error.strerror or error}); it holds for now alone",)
+            return (
+                f"cannot store the permission in {path.parent} ({error.strerror or error}); it ends with this process",
+            )
         return ()
 
     def _path(self, claim: Claim) -> Path:

@@ -68,7 +68,7 @@ class _Graph:
     def _complaints(self, file: SpecialistFile) -> Iterable[tuple[str, Level]]:
         cycle = self._cycles.get(file.path)
         if cycle:
-            yield f"ask one another in a circle: {self._path(cycle)}; take one of these names out", "error"
+            yield f"calls form a cycle: {self._path(cycle)}; remove one of these names", "error"
         # The error above already names the other members of the cycle.
         reported = set(cycle or ())
         names = [name for name in _listed(file) if not ((found := self._find(name, file)) and found.path in reported)]
@@ -76,10 +76,10 @@ class _Graph:
         for text in bad[:MAX_REPORTED]:
             yield text, "warning"
         if len(bad) > MAX_REPORTED:
-            yield f"{len(bad) - MAX_REPORTED} more names that nobody can be asked by", "warning"
+            yield f"{len(bad) - MAX_REPORTED} more names that cannot be called", "warning"
         if chain := self._chains.get(file.path):
             last = shown(self._by_path[chain[-1]].name)
-            yield f"{self._path(chain)}: {last} will not be asked, more than {MAX_DEPTH} levels below", "warning"
+            yield f"{self._path(chain)}: {last} is more than {MAX_DEPTH} levels deep and cannot be called", "warning"
 
     def _of_name(self, name: str, caller: SpecialistFile) -> str | None:
         """Return the problem with a listed name, or None."""
@@ -87,12 +87,12 @@ class _Graph:
         if file is None:
             self._suggestions_left -= 1
             near = self._names.near(name, SIMILARITY_CUTOFF) if self._suggestions_left >= 0 else []
-            meant = f"; did you mean {' or '.join(map(shown, near))}?" if near else ""
-            return f"no specialist is called {shown(name)}{meant}"
+            suggestion = f"; did you mean {' or '.join(map(shown, near))}?" if near else ""
+            return f"no specialist named {shown(name)}{suggestion}"
         if self._can_run(file.path):
             return None
         first = next((str(problem) for problem in file.problems if problem.level == "error"), None)
-        return f"{shown(name)} cannot be run: {first or 'it stands in a circle'}"
+        return f"{shown(name)} cannot be run: {first or 'it is part of a cycle'}"
 
     def _callees(self, file: SpecialistFile) -> list[Path]:
         found = (self._find(name, file) for name in _listed(file))

@@ -41,9 +41,9 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     likely = available[:_COMPARED]
     near = [one for name in lacking[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    text += "; `delegate` comes with `agents`" if "delegate" in lacking else ""
+    text += "; `delegate` requires the key `agents`" if "delegate" in lacking else ""
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):
-        text += "; no tool is left, so it will not be run"
+        text += "; no tool is left, so the specialist cannot be run"
     problems.warn(front.fields["tools"].place, text, "tools")
 
 
@@ -97,7 +97,7 @@ def _report(key: str, inner: str | None, field: Field, problems: Problems) -> No
     if key != "countdown" or not isinstance(field.node, Pairs):
         inner = None
     want = wanted(key, inner)
-    text = f"wanted {want.words}, found {_found(node, field)}" if want else "no such key"
+    text = f"must be {want.words}, got {_found(node, field)}" if want else "unknown key"
     report = problems.warn if key in _OPTIONAL else problems.error
     place = field.place if node is field.node else field.chunk.place(node.start)
     report(place, text, f"{key}.{inner}" if inner else key)

@@ -42,12 +42,12 @@ def text_value(key: str, field: Field, problems: Problems) -> str | None:
     kind = "a list" if isinstance(node, Items) else "a map"
     texts = [item.text for item in node.items if isinstance(item, Scalar)] if isinstance(node, Items) else []
     if key == "name":
-        problems.warn(field.place, f"wanted text, found {kind}; the file's name is taken", key)
+        problems.warn(field.place, f"must be text, got {kind}; using the file name", key)
         return None
     if key == "model":
-        problems.warn(field.place, f"wanted one model, found {kind}; the first is taken, if any", key)
+        problems.warn(field.place, f"must be one model, got {kind}; using the first one, if any", key)
         return next((text.strip() for text in texts if text.strip()), None)
-    problems.warn(field.place, f"wanted text, found {kind}; its words are taken", key)
+    problems.warn(field.place, f"must be text, got {kind}; using its text", key)
     return ", ".join(texts) if texts else " ".join(field.source.split())
 
 
@@ -61,8 +61,8 @@ def _as_written(field: Field, node: Scalar, problems: Problems, key: str) -> str
     tail = text[node.end : line_end].strip()
     if not marked and not tail.startswith("#"):
         return node.text
-    what = "a leading ! or &" if marked else "what follows #"
-    problems.warn(field.place, f"{what} is kept as text; put the value in quotes to have it read as YAML reads it", key)
+    part = "a leading ! or &" if marked else "the text after #"
+    problems.warn(field.place, f"{part} is kept; put the value in quotes to apply the standard YAML rules", key)
     return " ".join(text[node.start : line_end].split())
 
 
@@ -73,7 +73,7 @@ def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] |
         return split_names(node.text, warn), []
     if isinstance(node, Items):
         return join_parentheses(name for item in node.items if (name := _name(item, field, problems, key))), []
-    warn("wanted a list, found a map; the keys that are true are taken")
+    warn("must be a list, got a map; using the keys whose value is true")
     named = ((name.text.strip(), value) for name, value in node.pairs if isinstance(name, Scalar))
     switches = {name: _on(value) for name, value in named if name}
     on = [name for name, value in switches.items() if value]
@@ -98,14 +98,14 @@ def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
         named = [(k.text, v.text) for k, v in item.pairs if isinstance(k, Scalar) and isinstance(v, Scalar)]
         # YAML parses `- Bash(git log: *)` as a map; `- name: read` is an intended one.
         if name := dict(named).get("name"):
-            problems.warn(place, "wanted a name, found a map; its name is taken", key)
+            problems.warn(place, "must be a name, got a map; using its name", key)
             return name
         if len(named) == 1:
-            problems.warn(place, "wanted a name, found a map; its text is taken", key)
+            problems.warn(place, "must be a name, got a map; using its text", key)
             return " ".join(field.chunk.text[item.start : item.end].split())
     # An unreadable name must neither allow a tool nor fail to disallow one.
     report = problems.error if key == "disallowed_tools" else problems.warn
-    report(place, "wanted a name, found a list or a map, which is left out", key)
+    report(place, "must be a name, got a list or a map; ignored", key)
     return None
 
 
@@ -117,7 +117,7 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
         problems.error(field.place, str(error), key)
         return False, None
     for node in repeated:
-        problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last wins", key)
+        problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last value is used", key)
     want = wanted(key)
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
         return True, split_names(value, problems.warner(field.place, key))
@@ -135,7 +135,7 @@ def _warn_about_empty(node: Pairs, field: Field, problems: Problems) -> None:
     """Warn about inner keys without a value; like top-level keys, they count as not given."""
     for key, value in node.pairs:
         if isinstance(key, Scalar) and is_null(value):
-            text = f"{shown(key.text)} is left empty, which counts as not given"
+            text = f"{shown(key.text)} is empty and ignored"
             problems.warn(field.chunk.place(key.start), text, canonical(field.key))
 
 

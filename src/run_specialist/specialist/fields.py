@@ -19,9 +19,10 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expected value of a field, for error messages."""
+    """Expected value of a field."""
 
     words: str
+    """Noun phrase for error messages, after "must be"."""
     number: bool = False
     """Whether a quoted number is read as a number, with a warning."""
 
@@ -86,30 +87,33 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 _OrNone = BeforeValidator(_none_word)
 Limit = Annotated[
-    _Whole | None, _OrNone, _schema("integer", none=True), Expected("a whole number from 0 up, or none", number=True)
+    _Whole | None, _OrNone, _schema("integer", none=True), Expected("an integer of at least 0, or none", number=True)
 ]
 Money = Annotated[
-    _Amount | None, _OrNone, _schema("number", none=True), Expected("an amount in USD from 0 up, or none", number=True)
+    _Amount | None,
+    _OrNone,
+    _schema("number", none=True),
+    Expected("an amount in USD of at least 0, or none", number=True),
 ]
 Time = Annotated[
     _Amount | None,
     BeforeValidator(_duration),
     _OrNone,
     _schema("number", text=True),
-    Expected("seconds, a duration like 90s, 10m or 1h, or none", number=True),
+    Expected("a number of seconds, a duration like 90s, 10m or 1h, or none", number=True),
 ]
 Seconds = Annotated[
     Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
     BeforeValidator(_duration),
     _schema("number", text=True),
-    Expected("seconds above 0, or a duration like 90s or 10m", number=True),
+    Expected("a number of seconds above 0, or a duration like 90s or 10m", number=True),
 ]
-Count = Annotated[_Positive, _schema("integer", least=1), Expected("a whole number from 1 up", number=True)]
+Count = Annotated[_Positive, _schema("integer", least=1), Expected("an integer of at least 1", number=True)]
 OptionalCount = Annotated[
     _Positive | None,
     _OrNone,
     _schema("integer", none=True, least=1),
-    Expected("a whole number from 1 up, or none", number=True),
+    Expected("an integer of at least 1, or none", number=True),
 ]
 Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
 Share = Annotated[
@@ -117,7 +121,7 @@ Share = Annotated[
     _OrNone,
     AfterValidator(_share_or_calls),
     _schema("number", none=True),
-    Expected("a share from 0.0 to 1.0, a whole number of calls left, or none"),
+    Expected("a share from 0.0 to 1.0, an integer number of calls left, or none"),
 ]
 _AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
 Names = Annotated[tuple[str, ...], _AsList, Expected("a list of names")]
@@ -189,11 +193,11 @@ class Specialist(BaseModel):
     landing_prompt: str | None = None
     """Text of the final instruction, in place of the default."""
     budget_notice: Switch = True
-    """Whether the budget stands in the system prompt."""
+    """Whether the system prompt states the budget."""
     countdown: Annotated[
         Countdown, BeforeValidator(_countdown_word), Expected("a map with from, style and warn_at, or none")
     ] = Countdown()
-    """The line in each result that counts down what is left: where it starts, its words, a warning; or none."""
+    """Countdown line in tool results: start, wording, warning; or none."""
     summarize_at: OptionalCount = None
     """Estimated tokens of context that trigger summarizing; none = never."""
     context_target: OptionalCount = None

@@ -90,7 +90,7 @@ def load(path: Path, project: Path | None = None) -> SpecialistFile:
         with safe_open.open_file(path, project) as file:
             data = file.read(LARGEST + 1)
     except safe_open.NotRegular:
-        return load_unreadable(path, "is no regular file")
+        return load_unreadable(path, "is not a regular file")
     except OSError as error:
         return load_unreadable(path, f"cannot be read: {error.strerror or error}")
     except ValueError as error:
@@ -146,17 +146,17 @@ def _name(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:
     entry, name = front.fields.get("name"), given.get("name")
     if entry is None or name is None:
         if entry is None and front.present:
-            problems.notice(START, f"no name; {shown(fallback)} is taken from the file", "name")
+            problems.notice(START, f"missing; using the file name, {shown(fallback)}", "name")
         return fallback
     clean = " ".join(_CONTROL.sub(" ", name).split())
     if clean != name:
-        problems.warn(entry.place, "holds control characters or more blanks than one; read without", "name")
+        problems.warn(entry.place, "contains control characters or repeated blanks, which are removed", "name")
     if clean.lower().endswith(_ENDING):
         # A name that ends in .md would be looked up as a path, and another file could be run instead.
         clean = re.sub(r"(?:\.md\s*)+$", "", clean, flags=re.IGNORECASE)
-        problems.warn(entry.place, f"ends in {_ENDING}, as paths do; read without", "name")
+        problems.warn(entry.place, f"ends in {_ENDING} like a path; the ending is removed", "name")
     if clean and clean != fallback:
-        problems.notice(entry.place, f"is not the name of the file, {shown(fallback)}", "name")
+        problems.notice(entry.place, f"differs from the file name, {shown(fallback)}", "name")
     return clean or fallback
 
 
@@ -164,7 +164,8 @@ def _description(given: dict[str, Any], front: FrontMatter, problems: Problems) 
     if "description" in given:
         return str(given["description"])
     if front.present and "description" not in front.fields:
-        problems.warn(START, "missing: a parent cannot tell when to use it; the first words stand in", "description")
+        text = "missing, so parents do not know when to use it; using the first line of the body"
+        problems.warn(START, text, "description")
     first = next((line.strip() for line in front.body.split("\n") if _WORDS.match(line)), "")
     return first[:_STAND_IN_LENGTH] or stem(problems.path)
 

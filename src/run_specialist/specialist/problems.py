@@ -84,7 +84,7 @@ class Problems:
         """Return the problems by position, followed by the number of omitted ones, if any."""
         found = sorted(self.found, key=lambda problem: (problem.line, problem.column))
         if self.dropped:
-            found.append(Problem(self.path, *START, None, f"{self.dropped} more problems left out", "warning"))
+            found.append(Problem(self.path, *START, None, f"{self.dropped} more problems omitted", "warning"))
         return tuple(found)
 
     def _add(self, problem: Problem) -> None:

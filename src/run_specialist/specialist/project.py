@@ -78,7 +78,7 @@ def project_places(project: Path, dir: Path | None = None, *, meant: bool = Fals
     Raises UsageError if `dir` is given and is not a folder.
     """
     if dir is not None and not dir.is_dir():
-        raise UsageError(f"{shown(str(dir), None)} is no folder")
+        raise UsageError(f"{shown(str(dir), None)} is not a folder")
     near = [] if dir is None else [SearchFolder.at(dir, project)]
     return _unique([*near, *_inside(project, project, meant=meant), *_not_taken(project, meant=meant)])
 
@@ -118,7 +118,7 @@ def _not_taken(project: Path, *, meant: bool) -> Iterator[SearchFolder]:
 
 def _advice(top: Path) -> str:
     name = shown(str(top), None)
-    return f"no file in it is loaded; if you trust it, use --root {name}, or set {VARIABLE}={name}"
+    return f"its files are not loaded; if you trust it, use --root {name}, or set {VARIABLE}={name}"
 
 
 def _own_places() -> list[Path]:

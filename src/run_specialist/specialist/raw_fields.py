@@ -16,12 +16,12 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
         if key not in CANONICAL:
             _report_other_key(key, field, problems)
         elif field_values.is_empty(field):
-            problems.warn(field.place, "left empty, which counts as not given", key)
+            problems.warn(field.place, "is empty and ignored", key)
         elif key in field_values.TEXTS:
             if text := field_values.text_value(key, field, problems):
                 given[key] = text
             elif isinstance(field.node, Scalar):
-                problems.warn(field.place, "left empty, which counts as not given", key)
+                problems.warn(field.place, "is empty and ignored", key)
         elif key in field_values.NAMES:
             _take_names(key, field, given, problems)
         else:
@@ -37,7 +37,7 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
         problems.notice(field.place, "* does not restrict anything", key)
         names = None
     if key == "tools" and names == [] and isinstance(field.node, Scalar):
-        problems.warn(field.place, "names nothing, so that no tool is allowed", key)
+        problems.warn(field.place, "contains no name, so no tool is allowed", key)
     if off and key == "tools":
         given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *off)
     if names is not None:
@@ -47,9 +47,9 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
 def _report_other_key(key: str, field: Field, problems: Problems) -> None:
     written = shown(field.key)
     if key in RESTRICTING:
-        problems.warn(field.key_place, "holds an agent back elsewhere and has no effect here", written)
+        problems.warn(field.key_place, "restricts agents in other programs but has no effect here", written)
     elif key in INERT:
-        problems.notice(field.key_place, "kept without effect", written)
+        problems.notice(field.key_place, "has no effect here", written)
     else:
         close = None if problems.full else nearest(key)
         problems.warn(field.key_place, f"unknown key{f'; did you mean {close}?' if close else ''}", written)

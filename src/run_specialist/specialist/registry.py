@@ -92,7 +92,7 @@ class Registry:
         if found := names.find(name):
             return found
         if "/" in name or name.lower().endswith(".md"):
-            raise SpecialistNotFound(f"there is no file {shown(name)}")
+            raise SpecialistNotFound(f"no such file: {shown(name)}")
         raise SpecialistNotFound(self._not_found(name, names.near(name), sorted({file.name for file in files})))
 
     def names(self) -> list[str]:
@@ -143,16 +143,16 @@ class Registry:
                     yield path, project, why
 
     def _not_found(self, name: str, close: list[str], names: list[str]) -> str:
-        meant = f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
-        known = f"; there are: {shown(', '.join(names), 300)}" if names and not close else ""
+        suggestion = f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
+        known = f"; available: {shown(', '.join(names), 300)}" if names and not close else ""
         searched = [place.path for place in self.places if not place.refused and place.path.is_dir()]
-        where = ", ".join(shown(str(path), None) for path in searched) or "no folder that exists"
+        where = ", ".join(shown(str(path), None) for path in searched) or "no existing folder"
         refused = "".join(f"; {line}" for line in self.refused)
-        return f"no specialist is called {shown(name)}{meant}{known} (searched: {where}{refused})"
+        return f"no specialist named {shown(name)}{suggestion}{known} (searched: {where}{refused})"
 
 
 def _shadowed(file: SpecialistFile, winner: SpecialistFile) -> SpecialistFile:
-    text = f"hidden by the nearer file of this name, {shown(str(winner.path), None)}"
+    text = f"hidden by a nearer file with the same name, {shown(str(winner.path), None)}"
     problem = Problem(file.path, file.lines.get("name", 1), 1, "name", text, "warning")
     return file.with_problems((*file.problems, problem))
 

@@ -88,7 +88,7 @@ def checked(settings: Mapping[str, Any]) -> Specialist:
     for key in settings:
         if key not in Specialist.model_fields:
             close = nearest(key)
-            raise UsageError(f"no such setting: {shown(key)}{f'; did you mean {close}?' if close else ''}")
+            raise UsageError(f"unknown setting: {shown(key)}{f'; did you mean {close}?' if close else ''}")
     try:
         partial = Specialist.model_validate({"name": "", "description": "", "prompt": "", **settings})
     except ValidationError as error:
@@ -122,6 +122,6 @@ def _message(settings: Mapping[str, Any], error: ValidationError) -> str:
     inner = inside[0] if key == "countdown" and inside else None
     want = wanted(key, inner)
     if inner and not want:
-        return f"{key}.{inner}: no such key"
+        return f"{key}.{inner}: unknown key"
     found = first["input"] if inner else settings[key]
-    return f"{key}{f'.{inner}' if inner else ''}: wanted {want.words if want else first['msg']}, found {found!r}"
+    return f"{key}{f'.{inner}' if inner else ''}: must be {want.words if want else first['msg']}, got {found!r}"

@@ -47,7 +47,8 @@ def write_new(
     """
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise UsageError(
-            f"{shown(name)} is no good name: lower-case letters, digits and single hyphens, at most {_LONGEST_NAME}"
+            f"invalid name {shown(name)}: use lower-case letters, digits and single hyphens, at most {_LONGEST_NAME} "
+            "characters"
         )
     path = folder / f"{name}.md"
     text = _text(name, given)
@@ -59,7 +60,7 @@ def write_new(
         with safe_open.create_file(path, project, overwrite=overwrite) as file:
             file.write(text.encode())
     except FileExistsError:
-        raise UsageError(f"{shown(str(path), None)} is there already; --force writes over it") from None
+        raise UsageError(f"{shown(str(path), None)} already exists; use --force to overwrite it") from None
     except OSError as error:
         raise UsageError(f"{shown(str(path), None)} cannot be written: {error.strerror}") from None
     return path

@@ -67,7 +67,7 @@ class _Known:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = dict.fromkeys(names)
         self._below: dict[str, list[str]] = {}
-        """The tools whose names go on with `__` after this; a server's name alone stands for all of its tools."""
+        """Tools by each prefix before `__`, so that the name of a server matches all its tools."""
         for name in self._names:
             for place in range(len(name)) if name.startswith("mcp__") else ():
                 if name.startswith("__", place):
@@ -100,7 +100,7 @@ def split_names(text: str, warn: Callable[[str], None]) -> list[str]:
     """
     text = _ITEM.sub("", text.strip())
     if text.startswith("[") or (text.endswith("]") and "[" not in text):
-        warn("a list that is not closed or not valid; its names are taken")
+        warn("the list is invalid or not closed; using its names")
         text = text.removeprefix("[").removesuffix("]")
     parts = _split(text, ",\n")
     if len(parts) == 1 and len(by_blanks := _split(text, " \t")) > 1:

@@ -109,7 +109,7 @@ def test_a_damaged_file_allows_nothing_and_is_named(tmp_path, content):
     path.write_text(content)
     with pytest.raises(NotTrusted) as caught:
         Trust(folder=tmp_path).check(asked)
-    assert f"({path} is damaged and counts for nothing)" in str(caught.value)
+    assert f"({path} is damaged and was ignored)" in str(caught.value)
     assert Trust(folder=tmp_path, given=True).check(asked) == ()
     assert Trust(folder=tmp_path).is_known(asked)
 
@@ -127,7 +127,7 @@ def test_where_nothing_can_be_written_it_holds_for_the_runner_and_says_so(tmp_pa
     (tmp_path / "file").write_text("")
     trust = Trust(folder=tmp_path / "file" / "trusted", given=True)
     (warning,) = trust.check(claim(tmp_path))
-    assert f"trust cannot be remembered in {tmp_path}/file/trusted (" in warning
+    assert f"cannot store the permission in {tmp_path}/file/trusted (" in warning
     assert trust.check(claim(tmp_path)) == ()
     with pytest.raises(NotTrusted):
         Trust(folder=tmp_path / "file" / "trusted").check(claim(tmp_path))
@@ -175,14 +175,14 @@ def test_a_changed_file_of_any_on_the_way_is_another_claim_and_changed_back_the_
 
 SERVERS = {
     "{command: [npx, -y, files]}": "start npx -y files",
-    "{url: 'https://example.org/mcp'}": "talk to https://example.org/mcp",
-    "{url: 'http://127.0.0.1:8000/mcp'}": "talk to http://127.0.0.1:8000/mcp",
-    "{url: 'http://localhost:8000/mcp'}": "talk to http://localhost:8000/mcp",
-    "{url: 'http://[::1]:8000/mcp'}": "talk to http://[::1]:8000/mcp",
+    "{url: 'https://example.org/mcp'}": "connect to https://example.org/mcp",
+    "{url: 'http://127.0.0.1:8000/mcp'}": "connect to http://127.0.0.1:8000/mcp",
+    "{url: 'http://localhost:8000/mcp'}": "connect to http://localhost:8000/mcp",
+    "{url: 'http://[::1]:8000/mcp'}": "connect to http://[::1]:8000/mcp",
     "{url: 'http://localhost/${KEY}', headers: {A: '${TOKEN}'}}": (
-        "talk to http://localhost/${KEY}, filling in KEY, TOKEN from the environment"
+        "connect to http://localhost/${KEY}, with KEY, TOKEN from the environment"
     ),
-    "{url: 'http://localhost.example.org/mcp'}": "talk to http://localhost.example.org/mcp",
+    "{url: 'http://localhost.example.org/mcp'}": "connect to http://localhost.example.org/mcp",
 }
 
 

@@ -151,7 +151,7 @@ def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, 
     assert (trust.check(asked), trust.check(asked)) == ((), ())
     assert not (tmp_path / "trusted").exists()
     assert not trust.is_known(asked)
-    with pytest.raises(NotTrusted, match=r"this is asked each time"):
+    with pytest.raises(NotTrusted, match=r"it must be allowed each time"):
         Trust(folder=tmp_path / "trusted").check(asked)
 
 

@@ -48,7 +48,7 @@ class AnswerSchema:
         if schema is False:
             raise ValueError("is false, which no answer can match")
         if not isinstance(schema, dict):
-            raise ValueError("wanted a JSON Schema, which is a map")  # noqa: TRY004 - bad input, not a bad call
+            raise ValueError("must be a JSON Schema, which is a map")  # noqa: TRY004 - bad input, not a bad call
         schema_checks.check(schema)
         return cls(schema)
 

@@ -23,7 +23,7 @@ def read(path: Path, project: Path | None = None) -> object:
         return plain(json.loads(text))
     except json.JSONDecodeError as error:
         if path.suffix.lower() == ".json":
-            raise ValueError(f"{name}:{error.lineno}:{error.colno}: is no valid JSON: {error.msg}") from None
+            raise ValueError(f"{name}:{error.lineno}:{error.colno}: is not valid JSON: {error.msg}") from None
     except RecursionError:
         raise ValueError(f"{name}: is nested too deeply") from None
     except ValueError as error:
@@ -36,7 +36,7 @@ def _data(path: Path, name: str, project: Path | None) -> bytes:
         with safe_open.open_file(path, project) as file:
             return file.read(4 * LONGEST + 1)
     except safe_open.NotRegular:
-        raise ValueError(f"{name}: is no regular file") from None
+        raise ValueError(f"{name}: is not a regular file") from None
     except FileNotFoundError:
         raise ValueError(f"no such file: {name}") from None
     except OSError as error:
@@ -51,7 +51,7 @@ def _yaml(text: str, name: str) -> object:
         return None if root is None else plain(value_of(root)[0])
     except UnreadableError as error:
         place = Chunk(text, 1).place(error.index)
-        raise ValueError(f"{name}:{place.line}:{place.column}: is no valid JSON or YAML: {error}") from None
+        raise ValueError(f"{name}:{place.line}:{place.column}: is not valid JSON or YAML: {error}") from None
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -63,7 +63,7 @@ def plain(value: object) -> object:
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (TypeError, ValueError) as error:
-        raise ValueError(f"holds what JSON cannot: {shown(str(error), 200)}") from None
+        raise ValueError(f"contains a value that JSON cannot represent: {shown(str(error), 200)}") from None
     if len(text) > LONGEST:
         raise ValueError(f"is longer than {LONGEST:,} characters")
     return json.loads(text)

@@ -48,7 +48,7 @@ def _fits(name: str, entry: object, field: Field, problems: Problems, *, index: 
         if str(key) not in KEYS and near:
             problems.warn(place, f"{shown(name)}: {shown(str(key))}: unknown key; did you mean {near[0]}?", _KEY)
     if why:
-        problems.warn(place, f"{shown(name)}: {shown(why, None)}; left out", _KEY)
+        problems.warn(place, f"{shown(name)}: {shown(why, None)}; ignored", _KEY)
     return not why
 
 

@@ -145,4 +145,4 @@ def _without_secrets(url: str) -> str:
         parts = urlsplit(url)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
     except ValueError:
-        return "a URL that cannot be read"
+        return "an invalid URL"

@@ -23,7 +23,7 @@ PROJECT_FILE = ".mcp.json"
 """File in which a project lists its MCP servers for all programs, under `mcpServers`."""
 
 _LARGEST_FILE = 1024 * 1024
-_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+_DISALLOWED = re.compile(r"[^A-Za-z0-9_-]+")
 _STDIO = frozenset({"stdio", "local"})
 _HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamablehttp", "remote"})
 _SECRET = frozenset({"env", "headers"})
@@ -49,18 +49,19 @@ def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
             continue
         key = server.name
         if key in servers:
-            key, server = name, ServerConfig(server.name, unusable=f"{shown(name)} is called {key}, as another one is")
+            reason = f"{shown(name)} has the same normalized name as another server, {key}"
+            key, server = name, ServerConfig(server.name, unusable=reason)
         servers[key] = server
     return servers
 
 
 def server_of(name: str, entry: object) -> ServerConfig | None:
     """Parse the entry of one server; None for a disabled one."""
-    clean = _ODD.sub("_", name.strip()).strip("_") or "server"
+    clean = _DISALLOWED.sub("_", name.strip()).strip("_") or "server"
     if isinstance(entry, str) and "://" in entry:
         entry = {"url": entry}
     if not isinstance(entry, Mapping):
-        return ServerConfig(clean, unusable="wanted a map with a command or a url")
+        return ServerConfig(clean, unusable="must be a map with a command or a url")
     if entry.get("disabled") is True or entry.get("enabled") is False:
         return None
     try:
@@ -138,7 +139,7 @@ def listed_in_project(name: str, folder: Path) -> str:
 def _listed(path: Path | None) -> Mapping[str, Any] | str:
     """Return the servers that a project lists, or the reason why there are none."""
     if path is None:
-        return f"nothing tells how to reach it: it is only named, and the project has no {PROJECT_FILE}"
+        return f"has neither a command nor a url, and the project has no {PROJECT_FILE} that defines it"
     try:
         with open_file(path, git_folder(path.parent) or path.parent) as file:
             data = file.read(_LARGEST_FILE + 1)
@@ -148,17 +149,17 @@ def _listed(path: Path | None) -> Mapping[str, Any] | str:
     except OSError as error:
         return f"{path} cannot be read: {error.strerror or error}"
     except (ValueError, RecursionError):
-        return f"{path} is no JSON"
+        return f"{path} is not valid JSON"
     servers = read.get("mcpServers") if isinstance(read, dict) else None
     return servers if isinstance(servers, dict) else f"{path} has no map mcpServers"
 
 
 def _from_project(name: str, path: Path | None, listed: Mapping[str, Any] | str) -> ServerConfig | None:
     if isinstance(listed, str):
-        return replace(ServerConfig(_ODD.sub("_", name)), unusable=listed)
+        return replace(ServerConfig(_DISALLOWED.sub("_", name)), unusable=listed)
     if listed.get(name) is None:
-        there = f"; there are {', '.join(map(shown, listed))}" if listed else ""
-        return ServerConfig(_ODD.sub("_", name), unusable=f"{path} lists no server of that name{there}")
+        available = f"; available: {', '.join(map(shown, listed))}" if listed else ""
+        return ServerConfig(_DISALLOWED.sub("_", name), unusable=f"{path} has no server of this name{available}")
     server = server_of(name, listed[name])
     return server and replace(server, source=path)
 
@@ -168,21 +169,21 @@ def _read(name: str, entry: Mapping[Any, Any]) -> ServerConfig:
     command, kind = entry.get("command"), entry.get("type", entry.get("transport"))
     known = kind is None or (isinstance(kind, str) and kind.lower() in _STDIO | _HTTP)
     if not known:
-        raise ValueError(f"wanted the type stdio or http, found {shown(str(kind))}")
+        raise ValueError(f"type must be stdio or http, got {shown(str(kind))}")
     if command and url:
-        raise ValueError("has both a command and a url; one of them is wanted")
+        raise ValueError("has both a command and a url; remove one of them")
     if isinstance(kind, str) and (kind.lower() in _STDIO if url else command and kind.lower() in _HTTP):
         raise ValueError(f"the type {shown(kind)} does not fit a {'url' if url else 'command'}")
     timeout = _seconds(entry.get("timeout"))
     if url:
         if not isinstance(url, str) or ("${" not in url and not re.match(r"https?://[^/]", url)):
-            raise ValueError(f"wanted a url that begins with http:// or https://, found {shown(str(url))}")
+            raise ValueError(f"url must begin with http:// or https://, got {shown(str(url))}")
         return ServerConfig(name, url=url, headers=_pairs(entry, "headers"), timeout=timeout)
     if not command:
         raise ValueError("has no command and no url")
     cwd = entry.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
-        raise ValueError("wanted a folder as cwd")
+        raise ValueError("cwd must be a folder")
     return ServerConfig(
         name, _command(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout
     )
@@ -195,10 +196,10 @@ def _command(command: object, arguments: object) -> tuple[str, ...]:
     else:
         parts = command if isinstance(command, list) else [command]
     if arguments is not None and not isinstance(arguments, list):
-        raise ValueError("wanted a list as args")
+        raise ValueError("args must be a list")
     parts = [*parts, *(arguments or [])]
     if not parts or any(isinstance(part, dict | list) or part is None for part in parts):
-        raise ValueError("wanted words as command and args")
+        raise ValueError("command and args must be texts")
     return tuple(_text(part) for part in parts)
 
 
@@ -207,7 +208,7 @@ def _pairs(entry: Mapping[Any, Any], key: str) -> tuple[tuple[str, str], ...]:
     if value is None:
         return ()
     if not isinstance(value, Mapping) or any(isinstance(item, dict | list) for item in value.values()):
-        raise ValueError(f"wanted a map of names and texts as {key}")
+        raise ValueError(f"{key} must be a map of names to texts")
     return tuple(sorted((str(name), "" if item is None else _text(item)) for name, item in value.items()))
 
 
@@ -219,5 +220,5 @@ def _seconds(value: object) -> float:
     if value is None:
         return START_TIMEOUT
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_START:
-        raise ValueError(f"wanted up to {LONGEST_START:g} seconds as timeout, found {shown(str(value))}")
+        raise ValueError(f"timeout must be above 0 and at most {LONGEST_START:g} seconds, got {shown(str(value))}")
     return float(value)

@@ -22,11 +22,11 @@ def decode(data: bytes | str, problems: Problems) -> str:
     """Return the text of a file; repairs other than of line ends are reported as warnings."""
     text = data if isinstance(data, str) else _to_text(data, problems)
     if text.startswith("\ufeff"):
-        problems.warn(START, "starts with a byte order mark, which is left out")
+        problems.warn(START, "starts with a byte order mark, which is ignored")
         text = text.lstrip("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if bad := _UNUSABLE.search(text):
-        problems.warn(place_of(text, bad.start()), f"holds characters that cannot be kept; {_REPLACEMENT} instead")
+        problems.warn(place_of(text, bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}")
         text = _UNUSABLE.sub(_REPLACEMENT, text)
     return text
 
@@ -46,5 +46,5 @@ def _to_text(data: bytes, problems: Problems) -> str:
     except UnicodeDecodeError as error:
         before = _LINE_END.split(data[: error.start].decode("utf-8", "replace"))
         place = Position(len(before), len(before[-1]) + 1)
-        problems.warn(place, f"is not UTF-8 here ({error.reason}); {_REPLACEMENT} stands for what could not be read")
+        problems.warn(place, f"is not valid UTF-8 here ({error.reason}); invalid bytes are replaced by {_REPLACEMENT}")
         return data.decode("utf-8", "replace")

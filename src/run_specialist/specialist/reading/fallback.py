@@ -135,12 +135,12 @@ def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> Scala
     block = _BLOCK.match(raw)
     last = chunk.place(end).line
     if raw and not block and last > span.line:
-        problems.warn(chunk.place(0), f"is no valid YAML by itself; its text up to line {last} is taken", span.key)
+        problems.warn(chunk.place(0), f"is not valid YAML; using its text up to line {last}", span.key)
     first, _, rest = ("", "", raw[block.end() :]) if block else raw.partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
     unquoted = _unquote(text)
     if unquoted is None and text[:1] in _QUOTES and not _closing(text[0]).search(text, 1):
-        problems.warn(chunk.place(start), "a quote is opened and never closed", span.key)
+        problems.warn(chunk.place(start), "an opening quote is never closed", span.key)
         unquoted = text[1:].strip().replace("\\n", "\n")
     if unquoted is not None:
         return Scalar(start, end, unquoted, plain=False)

@@ -53,7 +53,7 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         dedented = _dedent(text, opening[1])
         if dedented is None:
             return None
-        problems.warn(START, f"every line is indented by {indent}; read without")
+        problems.warn(START, f"every line is indented by {indent}; the indentation is ignored")
         text = dedented
         at, hashes = _skip_lead(text)
         opening = _OPENING.match(text, at)
@@ -127,7 +127,7 @@ def _unclosed(text: str, start: int, indent: int, fence: Position, problems: Pro
         at = stop
     if end == start:
         return None
-    problems.warn(fence, "the front matter is never closed; its leading key lines are taken")
+    problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
     return FencedParts(text, start, end, end, indent)
 
 

@@ -75,19 +75,22 @@ class LenientHandler(YAMLHandler):
         except UnreadableError as error:
             # An error at the end is reported on the last line, not on the fence below.
             place = chunk.place(min(error.index, len(front.rstrip())))
-            self._problems.warn(place, f"is no valid YAML ({error}); read line by line")
+            self._problems.warn(place, f"is not valid YAML ({error}); parsed line by line")
         else:
             if root is None:
                 return front, body
             if isinstance(root, Pairs) and not _holds_prose(root, front):
                 self._take_pairs(root, chunk)
                 return front, body
-            self._problems.warn(chunk.place(root.start), "the front matter is not keys only; read line by line")
+            self._problems.warn(
+                chunk.place(root.start), "the front matter contains more than keys; parsed line by line"
+            )
         used = self._take_spans(front, parts)
         if not self.fields:
             raise ValueError("no keys between the fences")
         if used < len(front):
-            self._problems.warn(chunk.place(used + 1), "the front matter is never closed; this is taken for the body")
+            text = "the front matter has no closing fence; the body is assumed to start here"
+            self._problems.warn(chunk.place(used + 1), text)
             return front[:used], parts.text[parts.start + used :]
         return front, body
 
@@ -100,7 +103,7 @@ class LenientHandler(YAMLHandler):
             if isinstance(key, Scalar):
                 self._add(Field(key.text.strip(), node, chunk, chunk.place(key.start)))
             else:
-                self._problems.warn(chunk.place(key.start), "a key that is a list or a map is left out")
+                self._problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
 
     def _take_spans(self, front: str, parts: FencedParts) -> int:
         spans, used = fallback.field_spans(front, parts.line)
@@ -120,7 +123,7 @@ class LenientHandler(YAMLHandler):
         if earlier := self.fields.get(key):
             self._problems.warn(
                 field.key_place,
-                f"given on line {earlier.key_place.line} and again on line {field.key_place.line}; the last wins",
+                f"given on lines {earlier.key_place.line} and {field.key_place.line}; the last one is used",
                 shown(key),
             )
         self.fields[key] = field
@@ -139,8 +142,9 @@ def read(data: bytes | str, problems: Problems) -> FrontMatter:
     try:
         _, body = handler.split(text)
     except ValueError:
-        why = ", the file starts with a code fence" if text.lstrip().startswith("```") else ""
-        problems.warn(START, f"no front matter{why}: the file's name and first words stand in for name and description")
+        why = " (the file starts with a code fence)" if text.lstrip().startswith("```") else ""
+        fallback_used = "using the file name as name and the first line of text as description"
+        problems.warn(START, f"no front matter{why}; {fallback_used}")
         return FrontMatter({}, text.strip("\n"), present=False)
     return FrontMatter(handler.fields, _without_leading_blank_lines(body), present=True)
 

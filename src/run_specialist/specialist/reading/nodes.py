@@ -203,7 +203,7 @@ class _Expansion:
         self.left -= 1
         # Expanded aliases can nest deeper than the text.
         if self.left < 0 or depth > DEEPEST:
-            raise UnreadableError(f"holds more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
+            raise UnreadableError(f"contains more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
         if isinstance(node, Scalar):
             return scalar_value(node)
         if isinstance(node, Items):
