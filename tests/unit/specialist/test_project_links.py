@@ -235,7 +235,7 @@ def test_new_writes_nothing_outside_of_the_project(root: Path, tmp_path: Path, *
             write_new(folder, "a", given, overwrite=force, project=root)
     link(root / "specialists" / "dangling.md", "../prompts/none.md")
     if not force:
-        with pytest.raises(UsageError, match="is there already"):
+        with pytest.raises(UsageError, match="already exists"):
             write_new(root / "specialists", "dangling", given, project=root)
         assert not (root / "prompts" / "none.md").exists()
     assert [path.name for path in outside.iterdir()] == ["victim"]
