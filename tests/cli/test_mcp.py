@@ -66,7 +66,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(refused):
         (["--http", "0", "--token", "x", "--no-token"], "--no-token and a token, from --token or SPECIALIST_MCP_TOKEN"),
         (["--http", "[::]:0", "--no-token"], "--http [::]:0 can be reached from other machines"),
         (["--root", "nowhere"], "No such file or directory: "),
-        (["--dir", "nowhere"], "/nowhere is no folder"),
+        (["--dir", "nowhere"], "/nowhere is not a folder"),
         (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),
     ],
 )

@@ -98,9 +98,9 @@ async def test_calls_that_may_have_been_under_way_are_used(desk):
 async def test_a_limit_that_makes_no_sense_is_told_as_ever(desk):
     """The key, what it takes and what it found."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    await refused(desk, "tool_calls_limit: wanted a whole number", UsageError, tool_calls_limit=-1)
+    await refused(desk, "tool_calls_limit: must be an integer", UsageError, tool_calls_limit=-1)
     await refused(
-        desk, "no such setting: tool_call_limit; did you mean tool_calls_limit?", UsageError, tool_call_limit=9
+        desk, "unknown setting: tool_call_limit; did you mean tool_calls_limit?", UsageError, tool_call_limit=9
     )
 
 

@@ -179,7 +179,7 @@ def _root(given: Path | None) -> Path:
     from run_specialist.specialist.registry import project_root  # noqa: PLC0415 - fast `--help`
 
     if given is not None and not given.is_dir():
-        fail(f"--root {given} is no folder")
+        fail(f"--root {given} is not a folder")
     return given or project_root(Path.cwd())
 
 

@@ -29,7 +29,7 @@ def trust_told(file: "SpecialistFile", settings: "Specialist", root: Path) -> tu
         return False, f"not trusted: {error}"
     if not claim.demands:
         return None, ""
-    words = ", ".join(demand.words for demand in claim.demands)
+    words = ", ".join(demand.action for demand in claim.demands)
     if Trust().is_known(claim):
         return True, f"trusted: it may {words}"
     return False, f"not trusted: it would {words}; to allow that, run it once with --trust"

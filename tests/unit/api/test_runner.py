@@ -142,7 +142,7 @@ async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
         (FINDER, b"What?", {}, "the question is to be a text"),
         ("owl", "What?", {}, "did you mean owls"),
         (FINDER, "What?", {"root": "nowhere"}, "--root: there is no folder"),
-        (FINDER, "What?", {"dir": "nowhere"}, "nowhere is no folder"),
+        (FINDER, "What?", {"dir": "nowhere"}, "nowhere is not a folder"),
         (FINDER.model_copy(update={"paths": ("missing",)}), "What?", {}, "--root"),
     ],
 )
