@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from run_specialist.api.shutdown import and_leave
+from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.cli.console import fail, print_json, print_line, say
 from run_specialist.gc_tuning import end_of_start
 from run_specialist.store.location import shown
@@ -66,7 +66,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
     # What a tool prints, or the module that it comes from, is neither answer nor event.
     with view or nullcontext(), redirect_stdout(sys.stderr):
         try:
-            outcome = asyncio.run(and_leave(once()))
+            outcome = asyncio.run(with_bounded_cleanup(once()))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
     if printer.unread:
