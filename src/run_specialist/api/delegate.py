@@ -63,7 +63,7 @@ def delegate_tool(
     Raises UsageError for a specialist that does not exist or cannot be run, and for an invalid setting.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{shown(name)} is no name of a tool: 1 to 64 letters, digits, _ and - are taken")
+        raise UsageError(f"{shown(name)} is not a valid tool name; use 1 to 64 letters, digits, _ or -")
     owns_runner = runner is None
     runner = runner or Runner()
     requested = _usable(runner.registry) if specialists is None else specialists
@@ -73,7 +73,7 @@ def delegate_tool(
         resolve(file, settings)
         found[file.name] = reference, file.description
     if not found:
-        raise UsageError("there is no specialist to ask; write one with `specialists new NAME`")
+        raise UsageError("no usable specialists found; create one with `specialists new NAME`")
     return Delegate(runner, name, dict(sorted(found.items())), settings, owns_runner)
 
 

@@ -56,4 +56,4 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
         places: dict[str, Any] = {"root": root, "dir": dir, "model": model, "store": store}
         work = run(specialist, question, **places, on_lost=on_lost, trust=trust, **settings)
         return asyncio.run(with_bounded_cleanup(with_signal_wakeup(work)))
-    raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")
+    raise UsageError("run_sync() cannot run inside a running event loop; await run() instead")

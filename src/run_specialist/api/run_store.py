@@ -63,7 +63,7 @@ class RunStore:
         """
         location = self._location()
         if location is None:
-            raise NotResumable("nothing is stored here: the store is `none`; name the one that holds the run")
+            raise NotResumable("the store is `none`, so no runs are stored; set the store that contains the run")
         return await asyncio.to_thread(_load, location.url, run_id)
 
     async def aclose(self) -> None:
@@ -103,5 +103,5 @@ def _load(url: str, run_id: str) -> StoredRun:
     with Store(url) as store:
         run = store.load(run_id)
     if not Path(run.frozen["root"]).is_dir():
-        raise NotResumable(f"{run.run_id} worked in {run.frozen['root']}, which is gone")
+        raise NotResumable(f"{run.run_id}: its working folder {run.frozen['root']} no longer exists")
     return run

@@ -111,11 +111,11 @@ class Runner:
         Raises UsageError before any request is sent to a model.
         """
         if not isinstance(question, str):
-            raise UsageError(f"the question is to be a text, and not of the type {type(question).__name__}")
+            raise UsageError(f"question must be a string, got {type(question).__name__}")
         if not question.strip():
-            raise UsageError("the question is empty; say what the specialist shall find out")
+            raise UsageError("the question is empty; pass the question that the specialist should answer")
         if not self.root.is_dir():
-            raise UsageError(f"--root: there is no folder {self.root}")
+            raise UsageError(f"root: {self.root} is not a folder")
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         settled = resolve(file, settings, strict=self._strict).settings
         provider = self._provider or self._providers.provider(

@@ -41,7 +41,7 @@ class Stream:
     def run(self) -> Run:
         """The run; raises UsageError before it has started."""
         if self._run is None:
-            raise UsageError("the run has not begun: enter `async with` first, or read the first event")
+            raise UsageError("the run has not started; enter the `async with` block or read the first event first")
         return self._run
 
     @property
@@ -49,7 +49,7 @@ class Stream:
         """The outcome, available after the last event or after the block; raises UsageError before that."""
         outcome = self.run.ended
         if outcome is None:
-            raise UsageError("the run has no outcome yet: read its events to the end, or leave the `async with` block")
+            raise UsageError("the run has no outcome yet; read all events or leave the `async with` block first")
         return outcome
 
     def abort(self) -> None:
