@@ -9,7 +9,7 @@ import pytest
 from run_specialist.budget.budget import Kind
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
-from run_specialist.views.page.child_runs import below
+from run_specialist.views.page.child_runs import descendants
 from run_specialist.views.report import data, report
 from tests.browser import browser
 from tests.views.full import full_run
@@ -151,7 +151,7 @@ def test_the_runs_below_are_found_however_deep():
         loaded.append(run_id)
         return RUNS[run_id]
 
-    assert set(below(parent(OWLS, SAME), load)) == {"a", "b", "c"}
+    assert set(descendants(parent(OWLS, SAME), load)) == {"a", "b", "c"}
     assert sorted(loaded) == ["a", "b", "c"]
 
 

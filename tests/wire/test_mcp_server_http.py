@@ -97,8 +97,8 @@ async def post(url: str, body: object, **headers: str) -> httpx2.Response:
 async def until_idle(served) -> None:
     """Wait until no run is at work."""
     async with asyncio.timeout(PATIENCE):
-        while served.runs._at_work:
-            await asyncio.wait([one.task for one in served.runs._at_work])
+        while served.runs._active:
+            await asyncio.wait([one.task for one in served.runs._active])
 
 
 @pytest.mark.exhaustive(one_in=3)

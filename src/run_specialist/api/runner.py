@@ -115,7 +115,7 @@ class Runner:
         if not question.strip():
             raise UsageError("the question is empty; pass the question that the specialist should answer")
         if not self.root.is_dir():
-            raise UsageError(f"root: {self.root} is not a folder")
+            raise UsageError(f"--root: {self.root} is not a folder")
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         settled = resolve(file, settings, strict=self._strict).settings
         provider = self._provider or self._providers.provider(

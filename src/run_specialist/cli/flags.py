@@ -26,7 +26,7 @@ def setting(text: str) -> int | float | str:
     return float(text) if "." in text else int(text)
 
 
-def settings(**given: str | None) -> dict[str, int | float | str]:
+def settings(**given: str | None) -> dict[str, Any]:
     """Return the options that were given, by key."""
     return {key: setting(text) for key, text in given.items() if text is not None}
 
