@@ -12,7 +12,7 @@ from run_specialist.views.page.formats import counted, lasted
 
 
 def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
-    """Return the marks in order, each with the number of the next turn; after the last turn, that is its number plus one."""
+    """Return the marks in order, each with the number of the next turn; at the end, one more than the last turn."""
     found = [*_resumptions(axis), *_landings_and_summaries(run)]
     last = run.turns[-1].number if run.turns else 0
     return [
