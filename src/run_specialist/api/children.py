@@ -21,7 +21,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
-from run_specialist.tools.context import Context
+from run_specialist.tools.context import ChildContext, Context
 from run_specialist.tools.delegate_tool import AgentDescription, RunChild, delegate_tool
 
 MIN_USAGE = Usage(input_tokens=2_600, output_tokens=400)
@@ -101,13 +101,13 @@ class Children:
         return file
 
     def _run_child_from(self, root: Path, above: tuple[str, ...], provider: Provider) -> RunChild:
-        async def run_child(name: str, question: str, context: Context) -> Outcome:
+        async def run_child(name: str, question: str, context: ChildContext) -> Outcome:
             return await self._run_child(name, question, context, Parent(context.run_id, root, above), provider)
 
         return run_child
 
     async def _run_child(
-        self, name: str, question: str, context: Context, parent: Parent, provider: Provider
+        self, name: str, question: str, context: ChildContext, parent: Parent, provider: Provider
     ) -> Outcome:
         if not question.strip():
             raise UsageError("the query is empty; say what it shall find out")
@@ -116,7 +116,7 @@ class Children:
         provider = self._choose_provider(settings, provider)
         requested = {kind: getattr(settings, kind.key) for kind in LENT}
         minimum = _minimum(settings, question, provider)
-        lent = context.purse.lend(requested, minimum)
+        lent = context.lender.lend(requested, minimum)
         run: Run | None = None
         try:
             _check_lent(requested, lent, minimum)
@@ -124,14 +124,14 @@ class Children:
 
             def pass_on(event: Event) -> None:
                 if run is not None:
-                    context.purse.pass_on(ChildTold(run.run_id, file.name, event))
+                    context.lender.pass_on(ChildTold(run.run_id, file.name, event))
 
             run = await self._prepare(file, settings, question, parent, provider, pass_on)
             return await _outcome_even_if_cancelled(run)
         finally:
             # A cancelled child has spent budget, too, even if its outcome is discarded.
             ended = None if run is None else run.ended
-            context.purse.settle(None if ended is None else ended.as_child())
+            context.lender.settle(None if ended is None else ended.as_child())
 
 
 def _minimum(settings: Specialist, question: str, provider: Provider) -> Mapping[Kind, float]:
