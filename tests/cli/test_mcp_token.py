@@ -95,7 +95,7 @@ def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
     """What clients have in their configuration holds at the next start; nobody else can read the file."""
     first = started()
     assert token_in(started()) == token_in(first)
-    assert f"specialists: the token is kept in {data / FILE}; delete this file to get a new one" in first
+    assert f"specialists: the token is stored in {data / FILE}; delete this file to generate a new one" in first
     assert (data / FILE).stat().st_mode & 0o777 == 0o600
     assert [path.name for path in data.iterdir()] == [FILE]
     (data / FILE).unlink()
@@ -118,8 +118,8 @@ def test_without_a_token_one_line_says_what_that_opens(started, data):
     """Everybody on this machine is let in."""
     lines = started("--no-token")
     assert lines[0] == (
-        "specialists: warning: without a token every process of this machine, of other users too, may ask the "
-        "specialists, spend on your key and read what they can read"
+        "specialists: warning: without a token, every process on this machine, including those of other users, can ask "
+        "the specialists, spend money with your API key, and read the files that the specialists can read"
     )
     assert (len(lines), status(lines)) == (2, 404)
     assert not (data / FILE).exists()
@@ -177,7 +177,7 @@ def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
         one, other = access_token(folder), access_token(folder)
         assert one.value != other.value
         assert "planted" not in {one.value, other.value}
-        assert one.kept.startswith(f"the token cannot be kept, it is new at each start: {folder / FILE}: ")
+        assert one.kept.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
 
 
 def test_starts_at_the_same_time_agree_on_one_token(tmp_path):

@@ -66,7 +66,7 @@ def runs(
                 print_json({"runs": [as_json(one) for one in found], **_location(opened)})
             else:
                 print_runs(found)
-                say(f"{'newest ' if more else ''}{counted(len(found))} · {_store_size(opened)}", dim=True)
+                say(f"{'the newest ' if more else ''}{counted(len(found))} · {_store_size(opened)}", dim=True)
 
 
 def transcript(run: RunId, store: StoreUrl = None, json_: Json = False) -> None:

@@ -140,8 +140,8 @@ def test_what_cannot_be_done_is_one_line(three, arguments, told):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--older-than", "soon"], "'soon' is no age; write one like 12h, 30d or 8w"),
-        (["--limit", "-1"], "'-1' is no number of runs; write one, or none"),
+        (["--older-than", "soon"], "'soon' is not an age; expected e.g. 12h, 30d or 8w"),
+        (["--limit", "-1"], "'-1' is not a number of runs; expected a whole number or none"),
         (["--status", "done"], "'done' is none of running, interrupted, answered"),
     ],
 )
