@@ -177,7 +177,7 @@ def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
         one, other = access_token(folder), access_token(folder)
         assert one.value != other.value
         assert "planted" not in {one.value, other.value}
-        assert one.kept.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
+        assert one.message.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
 
 
 def test_starts_at_the_same_time_agree_on_one_token(tmp_path):

@@ -99,7 +99,7 @@ def test_what_the_docs_delete_is_gone(project):
         call(line)
     assert json.loads(call("specialists runs --json").stdout)["runs"] == []
     call(f"{story(STORED)[0]} -q")
-    assert "--yes is needed" in call(deleting[0], code=2).stderr
+    assert "--yes is required" in call(deleting[0], code=2).stderr
 
 
 def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):

@@ -68,7 +68,7 @@ class Children:
             return None, ()
         above = (*(parent.names if parent else ()), settings.name)
         if len(above) > self._max_depth:
-            return None, (f"{place}: agents: nobody is asked more than {self._max_depth} levels below the first run",)
+            return None, (f"{place}: agents: not available more than {self._max_depth} levels below the first run",)
         found: dict[str, AgentDescription] = {}
         warnings: list[str] = []
         for name in settings.agents:

@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 from threading import Lock
+from typing import get_args
 
-from run_specialist.errors import NotResumable
-from run_specialist.record.journal import Journal
+from run_specialist.errors import NotResumable, UsageError
+from run_specialist.record.journal import Journal, OnLost
 from run_specialist.store.location import NONE, Location, place
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
@@ -14,14 +15,18 @@ from run_specialist.store.writer import Writer
 class RunStore:
     """Opens journals in the named or the default store."""
 
-    def __init__(self, store: str | None, *, needed: bool = False) -> None:
+    def __init__(self, store: str | None, on_lost: OnLost) -> None:
         """Set the location, without opening the store.
 
         store: a value of `--store`; None for the default.
-        needed: refuse to start runs if the store cannot be opened, even the default one.
+        on_lost: with `abort`, no run starts without its store, not even without the default one.
+        Raises UsageError for another value of `on_lost`.
         """
+        if on_lost not in get_args(OnLost):
+            raise UsageError(f"on_lost must be one of {', '.join(get_args(OnLost))}, got {on_lost!r}")
+        self.on_lost = on_lost
         self._store = store
-        self._needed = needed
+        self._needed = on_lost == "abort"
         self._writer: Writer | None = None
         self._opening = Lock()
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from run_specialist.api.children import Children
+from run_specialist.api.project_files import find_project
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
@@ -27,7 +28,7 @@ from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.registry import Registry, is_same, places, project_of, project_root
+from run_specialist.specialist.registry import project_of
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.decorator import given
@@ -70,11 +71,7 @@ class Runner:
         max_depth: levels of specialists that may call one another below a run; 0 = none.
         secrets: credentials to redact in every tool result; credentials in the environment are always redacted.
         """
-        given_root = None if root is None else Path(root).absolute()
-        project = project_root(Path.cwd(), given_root)
-        self.root = given_root or project
-        first = None if dir is None else Path(dir)
-        self.registry = Registry(places(project, first, meant=is_same(project, given_root)))
+        self.root, self.registry = find_project(root, dir)
         self._model = model
         self._strict = strict
         self._provider = provider
@@ -87,12 +84,9 @@ class Runner:
             self.registry, self.root, self._child_provider, self._prepare_child, max_depth, strict=strict
         )
         self.store = None if store is None else str(store)
-        if on_lost not in get_args(OnLost):
-            raise UsageError(f"on_lost must be one of {', '.join(get_args(OnLost))}, got {on_lost!r}")
-        self._on_lost = on_lost
+        self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
-        self._store = RunStore(self.store, needed=on_lost == "abort")
 
     async def prepare(
         self,
@@ -124,7 +118,7 @@ class Runner:
         by_program = isinstance(specialist, Specialist)
         environment = await self._environment(self.root, file, settled, provider, None, by_program=by_program)
         job = spawn(file, settled, question, environment)
-        return Run(job, listener, watch, journal=await self._store.journal(job.run_id), on_lost=self._on_lost)
+        return Run(job, listener, watch, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
 
     async def resume(
         self,
@@ -152,7 +146,7 @@ class Runner:
         current = load(file.path, project_of(file.path, [root]))
         environment = await self._environment(root, current, settled, provider, parent, resumed=True)
         job = resume(run, ResumeRequest(question, limits, force), environment)
-        return Run(job, listener, watch, journal=await self._store.claim(run), on_lost=self._on_lost)
+        return Run(job, listener, watch, journal=await self._store.claim(run), on_lost=self._store.on_lost)
 
     async def run(
         self,
@@ -191,7 +185,7 @@ class Runner:
         """Return a new child run."""
         environment = await self._environment(parent.root, file, settings, provider, parent)
         job = spawn(file, settings, question, environment)
-        return Run(job, listener, journal=await self._store.journal(job.run_id), on_lost=self._on_lost)
+        return Run(job, listener, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
 
     async def _environment(  # noqa: PLR0913 - called by `prepare`, `resume` and `_prepare_child`
         self,

@@ -157,7 +157,7 @@ def _listen(settings: _HttpSettings, say: Callable[[str], None]) -> "Http":
         header = f"Authorization: Bearer {settings.generated.value}"
         say(f"clients must send the header {header}")
         say(f'e.g. claude mcp add --transport http specialists {transport.url} --header "{header}"')
-        say(settings.generated.kept)
+        say(settings.generated.message)
         if not transport.is_private:
             say("warning: other machines can reach this server, and HTTP sends the token unencrypted")
     elif settings.token is None:

@@ -27,8 +27,8 @@ class AccessToken:
     """A token and the location of its file."""
 
     value: str = field(repr=False)
-    kept: str
-    """Message for the user that names the file."""
+    message: str
+    """Message for the user with the location of the token."""
 
 
 def access_token(folder: Path | None = None) -> AccessToken:

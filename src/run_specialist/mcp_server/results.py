@@ -18,12 +18,12 @@ NO_ANSWER = ("failed", "aborted")
 _HIDDEN = ("error", "exit_code")
 
 
-def outcome_result(outcome: Outcome, *, kept: bool) -> CallToolResult:
+def outcome_result(outcome: Outcome, *, stored: bool) -> CallToolResult:
     """Return the result of a call whose run has ended.
 
-    kept: whether the run is stored and can be resumed.
+    stored: whether the run is stored and can be resumed.
     """
-    return result(whole(outcome, kept=kept), outcome.as_json(), is_error=outcome.status in NO_ANSWER)
+    return result(outcome_text(outcome, stored=stored), outcome.as_json(), is_error=outcome.status in NO_ANSWER)
 
 
 def result(text: str, structured: Mapping[str, Any], *, is_error: bool = False) -> CallToolResult:
@@ -56,9 +56,9 @@ def output_schema(answer: AnswerSchema | None) -> dict[str, Any]:
 
 @cache
 def _outcome_schema() -> dict[str, Any]:
-    whole = TypeAdapter(Outcome).json_schema(mode="serialization")
-    del whole["$defs"]["Exit"]
-    schema: dict[str, Any] = _without_titles(whole)
+    full = TypeAdapter(Outcome).json_schema(mode="serialization")
+    del full["$defs"]["Exit"]
+    schema: dict[str, Any] = _without_titles(full)
     schema["properties"] = {key: value for key, value in schema["properties"].items() if key not in _HIDDEN}
     schema["required"] = [*schema["properties"]]
     schema["description"] = "How the run ended."
@@ -74,7 +74,7 @@ def _without_titles(value: Any) -> Any:  # noqa: ANN401 - JSON
     return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
 
 
-def whole(outcome: Outcome, *, kept: bool) -> str:
+def outcome_text(outcome: Outcome, *, stored: bool) -> str:
     """Return the text for the model: the outcome, and how to continue if a limit ended the run."""
     more = ""
     if outcome.landing is not None:
@@ -82,9 +82,9 @@ def whole(outcome: Outcome, *, kept: bool) -> str:
         limit = outcome.limits[kind].limit
         reached = kind.words if limit is None else units.amount(kind, limit)
         again = "ask again with a larger one" if kind in {Kind.TOOL_CALLS, Kind.TIME} else "ask for less at a time"
-        on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if kept else ""
+        on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if stored else ""
         more = f"the limit of {reached} was reached; {again}{on}"
-    elif outcome.status in NO_ANSWER and kept:
+    elif outcome.status in NO_ANSWER and stored:
         more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
     parts = [told(outcome, more)]
     if outcome.warnings:

@@ -110,7 +110,7 @@ class Service:
             raise
         if served.outcome is None:
             raise served.failure or UsageError("it was cancelled before it began")
-        return outcome_result(served.outcome, kept=served.is_kept)
+        return outcome_result(served.outcome, stored=served.is_kept)
 
     async def _start(self, given: Mapping[str, Any] | None) -> CallToolResult:
         arguments = Arguments(given, ("specialist", "query", *_LIMITS))

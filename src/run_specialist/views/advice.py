@@ -67,7 +67,7 @@ def limit_for(enough: int) -> int:
 def _is_thin(needs: Sequence[Need], enough: int) -> bool:
     """Return whether the estimate rests on few runs, because most were cut before using so many calls."""
     cut_before = sum(not need.known and need.calls <= enough for need in needs)
-    return cut_before > len(needs) * (1 - SHARE) and sum(need.had(enough) for need in needs) < FEWEST
+    return cut_before > len(needs) * (1 - SHARE) and sum(need.could_end_after(enough) for need in needs) < FEWEST
 
 
 def _known(enough: int, now: int | None) -> Suggestion:
@@ -96,10 +96,10 @@ def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
     if 2 * cut[Kind.TOOL_CALLS] < cut.total():
         by, times = next((by, times) for by, times in cut.most_common() if by != Kind.TOOL_CALLS)
         return Suggestion("other cause", None, f"{many}, {times} of them {_cause(by)}")
-    had = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
-    if had < FEWEST:
+    comparable = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
+    if comparable < FEWEST:
         current = "no limit" if now is None else f"the limit of {now}"
-        few = "none" if not had else "only one" if had == 1 else f"only {had}"
+        few = "none" if not comparable else "only one" if comparable == 1 else f"only {comparable}"
         return Suggestion("too early", None, f"{many}, and {few} of them had the current setting, {current}; run more")
     if now is None:
         return Suggestion("too early", None, f"{many}; there is no limit to raise, run more")

@@ -41,7 +41,7 @@ class Need:
         calls = outcome["tool_calls"]
         return cls(calls["used"], outcome["status"] == "answered", calls["limit"], reason(outcome))
 
-    def had(self, calls: int) -> bool:
+    def could_end_after(self, calls: int) -> bool:
         """Return whether the run could have used that many calls and then ended by itself."""
         return self.calls > calls or (self.known and (self.limit is None or self.limit > calls))
 

@@ -65,7 +65,7 @@ def test_who_was_cut_after_so_many_calls_was_not_seen_to_need_no_more():
 )
 def test_who_had_room_to_end_after_ten_calls(need, had):
     """With a limit of ten a run lands at the tenth, whether it would have ended or not."""
-    assert need[0].had(10) is had
+    assert need[0].could_end_after(10) is had
 
 
 def test_where_most_were_cut_nobody_knows_what_is_enough():
