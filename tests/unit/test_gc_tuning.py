@@ -12,8 +12,8 @@ from contextlib import ExitStack
 import pytest
 
 from run_specialist.gc_tuning import Easing, at_rest, begin_program, eased, end_of_start
+from run_specialist.loop.executed import Executed
 from run_specialist.loop.run import Run
-from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from tests.loop_jobs import job
 
