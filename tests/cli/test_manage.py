@@ -127,7 +127,7 @@ def test_folders_that_are_not_there(project: Path, arguments: list[str]) -> None
     """A folder that is named and not there is one clear line."""
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "nope is not a folder" in result.stderr
+    assert "nope is no" in result.stderr
 
 
 def test_program_without_anything_reads_well(project: Path) -> None:

@@ -143,8 +143,8 @@ def test_a_token_file_that_others_could_read_is_refused(data):
     done = subprocess.run(command(*FLAGS), capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        f"specialists: {data / FILE} belongs to another user, or others can read or write it; delete it, and the next "
-        "start makes a new token\n"
+        f"specialists: {data / FILE} belongs to another user, or is accessible to others; delete it, and the next "
+        "start generates a new token\n"
     )
 
 
@@ -155,7 +155,7 @@ def test_a_file_without_a_token_is_refused(data, kept):
     (data / FILE).touch(mode=0o600)
     (data / FILE).write_text(kept, encoding="utf-8")
     (data / FILE).chmod(0o600)
-    with pytest.raises(UsageError, match="holds no token; delete it"):
+    with pytest.raises(UsageError, match="does not contain a token; delete it"):
         access_token()
 
 
@@ -163,7 +163,7 @@ def test_what_is_no_ordinary_file_is_refused(data):
     """A pipe is not waited for."""
     data.mkdir(parents=True)
     os.mkfifo(data / FILE, 0o600)
-    with pytest.raises(UsageError, match="is no ordinary file"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         access_token()
 
 

@@ -48,7 +48,7 @@ WRONG = [
     (["finder", "What?", "--root", "nowhere"], "/nowhere is not a folder"),
     (["finder", "What?", "--root", "notes/owls.md"], "/notes/owls.md is not a folder"),
     (["finder", "What?", "--dir", "nowhere"], "nowhere is no folder"),
-    (["finder", "What?", "--json", "--events"], "--json and --events exclude each other"),
+    (["finder", "What?", "--json", "--events"], "--json and --events cannot be combined"),
     (["finder", "What?", "--tool-calls-limit", "-1"], f"'--tool-calls-limit': {WHOLE}, found '-1'"),
     (["finder", "What?", "--tool-calls-limit", "2.5"], f"{WHOLE}, found 2.5"),
     (["finder", "What?", "--tool-calls-limit", "two"], f"{WHOLE}, found 'two'"),

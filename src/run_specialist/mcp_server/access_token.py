@@ -85,7 +85,7 @@ def _read(path: Path) -> AccessToken | None:
             raise UsageError(f"{path} is not a regular file; delete it, and the next start generates a new token")
         if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)):
             raise UsageError(
-                f"{path} is owned by, readable by or writable by another user; delete it, and the next start generates "
+                f"{path} belongs to another user, or is accessible to others; delete it, and the next start generates "
                 "a new token"
             )
         value = file.read(_LONGEST).decode("ascii", "replace").strip()

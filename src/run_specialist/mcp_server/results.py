@@ -23,7 +23,7 @@ def outcome_result(outcome: Outcome, *, stored: bool) -> CallToolResult:
 
     stored: whether the run is stored and can be resumed.
     """
-    return result(outcome_text(outcome, stored=stored), outcome.as_json(), is_error=outcome.status in NO_ANSWER)
+    return result(text_for_model(outcome, stored=stored), outcome.as_json(), is_error=outcome.status in NO_ANSWER)
 
 
 def result(text: str, structured: Mapping[str, Any], *, is_error: bool = False) -> CallToolResult:
@@ -74,7 +74,7 @@ def _without_titles(value: Any) -> Any:  # noqa: ANN401 - JSON
     return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
 
 
-def outcome_text(outcome: Outcome, *, stored: bool) -> str:
+def text_for_model(outcome: Outcome, *, stored: bool) -> str:
     """Return the text for the model: the outcome, and how to continue if a limit ended the run."""
     more = ""
     if outcome.landing is not None:

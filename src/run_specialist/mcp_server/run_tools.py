@@ -6,7 +6,7 @@ from mcp_types import CallToolResult, Tool, ToolAnnotations
 
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.catalogue import Catalogue, asking, hints, schema_of
-from run_specialist.mcp_server.results import outcome_text, result
+from run_specialist.mcp_server.results import text_for_model, result
 from run_specialist.mcp_server.runs import ServedRun
 from run_specialist.mcp_server.stored_runs import FinishedRun
 from run_specialist.specialist.fields import Specialist
@@ -101,7 +101,7 @@ def served_status(served: ServedRun) -> CallToolResult:
     outcome, progress = served.outcome, served.progress
     status = outcome.status if outcome else "running"
     used = outcome.tool_calls.used if outcome else progress.tool_calls
-    text = outcome_text(outcome, stored=served.is_kept) if outcome else f"[{status}] {progress.latest.message}"
+    text = text_for_model(outcome, stored=served.is_kept) if outcome else f"[{status}] {progress.latest.message}"
     fields = _fields(served.run_id, served.specialist, status, used)
     return result(text, {**fields, "progress": progress.latest.message, "outcome": outcome and outcome.as_json()})
 
@@ -110,7 +110,7 @@ def stored_status(run: FinishedRun) -> CallToolResult:
     """Return the status of a stored run."""
     outcome = run.outcome
     if outcome:
-        text = outcome_text(outcome, stored=True)
+        text = text_for_model(outcome, stored=True)
     elif run.status == "interrupted":
         text = (
             f"[interrupted after {run.tool_calls} tool calls: the process that worked on it died, and it has no "
