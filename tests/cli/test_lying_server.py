@@ -58,8 +58,8 @@ def ask(api, write, call, notes, monkeypatch):
             monkeypatch.setenv("ANTHROPIC_BASE_URL", liar.url)
             result = call("finder", "What do owls eat?", "--model", "haiku", *flags)
             do(liar.heal())
-            (line,) = (line for line in result.stderr.splitlines() if "to go on: " in line)
-            _, *command = shlex.split(line.partition("to go on: ")[2])
+            (line,) = (line for line in result.stderr.splitlines() if "to resume: " in line)
+            _, *command = shlex.split(line.partition("to resume: ")[2])
             return result, line, CliRunner().invoke(manage, [*command, "--json"], catch_exceptions=False)
 
     return run

@@ -78,7 +78,7 @@ def test_show_says_whether_a_file_is_trusted_and_imports_nothing(app, ask, write
     (line,) = [line for line in out.splitlines() if "trusted" in line]
     where = app.root / app.package / "tools.py"
     assert (
-        line == f"not trusted: it would import {app.package}.tools ({where}); to allow that, run it once with --trust"
+        line == f"not trusted: it would import {app.package}.tools ({where}); to allow this, run it once with --trust"
     )
     assert (code, json.loads(specialists("show", "finder", "--json")[1])["trusted"]) == (0, False)
     assert ask("--trust")[0] == 0

@@ -163,7 +163,7 @@ async def test_the_root_is_gone(desk, tmp_path):
         await runner.run(desk.specialist, "What?")
     shutil.rmtree(desk.folder)
     async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
-        with pytest.raises(NotResumable, match=f"worked in {desk.folder}, which is gone"):
+        with pytest.raises(NotResumable, match=f"its working folder {desk.folder} no longer exists"):
             await runner.resume("last", "More?")
 
 

@@ -139,9 +139,9 @@ async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
     ("specialist", "question", "options", "said"),
     [
         (FINDER, " ", {}, "the question is empty"),
-        (FINDER, b"What?", {}, "the question is to be a text"),
+        (FINDER, b"What?", {}, "question must be a string, got bytes"),
         ("owl", "What?", {}, "did you mean owls"),
-        (FINDER, "What?", {"root": "nowhere"}, "--root: there is no folder"),
+        (FINDER, "What?", {"root": "nowhere"}, "--root: .*nowhere is not a folder"),
         (FINDER, "What?", {"dir": "nowhere"}, "nowhere is not a folder"),
         (FINDER.model_copy(update={"paths": ("missing",)}), "What?", {}, "--root"),
     ],
