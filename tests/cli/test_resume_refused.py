@@ -24,12 +24,12 @@ REFUSED = [
     (("last", ""), "the question is empty"),
     (("last", "--tool-calls-limit", "0"), "has already used 1 tool call, so its total limit cannot be 0"),
     (("last", "--tool-calls-limit", "many"), "whole number"),
-    (("nothing", "More?"), "no run nothing is kept in"),
-    (("2", "More?", "--store", "none"), "nothing is stored here: the store is `none`"),
+    (("nothing", "More?"), "there is no run nothing in"),
+    (("2", "More?", "--store", "none"), "the store is `none`, so no runs are stored"),
     (("last", "More?", "--store", "absent.db"), "there is no store at"),
     (("last", "More?", "--store", "notes/owls.md"), "is not an SQLite database"),
-    (("last", "More?", "--store", "mysql://u:secret@h/db"), "names no store"),
-    (("last", "More?", "--json", "--events"), "exclude each other"),
+    (("last", "More?", "--store", "mysql://u:secret@h/db"), "is not a valid store"),
+    (("last", "More?", "--json", "--events"), "cannot be combined"),
 ]
 
 

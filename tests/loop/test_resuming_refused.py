@@ -98,9 +98,9 @@ async def test_calls_that_may_have_been_under_way_are_used(desk):
 async def test_a_limit_that_makes_no_sense_is_told_as_ever(desk):
     """The key, what it takes and what it found."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    await refused(desk, "tool_calls_limit: wanted a whole number", UsageError, tool_calls_limit=-1)
+    await refused(desk, "tool_calls_limit: must be an integer", UsageError, tool_calls_limit=-1)
     await refused(
-        desk, "no such setting: tool_call_limit; did you mean tool_calls_limit?", UsageError, tool_call_limit=9
+        desk, "unknown setting: tool_call_limit; did you mean tool_calls_limit?", UsageError, tool_call_limit=9
     )
 
 
@@ -115,8 +115,8 @@ async def test_an_id_that_is_unknown_or_fits_several(desk):
     """The ids that are near or fit are named."""
     first = await desk.ask(LOOKS, ANSWER)
     second = await desk.ask(LOOKS, ANSWER)
-    await refused(desk, f"no run nothing is kept in {desk.folder}/runs.db", RunNotFound, run_id="nothing")
-    said = await refused(desk, "2 runs begin with 20", RunNotFound, run_id="20")
+    await refused(desk, f"there is no run nothing in {desk.folder}/runs.db", RunNotFound, run_id="nothing")
+    said = await refused(desk, "2 run ids start with 20", RunNotFound, run_id="20")
     assert first.outcome.run_id in said
     assert second.outcome.run_id in said
 
@@ -146,7 +146,7 @@ async def test_a_run_that_is_alive_is_left_alone(desk):
         task = asyncio.create_task(run.outcome())
         await reached.wait()
         stranger = ScriptedProvider([])
-        with pytest.raises(NotResumable, match=rf"is still at work: .*{os.getpid()}"):
+        with pytest.raises(NotResumable, match=rf"is still running: .*{os.getpid()}"):
             await desk.go_on(provider=stranger)
         release.set()
         assert (await task).status == "answered"
@@ -163,7 +163,7 @@ async def test_the_root_is_gone(desk, tmp_path):
         await runner.run(desk.specialist, "What?")
     shutil.rmtree(desk.folder)
     async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
-        with pytest.raises(NotResumable, match=f"worked in {desk.folder}, which is gone"):
+        with pytest.raises(NotResumable, match=f"its working folder {desk.folder} no longer exists"):
             await runner.resume("last", "More?")
 
 
@@ -274,7 +274,7 @@ async def test_two_processes_take_up_one_run_and_one_of_them_does(desk):
     first, second = ScriptedProvider([LATER]), ScriptedProvider([])
     async with desk.process(first) as one, desk.process(second) as two:
         run = await one.resume("last")
-        with pytest.raises(NotResumable, match="is still at work"):
+        with pytest.raises(NotResumable, match="is still running"):
             await two.resume("last")
         assert (await run.outcome()).answer == "Later."
     assert second.requests == []
