@@ -121,7 +121,7 @@ def test_no_store_yet_is_an_empty_list(store):
         (["transcript", "run_"], "3 runs begin with run_: run_c, run_b, run_a; give more of the id"),
         (["report", "nope"], "no run nope is kept in {}; the newest is run_c"),
         (["runs", "--delete"], "--delete needs a selection: RUN..., "),
-        (["runs", "--delete", "--all"], "--yes is required where nobody can be asked; nothing was deleted"),
+        (["runs", "--delete", "--all"], "--yes is required without a terminal; nothing was deleted"),
         (["runs", "--delete", "nope", "--yes"], "no run nope is kept in {}; the newest is run_c"),
         (["runs", "--store", "none"], "name a store with --store"),
         (["runs", "--store", "mysql://x"], "mysql://x names no store"),
