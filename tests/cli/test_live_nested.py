@@ -135,9 +135,9 @@ def began(run_id, name, question):
 def lines_of(*events, width=100):
     """Return what is printed of some events."""
     lines = []
-    lines_of_run = CallLines(LineOutput(lambda line: lines.append(line.plain), lambda: width))
+    call_lines = CallLines(LineOutput(lambda line: lines.append(line.plain), lambda: width))
     for event in events:
-        lines_of_run.add(event)
+        call_lines.add(event)
     return lines
 
 

@@ -69,7 +69,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(refused):
         ),
         (["--http", "[::]:0", "--no-token"], "--http [::]:0 is reachable from other machines"),
         (["--root", "nowhere"], "No such file or directory: "),
-        (["--dir", "nowhere"], "/nowhere is no"),
+        (["--dir", "nowhere"], "/nowhere is not a folder"),
         (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),
     ],
 )

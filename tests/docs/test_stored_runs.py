@@ -15,7 +15,7 @@ from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.cli import ask, manage
-from run_specialist.loop.checkpoint import PATIENCE
+from run_specialist.loop.checkpoint import COMMIT_TIMEOUT
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.location import VARIABLE, file_of, place
 from run_specialist.store.reader import Store
@@ -104,14 +104,14 @@ def test_what_the_docs_delete_is_gone(project):
 
 def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
     """The default file is that of the table, and its rights are those of the text."""
-    told = {row[0]: row[1] for row in table(STORED, "## Where")}
+    told = {row[0]: row[1] for row in table(STORED, "## Location")}
     call(f"{story(STORED)[0]} -q")
     path = file_of(place(None).url)
     assert f"`~/{path.relative_to(project.parent / 'home')}`" in told["Linux"]
     assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
     assert "(0600)" in STORED
     assert "(0700)" in STORED
-    assert f"does not answer for {PATIENCE:.0f} seconds" in STORED
+    assert f"does not answer for {COMMIT_TIMEOUT:.0f} seconds" in STORED
 
 
 def test_what_runs_prints_as_json_is_documented(project):

@@ -9,8 +9,8 @@ from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.loop.compaction.plan import tokens
 from run_specialist.loop.run import Run
-from run_specialist.loop.spending.account import LATE
-from run_specialist.loop.spending.child_budget import LENT
+from run_specialist.loop.spending.account import LANDING_OVERTIME
+from run_specialist.loop.spending.child_budget import SHARED_KINDS
 from run_specialist.providers.base import Provider
 from run_specialist.record.events import ChildTold, Event, Listener
 from run_specialist.record.messages import Usage
@@ -114,7 +114,7 @@ class Children:
         file = self._find(name, parent.root)
         settings = resolve(file, {}, strict=self._strict).settings
         provider = self._choose_provider(settings, provider)
-        requested = {kind: getattr(settings, kind.key) for kind in LENT}
+        requested = {kind: getattr(settings, kind.key) for kind in SHARED_KINDS}
         minimum = _minimum(settings, question, provider)
         lent = context.lender.lend(requested, minimum)
         run: Run | None = None
@@ -161,7 +161,7 @@ def _time_limit(settings: Specialist, context: Context) -> float | None:
     left = context.limit(Kind.TIME).until_landing
     if left is None:
         return settings.time_limit
-    longest = left / (1 + LATE)
+    longest = left / (1 + LANDING_OVERTIME)
     return longest if settings.time_limit is None else min(longest, settings.time_limit)
 
 

@@ -28,9 +28,9 @@ from run_specialist.tools.delegate_tool import (
     NAME,
     AgentDescription,
     description,
+    failure_text,
     has_failed,
-    not_asked,
-    told,
+    outcome_text,
 )
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -134,12 +134,12 @@ class Delegate:
         except ToolError as error:
             return Delegated(prompts.failed(self.name, str(error)), is_error=True)
         except (RunSpecialistError, OSError) as error:
-            return Delegated(not_asked(specialist or self.name, error), is_error=True)
+            return Delegated(failure_text(specialist or self.name, error), is_error=True)
         except Exception as error:  # noqa: BLE001 - a bug in this package must not end the agent's loop
             reason = f"internal error: {error!r}; please report it"
-            return Delegated(not_asked(specialist or self.name, reason), is_error=True)
+            return Delegated(failure_text(specialist or self.name, reason), is_error=True)
         outcome = await run.outcome()
-        return Delegated(told(outcome, self._resume_hint(run, outcome)), has_failed(outcome), outcome)
+        return Delegated(outcome_text(outcome, self._resume_hint(run, outcome)), has_failed(outcome), outcome)
 
     async def result(self, block: object) -> dict[str, Any]:
         """Execute a `tool_use` block of the Messages API, an SDK object or a dict, and return its `tool_result`."""

@@ -31,7 +31,7 @@ from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import project_of
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
-from run_specialist.tools.decorator import given
+from run_specialist.tools.decorator import as_tools
 from run_specialist.tools.mcp.clients import McpClients
 
 
@@ -75,7 +75,7 @@ class Runner:
         self._model = model
         self._strict = strict
         self._provider = provider
-        self._tools = given(tools)
+        self._tools = as_tools(tools)
         self._augmenters = augmenters
         self._trust = Trust(given=trust)
         self._clients = McpClients()

@@ -29,7 +29,7 @@ def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> 
         return False, f"not trusted: {error}"
     if not claim.demands:
         return None, ""
-    demands = ", ".join(demand.words for demand in claim.demands)
+    demands = ", ".join(demand.action for demand in claim.demands)
     if Trust().is_known(claim):
         return True, f"trusted: it may {demands}"
     return False, f"not trusted: it would {demands}; to allow this, run it once with --trust"

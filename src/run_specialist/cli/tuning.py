@@ -50,7 +50,7 @@ def tune(
     suggested nine runs of ten end by themselves; what was cut short is reckoned as needing more.
     """
     if root is not None and not root.is_dir():
-        fail(f"--root {root} is no folder")
+        fail(f"--root {root} is not a folder")
     with guarded():
         from run_specialist.views.tune import tune as tuned  # noqa: PLC0415 - fast `--help`
 

@@ -11,7 +11,7 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from run_specialist.tools.delegate_tool import told
+from run_specialist.tools.delegate_tool import outcome_text
 
 NO_ANSWER = ("failed", "aborted")
 """With these statuses, `answer` contains only partial findings."""
@@ -86,7 +86,7 @@ def text_for_model(outcome: Outcome, *, stored: bool) -> str:
         more = f"the limit of {reached} was reached; {again}{on}"
     elif outcome.status in NO_ANSWER and stored:
         more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
-    parts = [told(outcome, more)]
+    parts = [outcome_text(outcome, more)]
     if outcome.warnings:
         parts.append("\n".join(["Warnings:", *(f"- {warning}" for warning in outcome.warnings)]))
     return "\n\n".join(parts)

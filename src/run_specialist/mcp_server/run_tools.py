@@ -6,7 +6,7 @@ from mcp_types import CallToolResult, Tool, ToolAnnotations
 
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.catalogue import Catalogue, asking, hints, schema_of
-from run_specialist.mcp_server.results import text_for_model, result
+from run_specialist.mcp_server.results import result, text_for_model
 from run_specialist.mcp_server.runs import ServedRun
 from run_specialist.mcp_server.stored_runs import FinishedRun
 from run_specialist.specialist.fields import Specialist

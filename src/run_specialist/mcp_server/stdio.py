@@ -14,7 +14,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
 
 from run_specialist.mcp_server.line_reader import LineReader, TooLong
-from run_specialist.tools.mcp.surrogates import whole_signs
+from run_specialist.tools.mcp.surrogates import replace_lone_surrogates
 from run_specialist.tools.threads import in_thread
 
 CHUNK = 65_536
@@ -69,7 +69,7 @@ class Stdio:
                 if isinstance(line, TooLong):
                     await self._refuse(line)
                 else:
-                    yield whole_signs(line).decode("utf-8", "replace")
+                    yield replace_lone_surrogates(line).decode("utf-8", "replace")
         asyncio.get_running_loop().call_later(PATIENCE, self.stop)
 
     async def _refuse(self, line: TooLong) -> None:

@@ -146,5 +146,5 @@ def test_an_empty_id_names_no_run(three, command, empty):
     """Every id begins with it: an unset variable of a shell script must not delete all runs."""
     before = listed()
     said = call(*command, empty)
-    assert (said.exit_code, "an empty id names no run" in said.stderr) == (2, True)
+    assert (said.exit_code, "the run id is empty" in said.stderr) == (2, True)
     assert listed() == before
