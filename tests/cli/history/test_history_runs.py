@@ -123,7 +123,7 @@ def test_no_store_yet_is_an_empty_list(store):
         (["runs", "--delete"], "--delete wants to know what: RUN..., "),
         (["runs", "--delete", "--all"], "--yes is needed where nobody can be asked; nothing was deleted"),
         (["runs", "--delete", "nope", "--yes"], "there is no run nope in {}; the newest is run_c"),
-        (["runs", "--store", "none"], "name a store with --store"),
+        (["runs", "--store", "none"], "choose a store with --store"),
         (["runs", "--store", "mysql://x"], "mysql://x is not a valid store"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
