@@ -1,4 +1,4 @@
-"""Many children at the same time, in one process and through one client."""
+"""Many children at once, in one process and with one client."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,11 +9,11 @@ from bench.lab import Lab
 
 CALLS = 10
 DELAY = 20
-"""How long the model thinks about each turn [ms]."""
+"""Response time of the model per turn [ms]."""
 
 
 def lap(lab: Lab, size: Size, name: str, count: Callable[[Size], int]) -> None:
-    """Run each peer once."""
+    """Measure each peer once."""
     for peer in lab.in_turn("ours", "tool_runner", "ours_stored"):
         with lab.failing(f"{name}.{peer}"):
             run = lab.new_run()
@@ -25,12 +25,12 @@ def lap(lab: Lab, size: Size, name: str, count: Callable[[Size], int]) -> None:
 def rows(size: Size, name: str, count: Callable[[Size], int], wall: float) -> Sequence[Row]:
     """Return the lines of the table.
 
-    wall: the most that ours may take of the time of the other.
+    wall: Maximum ratio of the wall time to that of `tool_runner`.
     """
     what = f"{count(size):,} children x {CALLS} calls"
     row = partial(Row, full=size.full, of_ratio=True)
     ours, other, stored = (f"{name}.{peer}" for peer in ("ours", "tool_runner", "ours_stored"))
-    stored_too = f"{what}, stored and told as events, against without"
+    stored_too = f"{what}, with store and events, against without"
     return [
         row(f"{what}, against tool_runner, wall", "s", f"{ours}.wall", f"{other}.wall", wall),
         row(f"{what}, against tool_runner, CPU", "s", f"{ours}.cpu", f"{other}.cpu", None),

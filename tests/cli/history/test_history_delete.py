@@ -48,7 +48,7 @@ def test_what_is_at_work_stays(three):
         assert "alive is still running" in refused.stderr
         assert len(listed()) == 4
         result = call("runs", "--delete", "-y", "--all")
-        assert "1 run still at work: that stays" in result.stderr
+        assert "1 run still running: not deleted" in result.stderr
         assert listed() == ["alive"]
 
 

@@ -88,7 +88,7 @@ def test_a_report_is_written(three, tmp_path):
     assert "What is known?" in page
     again = call("report", "run_a")
     assert (again.exit_code, again.stdout) == (2, "")
-    assert "report-run_a.html is there already; --force writes over it" in again.stderr
+    assert "report-run_a.html already exists; use --force to overwrite it" in again.stderr
     assert call("report", "last", "--out", "report-run_a.html", "--force").stdout == "report-run_a.html\n"
     assert "run_c" in (tmp_path / "here" / "report-run_a.html").read_text("utf-8")
     printed = call("report", "run_a", "--out", "-")
