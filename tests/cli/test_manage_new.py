@@ -71,7 +71,7 @@ def test_new_asks_nobody_without_a_terminal(project: Path) -> None:
     """Where nobody can be asked, the missing flag is named."""
     result = call("new", "fresh")
     assert result.exit_code == 2
-    assert "--description is needed" in result.stderr
+    assert "--description is required" in result.stderr
 
 
 def test_new_asks_on_a_terminal(project: Path) -> None:

@@ -261,7 +261,7 @@ def test_landing_stop_prints_the_salvage_without_another_request(api, write, cal
     assert "Owls eat mice at night." in result.stdout
     (line,) = result.stderr.splitlines()
     assert "partial: " in line
-    assert "no answer came at the limit of 1 tool call; raise tool_calls_limit to go on" in line
+    assert "no answer at the limit of 1 tool call; raise tool_calls_limit to continue" in line
 
 
 def test_x_12_a_failed_run_prints_what_was_gathered(api, write, call):

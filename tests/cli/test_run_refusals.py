@@ -45,10 +45,10 @@ WRONG = [
     (["Finder ", "What?"], "did you mean finder?"),
     (["zzz-not-there", "What?"], "no specialist named zzz-not-there"),
     (["./nowhere/finder.md", "What?"], "no such file: ./nowhere/finder.md"),
-    (["finder", "What?", "--root", "nowhere"], "--root: there is no folder"),
-    (["finder", "What?", "--root", "notes/owls.md"], "--root: there is no folder"),
+    (["finder", "What?", "--root", "nowhere"], "/nowhere is not a folder"),
+    (["finder", "What?", "--root", "notes/owls.md"], "/notes/owls.md is not a folder"),
     (["finder", "What?", "--dir", "nowhere"], "nowhere is not a folder"),
-    (["finder", "What?", "--json", "--events"], "--json and --events exclude each other"),
+    (["finder", "What?", "--json", "--events"], "--json and --events cannot be combined"),
     (["finder", "What?", "--tool-calls-limit", "-1"], f"'--tool-calls-limit': {WHOLE}, got '-1'"),
     (["finder", "What?", "--tool-calls-limit", "2.5"], f"{WHOLE}, got 2.5"),
     (["finder", "What?", "--tool-calls-limit", "two"], f"{WHOLE}, got 'two'"),
@@ -138,7 +138,7 @@ def test_tools_of_which_none_exists_are_refused(write, refused):
     """The file's line is named, what it asks for, and what there is."""
     path = write("finder", "tools: Telescope, WebFetch")
     said = refused("finder", "What?")
-    assert f"{path}:4:1: tools: none of Telescope, WebFetch exists here" in said
+    assert f"{path}:4:1: tools: none of Telescope, WebFetch exists; available: " in said
     assert "search" in said
 
 

@@ -10,8 +10,7 @@ import typer
 
 from run_specialist.budget.units import dollars
 from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line, printable
-from run_specialist.cli.flags import Dir, ProjectRoot, StoreUrl
-from run_specialist.cli.history import Json
+from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl
 from run_specialist.cli.show_runs import counted, local
 from run_specialist.cli.table import print_table
 

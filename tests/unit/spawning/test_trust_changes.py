@@ -136,7 +136,7 @@ def test_what_is_installed_is_not_followed(modules, monkeypatch):
     assert python.find(f"{modules.package}installed:it", modules.root).imported == imports.Imported()
 
 
-@pytest.mark.parametrize("bound", ["MOST", "LARGEST", "depth"])
+@pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])
 def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, monkeypatch, bound):
     """Trust holds for one runner alone then, and says why."""
     source = "import PKGhop"
@@ -246,7 +246,7 @@ def test_a_command_without_a_file_of_the_project_keeps_the_mark_that_it_had(scri
     assert [demand.fingerprint for demand in wanted.claim.demands] == [wanted.servers["it"].fingerprint]
 
 
-@pytest.mark.parametrize("bound", ["MOST", "LARGEST"])
+@pytest.mark.parametrize("bound", ["MAX_PATHS", "MAX_SIZE"])
 def test_a_command_with_more_files_than_can_be_looked_at_is_asked_about_each_time(scripts, monkeypatch, bound):
     """Too many words, or files that are too large."""
     monkeypatch.setattr(command_files, bound, 1)
