@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from run_specialist.api.runner import Runner
+from run_specialist.cli.call_lines import CallLines, LineOutput
 from run_specialist.cli.live import LiveView
-from run_specialist.cli.scroll import CallLines, LineOutput
 from run_specialist.cli.summary import summary
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished, Started, Warned

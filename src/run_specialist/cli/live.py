@@ -13,8 +13,8 @@ from rich.text import Text
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind, Phase
+from run_specialist.cli.call_lines import COLORS, CallLines, LineOutput, call_text, one_line
 from run_specialist.cli.console import printable
-from run_specialist.cli.scroll import COLORS, CallLines, LineOutput, call_text, one_line
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.record.events import (
