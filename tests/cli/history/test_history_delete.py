@@ -32,7 +32,7 @@ def test_deleting_asks_on_a_terminal(three):
     """Everything but yes is no."""
     for typed in (b"n\n", b"\n"):
         shown, code = on_terminal("runs", "--delete", "run_a", typed=typed)
-        assert (code, "Delete 1 run for good? [y/N]" in shown, "nothing was deleted" in shown) == (0, True, True)
+        assert (code, "Delete 1 run permanently? [y/N]" in shown, "nothing was deleted" in shown) == (0, True, True)
     assert len(listed()) == 3
     shown, code = on_terminal("runs", "--delete", "run_a", typed=b"y\n")
     assert (code, "1 run deleted" in shown) == (0, True)
