@@ -30,7 +30,7 @@ for program, *arguments in json.load(open(sys.argv[1])):
     print("$", program, ascii(arguments), flush=True)
     try:
         importlib.import_module(
-            "run_specialist.cli." + {"run-specialist": "run", "specialists": "manage"}[program]
+            "run_specialist.cli." + {"run-specialist": "ask", "specialists": "manage"}[program]
         ).main()
     except SystemExit as end:
         print("->", end.code, flush=True)
