@@ -23,8 +23,8 @@ from run_specialist.cli.flags import (
     settings,
 )
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
+from run_specialist.cli.startup import pause_gc
 from run_specialist.cli.trust_flag import TrustFlag
-from run_specialist.gc_tuning import begin_program
 
 if TYPE_CHECKING:
     from run_specialist.loop.run import Run
@@ -102,6 +102,6 @@ def _read_question() -> str:
 
 def main() -> None:
     """Run the command."""
-    begin_program()
+    pause_gc()
     with as_program():
         app()

@@ -12,7 +12,7 @@ import typer
 
 from run_specialist.api.shutdown import and_leave
 from run_specialist.cli.console import fail, print_json, print_line, say
-from run_specialist.gc_tuning import end_of_start
+from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
         async with runner:
             _listen_for_signals(printer)
             printer.run = await prepare(printer if output.events else view, view.grow if view else None)
-            end_of_start()
+            resume_gc()
             return await printer.run.outcome()
 
     # What a tool prints, or the module that it comes from, is neither answer nor event.

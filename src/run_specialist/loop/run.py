@@ -8,7 +8,7 @@ import logging
 import time
 from dataclasses import replace
 
-from run_specialist import gc_tuning, prompts
+from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, UsageError
 from run_specialist.loop.checkpoint import Checkpoint, StoreLost
@@ -130,7 +130,7 @@ class Run:
         traced = telemetry.invoke_agent(
             job.specialist, job.run_id, job.provider, job.question, parent_id=job.parent_id, resumed=resumed
         )
-        with gc_tuning.eased, traced as span:
+        with traced as span:
             try:
                 return await self._work()
             finally:

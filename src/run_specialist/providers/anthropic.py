@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import prices
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
@@ -70,8 +69,7 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
 
     options: those of `AsyncAnthropic`; what is left out comes from the environment.
     """
-    with gc_tuning.at_rest():
-        import anthropic  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+    import anthropic  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
 
     return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
@@ -92,8 +91,7 @@ def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's ow
     options: those of `AsyncOpenAI`; what is left out comes from the environment.
     Raises ImportError where the SDK is not installed.
     """
-    with gc_tuning.at_rest():
-        import openai  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+    import openai  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
 
     return openai.AsyncOpenAI(**{**connection(openai), **options})
 
