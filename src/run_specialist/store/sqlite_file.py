@@ -11,11 +11,10 @@ from stat import S_ISDIR, S_ISREG
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.identity import APPLICATION_ID, VERSION
 from run_specialist.store.location import ELSEWHERE, newer
+from run_specialist.store.schema import sqlite_statements
 
 WAIT = 10
 """For a lock that another process holds [s]."""
-TABLES = Path(__file__).with_name("tables.sql")
-"""Makes a new store, as SQLAlchemy would from `tables.py`, whose import takes longer than all of a run."""
 
 ALONE = "alone"
 """A mode of `connect`: keeps all others out, and needs no room on the disk to read."""
@@ -144,7 +143,7 @@ def _settle(path: Path) -> None:
         raw.execute("pragma auto_vacuum = incremental")
         with transaction(raw, write=True):
             if not raw.execute("select count(*) from sqlite_schema").fetchone()[0]:
-                for statement in TABLES.read_text("utf-8").split(";\n"):
+                for statement in sqlite_statements():
                     raw.execute(statement)
                 raw.execute(f"pragma application_id = {APPLICATION_ID}")
                 raw.execute(f"pragma user_version = {VERSION}")
