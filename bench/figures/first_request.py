@@ -12,8 +12,8 @@ from bench.server.script import Script
 WAYS = {
     "cli": "`run-specialist`, no store, against a bare script",
     "ours": "from Python, no store, against a bare script",
-    "cli_stored": "`run-specialist`, stored and told as events, against without",
-    "ours_stored": "from Python, stored and told as events, against without",
+    "cli_stored": "`run-specialist`, with store and events, against without",
+    "ours_stored": "from Python, with store and events, against without",
 }
 AGAINST = {"cli": "bare", "ours": "bare", "cli_stored": "cli", "ours_stored": "ours"}
 MOST = {"cli": 1.10, "ours": 1.10, "cli_stored": 1.15, "ours_stored": 1.15}

@@ -45,11 +45,11 @@ def _land(lab: Lab, peer: str, landing: str) -> None:
 
 def rows(size: Size) -> Sequence[Row]:
     """Return the lines of the table."""
-    what = f"limit {LIMIT}, the model wants {WANTS}, four a turn"
+    what = f"limit {LIMIT}, the model wants {WANTS}, four per turn"
     made = []
     for ours, other, against in (
         *(("ours", peer, f"against {peer}") for peer in ("tool_runner", *size.guests)),
-        ("ours_stored", "ours", "stored and told as events, against without"),
+        ("ours_stored", "ours", "with store and events, against without"),
     ):
         for kind, words, most, exactly in (
             ("answers", "answers", 1, True),
@@ -60,14 +60,14 @@ def rows(size: Size) -> Sequence[Row]:
             made.append(Row(f"{what}: {words}, {against}", "", one, two, at_most=most, exactly=exactly))
     for words, (landing, model, most) in BILLS.items():
         one, two = f"landing.ours.{landing}.{model}.billed", f"landing.bare.auto.{model}.billed"
-        what = f"input billed, one call a turn, {words}, against a loop by hand that forces"
+        what = f"input billed, one call per turn, {words}, against a hand-written loop that forces"
         made.append(Row(what, "tokens", one, two, at_most=most))
     one, two = (f"landing.{peer}.auto.stubborn.billed" for peer in ("ours", "tool_runner"))
-    what = "input billed, one call a turn, `auto`, against tool_runner, which has no answer"
+    what = "input billed, one call per turn, `auto`, against tool_runner, which has no answer"
     made.append(Row(what, "tokens", one, two))
     for guest in size.guests:
         one, two = (f"landing.{peer}.auto.stubborn.billed" for peer in ("ours", guest))
-        made.append(Row(f"input billed, one call a turn, `auto`, against {guest}", "tokens", one, two))
+        made.append(Row(f"input billed, one call per turn, `auto`, against {guest}", "tokens", one, two))
     return made
 
 
