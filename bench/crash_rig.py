@@ -5,8 +5,8 @@ Run it from the top of the repository, in an environment with the `test` group:
     python -m bench.crash_rig --kills 200 [--store postgresql://USER@HOST/DATABASE] [--seed 1] [--by stop]
 
 Each process is started by itself, as people start it, unless `--forked` is given. The model is the simulated Messages
-API of the tests. What must hold stands in tests/crash/checks.py and tests/crash/lane.py; the first thing that does not
-ends the program with a traceback.
+API of the tests. What must hold stands in tests/crash/checks.py and tests/crash/kill_loop.py; the first
+thing that does not ends the program with a traceback.
 """
 
 import argparse
@@ -16,26 +16,26 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.crash.lane import Kills, Lane, Tally
-from tests.crash.nursery import Nursery, Single
+from tests.crash.fork_server import ForkServer, Single
+from tests.crash.kill_loop import KillCounts, KillLoop, Kills
 
 SIGNALS = {"kill": (signal.SIGKILL,), "stop": (signal.SIGINT, signal.SIGTERM)}
 """What processes are struck with."""
 
 
-def rig(given: argparse.Namespace) -> Tally:
+def rig(given: argparse.Namespace) -> KillCounts:
     """Kill processes in some lanes side by side; return what came of it."""
-    left, total = Kills(given.kills), Tally()
+    left, total = Kills(given.kills), KillCounts()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.lanes) as pool:
         at_work = [
-            Lane(number, Path(folder) / f"lane-{number}", given.store, signals=SIGNALS[given.by])
+            KillLoop(number, Path(folder) / f"loop-{number}", given.store, signals=SIGNALS[given.by])
             for number in range(given.seed, given.seed + given.lanes)
         ]
-        done = [pool.submit(lane.work, left, Nursery() if given.forked else Single()) for lane in at_work]
+        done = [pool.submit(loop.work, left, ForkServer() if given.forked else Single()) for loop in at_work]
         for each in done:
             each.result()
-        for lane in at_work:
-            total += lane.tally
+        for loop in at_work:
+            total += loop.counts
     return total
 
 

@@ -1,4 +1,4 @@
-"""Runs in a store, each going as by a process of its own, with a scripted model."""
+"""Runs in a store, each started or resumed as by a new process, with a scripted model."""
 
 import time
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ LOOKER = Specialist(name="looker", description="", prompt="You look things up.",
 
 
 @dataclass
-class Going:
-    """What became of a run between its begin, or its being taken up, and its end."""
+class RunSegment:
+    """A run from its start, or a resumption, to its end."""
 
     outcome: Outcome
     provider: ScriptedProvider
@@ -79,7 +79,7 @@ class Desk:
         ) as runner:
             yield runner
 
-    async def ask(self, *script: Line, question: str = "What is known?", **settings: Any) -> Going:
+    async def ask(self, *script: Line, question: str = "What is known?", **settings: Any) -> RunSegment:
         """Put a question, and return when the process is over."""
         provider = ScriptedProvider(script)
         events: list[Event] = []
@@ -87,9 +87,9 @@ class Desk:
             run = await runner.prepare(self.specialist, question, listener=events.append, **settings)
             outcome = await run.outcome()
         provider.assert_used_up()
-        return Going(outcome, provider, run, events)
+        return RunSegment(outcome, provider, run, events)
 
-    async def go_on(self, *script: Line, question: str | None = None, **wish: Any) -> Going:
+    async def go_on(self, *script: Line, question: str | None = None, **wish: Any) -> RunSegment:
         """Take up the newest run."""
         provider = wish.pop("provider", None) or ScriptedProvider(script)
         events: list[Event] = []
@@ -97,11 +97,11 @@ class Desk:
             run = await runner.resume(wish.pop("run_id", "last"), question, listener=events.append, **wish)
             outcome = await run.outcome()
         provider.assert_used_up()
-        return Going(outcome, provider, run, events)
+        return RunSegment(outcome, provider, run, events)
 
     async def record(
         self, *script: Line, past: StoredRun | None = None, clock: Clock | None = None, **settings: Any
-    ) -> Going:
+    ) -> RunSegment:
         """Put a question, or take up a run, and keep its records instead of writing them into the store."""
         provider, notebook = ScriptedProvider(script), Notebook()
         if past is None:
@@ -111,7 +111,7 @@ class Desk:
             around = RunEnvironment(self.folder, provider, self.tools, self.augmenters)
             job = resume(past, ResumeRequest(limits=settings), around)
         run = Run(job, journal=notebook, clock=clock or time.monotonic)
-        return Going(await run.outcome(), provider, run, [], notebook)
+        return RunSegment(await run.outcome(), provider, run, [], notebook)
 
     async def keep(self, records: Sequence[Any]) -> None:
         """Write records as a process that then dies."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
+    from run_specialist.loop.executed import Augmenter, Executed
     from run_specialist.loop.run import Run
-    from run_specialist.loop.tool_calls.executed import Augmenter, Executed
     from run_specialist.providers.base import Delta
     from run_specialist.record.events import (
         BudgetSpent,
@@ -113,7 +113,7 @@ _HOMES = {
         "ToolError",
         "UsageError",
     ),
-    "loop.tool_calls.executed": ("Augmenter", "Executed"),
+    "loop.executed": ("Augmenter", "Executed"),
     "record.outcome": ("Child", "Evidence", "Outcome"),
     "providers.base": ("Delta",),
     "loop.run": ("Run",),

@@ -76,18 +76,18 @@ def limit_reached(limit: Limit) -> Mapping[str, Any]:
     return {"limit_reached": True, "limit_message": f"{name} limit reached ({figure}). Stopping tool loop."}
 
 
-def last_words(rung: Rung | None, own_words: str | None) -> str | None:
-    """Return the line that ends what goes out on a rung; None where nothing is said.
+def landing_instruction(rung: Rung | None, landing_prompt: str | None) -> str | None:
+    """Return the line that ends a request on this rung; None if the rung has none.
 
-    own_words: `landing_prompt` of the specialist's file, in place of ours.
+    landing_prompt: replaces the default line.
     """
     match rung:
         case Rung.ORDER:
-            return own_words or (
+            return landing_prompt or (
                 "0 tool calls remain and only a call of `respond` will be heard. Give your best answer now."
             )
         case Rung.FINALIZE:
-            return own_words or (
+            return landing_prompt or (
                 "The limit of this task is reached. Answer directly now, from what is here, without more tool calls."
             )
         case _:

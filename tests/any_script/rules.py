@@ -7,8 +7,8 @@ from itertools import pairwise
 from run_specialist.loop.transcript import FEW_CHARACTERS
 from run_specialist.record.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
 from run_specialist.record.messages import Block, Message, encode
-from tests.any_script.puppets import Asked
 from tests.any_script.run_script import Played, Told
+from tests.any_script.scripted_model import Asked
 
 EXIT_CODES = {"answered": {0}, "landed": {0}, "partial": {0}, "failed": {3, 4}, "aborted": {130}}
 
@@ -81,7 +81,7 @@ def every_call_has_one_result(played: Played) -> None:
 
 def history_is_only_added_to(played: Played) -> None:
     """Byte for byte, but for a summary, and the last message of a request that never became history."""
-    (opening,) = played.puppet.openings
+    (opening,) = played.model.openings
     assert opening is played.opening
     for one, two in pairwise(played.asked):
         if any(isinstance(event, Summarized) for event in played.events[one.events : two.events]) or played.is_deaf:

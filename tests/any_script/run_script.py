@@ -21,8 +21,8 @@ from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.respond import respond_tool
-from tests.any_script.puppet_tools import HANDS, TOOLS, Hands
-from tests.any_script.puppets import Asked, Puppet
+from tests.any_script.scripted_model import Asked, ScriptedModel
+from tests.any_script.scripted_tools import HANDS, TOOLS, Hands
 from tests.any_script.scripts import SCHEMA, Script
 from tests.any_script.virtual_time import run
 
@@ -50,7 +50,7 @@ class Played:
     """A run that is over."""
 
     script: Script
-    puppet: Puppet
+    model: ScriptedModel
     events: list[Event] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Played:
     @property
     def asked(self) -> list[Asked]:
         """The requests of the run itself."""
-        return self.puppet.asked
+        return self.model.asked
 
     @property
     def end(self) -> Outcome:
@@ -111,7 +111,7 @@ class Played:
 def play(script: Script) -> Played:
     """Play a script; raises whatever no run may raise."""
     finite = sum(int(script.limits.get(kind) or 0) for kind in (Kind.TOOL_CALLS, Kind.TURNS))
-    puppet = Puppet(
+    model = ScriptedModel(
         script.lines,
         script.afterwards,
         script.summaries,
@@ -120,8 +120,8 @@ def play(script: Script) -> Played:
         price=1e-5 if script.priced else None,
         forced_choice=script.forced_choice,
     )
-    played = Played(script, puppet)
-    puppet.events = played.events
+    played = Played(script, model)
+    model.events = played.events
     run(_played(played))
     return played
 
@@ -130,7 +130,7 @@ async def _played(played: Played) -> None:
     script, loop = played.script, asyncio.get_running_loop()
     job = _job(played)
     played.opening = job.opening
-    HANDS.set(Hands(played.puppet.clock, played.done))
+    HANDS.set(Hands(played.model.clock, played.done))
     task: asyncio.Task[Outcome] | None = None
 
     def listen(event: Event) -> None:
@@ -147,17 +147,17 @@ async def _played(played: Played) -> None:
     def cancel() -> None:
         played.was_cancelled = task is not None and task.cancel()
 
-    running = Run(job, listen, clock=played.puppet.clock)
+    running = Run(job, listen, clock=played.model.clock)
     task = asyncio.create_task(running.outcome())
     if script.abort_after is not None:
         loop.call_later(script.abort_after, running.abort)
-    begun = played.puppet.clock()
+    begun = played.model.clock()
     try:
         played.outcome = await task
     except asyncio.CancelledError:
         played.cancelled = True
     told = len(played.events)
-    played.seconds = played.puppet.clock() - begun
+    played.seconds = played.model.clock() - begun
     await asyncio.sleep(100_000)
     assert len(played.events) == told, "something was told after the end"
     assert len(asyncio.all_tasks()) == 1, "something is still at work"
@@ -165,20 +165,20 @@ async def _played(played: Played) -> None:
 
 
 def _job(played: Played) -> Job:
-    script, puppet = played.script, played.puppet
+    script, model = played.script, played.model
     budget = Budget.of(script.limits, script.countdown_from)
     archive = Archive()
     tools = list(TOOLS)
     if script.archive or script.summarize_at is not None:
         tools.append(get_tool_response_tool(archive, script.result_limit))
     tools.append(RESPOND_BY_SCHEMA if script.schema else RESPOND)
-    summariser = Summarizer(puppet, archive, script.summarize_at, script.context_target, script.summary_limit)
+    summariser = Summarizer(model, archive, script.summarize_at, script.context_target, script.summary_limit)
     return Job(
         run_id="run-1",
-        specialist="puppet",
+        specialist="scripted",
         question="What is known?",
         opening=Opening(prompts.system("You look things up.", budget, budget_notice=True), Toolset(tools)),
-        provider=puppet,
+        provider=model,
         budget=budget,
         landing=script.landing,
         answer_schema=LOADED if script.schema else None,
@@ -205,7 +205,7 @@ def _spy(played: Played) -> Any:
                 executed,
                 len(played.of(Replied)),
                 sum(usage.total_tokens for usage in usages),
-                played.puppet.clock(),
+                played.model.clock(),
                 tuple(one for one in (warned, counted) if one),
                 warned=warned is not None,
             )

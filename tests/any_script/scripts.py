@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from run_specialist.budget.budget import Kind
 from run_specialist.budget.ladder import Style
 from run_specialist.record.messages import Stop, Usage
-from tests.any_script.puppet_tools import RAISED, RETURNED, WAITS
-from tests.any_script.puppets import Line, Terse, Wish
+from tests.any_script.scripted_model import Line, ScriptedCall, Terse
+from tests.any_script.scripted_tools import RAISED, RETURNED, WAITS
 
-STUBBORN = Line(Stop.WANTS_TOOLS, wishes=(Wish("do", {"how": "tell"}),))
+STUBBORN = Line(Stop.WANTS_TOOLS, wishes=(ScriptedCall("do", {"how": "tell"}),))
 """Calls a tool, whatever it is told."""
 MUTE = Line(Stop.ANSWERED)
 """Ends its turn without a word."""
 SLEEPY = replace(STUBBORN, seconds=20)
 SLUGGISH = Line(Stop.PAUSED, "wait")
 """Never gets to the end of a turn."""
-DUTIFUL = Line(Stop.WANTS_TOOLS, wishes=(Wish("respond", {"answer": "the answer"}),))
+DUTIFUL = Line(Stop.WANTS_TOOLS, wishes=(ScriptedCall("respond", {"answer": "the answer"}),))
 """Answers at once."""
 HALF = Line(Stop.TRUNCATED, "half", STUBBORN.wishes)
 """Never gets to the end of a call."""
@@ -94,12 +94,14 @@ ANSWERS = st.sampled_from(
 HOW = st.sampled_from(["tell", "tell", "tell", *RETURNED, *RAISED, *WAITS, "jump"])
 IDS = rarely(st.sampled_from(["a", "b", "", "new_1", "context_summarize_1"]), None)
 WISHES = st.one_of(
-    st.builds(Wish, st.sampled_from(["do", "look"]), st.fixed_dictionaries({"how": HOW}), IDS),
-    st.builds(Wish, st.sampled_from(["do", "look"]), st.fixed_dictionaries({"how": HOW}), IDS),
-    st.builds(Wish, st.just("do"), st.sampled_from([None, "text", {}, {"how": 3}, {"how": "tell", "more": 1}]), IDS),
-    st.builds(Wish, st.sampled_from(["nosuch", "", "context_summarize"]), st.just({}), IDS),
+    st.builds(ScriptedCall, st.sampled_from(["do", "look"]), st.fixed_dictionaries({"how": HOW}), IDS),
+    st.builds(ScriptedCall, st.sampled_from(["do", "look"]), st.fixed_dictionaries({"how": HOW}), IDS),
     st.builds(
-        Wish,
+        ScriptedCall, st.just("do"), st.sampled_from([None, "text", {}, {"how": 3}, {"how": "tell", "more": 1}]), IDS
+    ),
+    st.builds(ScriptedCall, st.sampled_from(["nosuch", "", "context_summarize"]), st.just({}), IDS),
+    st.builds(
+        ScriptedCall,
         st.just("get_tool_response"),
         st.fixed_dictionaries({"execution_id": st.sampled_from(["new_1", "a"]), "offset": st.sampled_from([0, 5])}),
         IDS,
@@ -109,9 +111,9 @@ SOME = st.lists(WISHES, min_size=1, max_size=5).map(tuple)
 RESPONDS = st.tuples(st.lists(WISHES, max_size=2), ANSWERS, st.lists(WISHES, max_size=1), ANSWERS, st.booleans()).map(
     lambda drawn: (
         *drawn[0],
-        Wish("respond", drawn[1]),
+        ScriptedCall("respond", drawn[1]),
         *drawn[2],
-        *([Wish("respond", drawn[3])] if drawn[4] else []),
+        *([ScriptedCall("respond", drawn[3])] if drawn[4] else []),
     )
 )
 _AROUND = {

@@ -117,8 +117,8 @@ def usage_is_the_sum_of_all_replies(played: Played) -> None:
     assert end.usage.total_tokens == end.limits["tokens"].used
     replies = [asked.reply for asked in played.asked if asked.reply is not None]
     assert end.limits["turns"].used == len(played.of(Replied)) == len(replies)
-    if all(one.total_tokens for one in played.puppet.used):
-        assert sum(played.puppet.used, Usage()) == end.usage
+    if all(one.total_tokens for one in played.model.used):
+        assert sum(played.model.used, Usage()) == end.usage
     if played.script.priced:
         assert end.cost_usd is not None
         assert abs(end.cost_usd - end.usage.total_tokens * 1e-5) < 1e-6

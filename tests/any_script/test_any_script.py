@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from run_specialist.budget.budget import Kind
 from run_specialist.record.events import BudgetSpent, Landed, Requested
 from run_specialist.record.messages import Stop, Usage
-from tests.any_script.puppets import Line, Wish
 from tests.any_script.rules import RULES
 from tests.any_script.run_script import Played, play
+from tests.any_script.scripted_model import Line, ScriptedCall
 from tests.any_script.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
 from tests.any_script.spending_rules import SPENDING_RULES
 from tests.plugins.tiers import examples
@@ -35,7 +35,7 @@ def test_whatever_happens_the_rules_hold(script):
 @pytest.mark.parametrize("how", ["panic", "unspeakable"])
 def test_a_tool_that_raises_what_is_no_exception_or_cannot_be_told_costs_one_call(how):
     """The model is told that the call failed, and the run goes on."""
-    played = checked(Script((Line(wishes=(Wish("do", {"how": how}),)),), DUTIFUL))
+    played = checked(Script((Line(wishes=(ScriptedCall("do", {"how": how}),)),), DUTIFUL))
     assert played.end.status == "answered"
     assert played.end.tool_calls.failed == 1
 
@@ -43,7 +43,10 @@ def test_a_tool_that_raises_what_is_no_exception_or_cannot_be_told_costs_one_cal
 @pytest.mark.parametrize("how", ["abort_at", "cancel_at"])
 @pytest.mark.parametrize(
     ("line", "at"),
-    [(Line(seconds=9, wishes=STUBBORN.wishes, spoils=True), 1), (Line(wishes=(Wish("do", {"how": "grumpy"}),)), 3)],
+    [
+        (Line(seconds=9, wishes=STUBBORN.wishes, spoils=True), 1),
+        (Line(wishes=(ScriptedCall("do", {"how": "grumpy"}),)), 3),
+    ],
     ids=["endpoint", "tool"],
 )
 def test_a_cancellation_that_comes_out_as_another_error_is_still_one(how, line, at):
@@ -71,7 +74,7 @@ def test_a_model_that_wants_tools_and_names_none_is_not_asked_for_ever():
 def test_calls_beside_a_stop_that_has_none_are_answered_too(stop):
     """No request goes out with a call that has no result: the endpoint would refuse it."""
     wrong = Line(stop, "no JSON", STUBBORN.wishes)
-    answer = Line(wishes=(Wish("respond", {"answer": {"n": 1}}),))
+    answer = Line(wishes=(ScriptedCall("respond", {"answer": {"n": 1}}),))
     played = checked(Script((wrong,), answer, schema=True))
     assert played.end.output == {"n": 1}
     assert len(played.asked) == 2
@@ -79,7 +82,7 @@ def test_calls_beside_a_stop_that_has_none_are_answered_too(stop):
 
 def test_the_characters_that_events_tell_are_those_that_are_left_after_the_cut():
     """A result that is cut to what remains spends no more than that."""
-    long = Line(wishes=(Wish("do", {"how": "lots"}), Wish("do", {"how": "tell"})))
+    long = Line(wishes=(ScriptedCall("do", {"how": "lots"}), ScriptedCall("do", {"how": "tell"})))
     played = checked(Script((long,), DUTIFUL, {Kind.TOOL_CALLS: 9, Kind.CHARACTERS: 10}))
     assert [event.used for event in played.of(BudgetSpent)] == [10, 10]
 
@@ -88,7 +91,7 @@ def test_the_characters_that_events_tell_are_those_that_are_left_after_the_cut()
     "last",
     [
         Line(Stop.TRUNCATED, more_room_helps=False),
-        Line(Stop.TRUNCATED, "", (Wish("respond", {}),), more_room_helps=False),
+        Line(Stop.TRUNCATED, "", (ScriptedCall("respond", {}),), more_room_helps=False),
         Line(Stop.REFUSED),
         MUTE,
     ],
@@ -106,7 +109,7 @@ def test_a_landing_request_that_fails_is_none_that_was_answered():
         assert checked(Script((), Line(does), {Kind.TOOL_CALLS: 0})).end.landing.requests == 0
 
 
-LONG = Line(wishes=(Wish("do", {"how": "lots"}),))
+LONG = Line(wishes=(ScriptedCall("do", {"how": "lots"}),))
 
 
 def test_a_summary_that_spends_the_rest_is_followed_by_the_landing():
@@ -124,8 +127,8 @@ def test_a_summary_that_breaks_off_is_paid_all_the_same():
     both = Line(wishes=(*LONG.wishes, *LONG.wishes))
     limits = {Kind.TOOL_CALLS: 9, Kind.TIME: 60.0}
     played = checked(Script((both, LONG), DUTIFUL, limits, summarize_at=500, summaries=summaries))
-    assert played.end.usage == sum(played.puppet.used, Usage())
-    assert len(played.puppet.used) > len([asked for asked in played.asked if asked.reply])
+    assert played.end.usage == sum(played.model.used, Usage())
+    assert len(played.model.used) > len([asked for asked in played.asked if asked.reply])
 
 
 def test_a_summary_that_fails_for_whatever_reason_does_not_end_the_run():

@@ -18,7 +18,7 @@ from run_specialist.record.outcome import Child, Outcome
 from run_specialist.tools.base import Tool
 from tests.any_script.virtual_time import run
 from tests.plugins.tiers import examples
-from tests.scripted_family import write
+from tests.scripted_specialists import write
 
 FAMILY = {"lead": ("left", "right"), "left": ("low", "lower"), "right": ("low",), "low": (), "lower": ()}
 SLOWEST = 20

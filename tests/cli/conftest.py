@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from run_specialist.cli.ask import app
+from tests.cli.specialists_command import GOOD
 from tests.wire.chat import ChatSimulator
 from tests.wire.simulator import MessagesSimulator
 
@@ -104,3 +105,23 @@ def ask(call: Callable[..., Result]) -> Callable[..., tuple[int, str, str]]:
         return result.exit_code, result.stdout, result.stderr
 
     return put
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one good specialist, entered, and a home with none."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    root = tmp_path / "project"
+    (root / ".git").mkdir(parents=True)
+    (root / "specialists").mkdir()
+    (root / "specialists" / "finder.md").write_text(GOOD)
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def store(notes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Store runs in a file, and return its path."""
+    monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
+    return tmp_path / "runs.db"

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.wire.mcp_servers.had import running, script
+from tests.wire.mcp_servers.running_servers import running, script
 from tests.wire.simulator.replies import calls
 
 PATIENCE = 60

@@ -1,4 +1,4 @@
-"""The command `specialists resume`, and what `run-specialist` says of the store, as somebody at a shell sees them."""
+"""The command `specialists resume`: stored runs continue after a limit, an error or Ctrl-C."""
 
 import json
 import os
@@ -7,45 +7,24 @@ import shlex
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from run_specialist.cli.manage import app
 from run_specialist.cli.summary import FLAGS, resume_command
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
+from tests.cli.resumed_commands import GREP, MODEL, rows
+from tests.cli.specialists_command import MAIN
+from tests.cli.specialists_command import call as manage
 from tests.stderr_lines import SUMMARY
 from tests.wire.chat import replies as chat_replies
 from tests.wire.simulator import Gate, faults
-from tests.wire.simulator.replies import answers, calls, says, thinking, tool_use
-
-GREP = [calls("grep", {"pattern": word}) for word in ("mice", "winter", "bats")]
-MODEL = ("--model", "haiku")
-MANAGE = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
-
-
-@pytest.fixture
-def store(notes, monkeypatch, tmp_path):
-    """Keep runs in a file, and return it."""
-    monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
-    return tmp_path / "runs.db"
-
-
-def manage(*arguments, **options):
-    """Call `specialists` in this process."""
-    return CliRunner().invoke(app, arguments, catch_exceptions=False, **options)
+from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 
 def ours(stderr):
     """Return what was said on standard error, without the summary of the run."""
     return [line for line in stderr.splitlines() if not SUMMARY.search(line)]
-
-
-def rows(run="last"):
-    """Return the rows of a transcript."""
-    return json.loads(manage("transcript", run, "--json").stdout)["messages"]
 
 
 def test_s4_3_the_line_at_the_limit_is_a_command_that_goes_on(store, api, write, call):
@@ -220,146 +199,9 @@ def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program
     assert (again.exit_code, again.stdout) == (0, "some\n")
 
 
-# What is refused
-
-
-@pytest.fixture
-def landed(store, api, write, call):
-    """A run that landed after one call; one more reply stands ready."""
-    path = write("finder", "tool_calls_limit: 1", "tools: grep")
-    simulator = api([GREP[0], answers("some")])
-    call("finder", "What?", *MODEL, "--quiet")
-    return simulator, path
-
-
-REFUSED = [
-    (("last",), "landed at its limit; name a larger total for it, or ask something more"),
-    (("last", ""), "the question is empty"),
-    (("last", "--tool-calls-limit", "0"), "has used 1 tool call already, so its new total cannot be 0"),
-    (("last", "--tool-calls-limit", "many"), "whole number"),
-    (("nothing", "More?"), "no run nothing is kept in"),
-    (("2", "More?", "--store", "none"), "nothing is stored here: the store is `none`"),
-    (("last", "More?", "--store", "absent.db"), "there is no store at"),
-    (("last", "More?", "--store", "notes/owls.md"), "is not an SQLite database"),
-    (("last", "More?", "--store", "mysql://u:secret@h/db"), "names no store"),
-    (("last", "More?", "--json", "--events"), "exclude each other"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
-def test_what_cannot_be_is_one_line_with_exit_2(landed, store, arguments, words):
-    """Nothing is asked, nothing printed, the store stays as it is, and no secret is shown."""
-    simulator, _ = landed
-    before = store.read_bytes(), manage("transcript", "last", "--json").stdout
-    result = manage("resume", *arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert words in " ".join(result.stderr.split())
-    assert "Traceback" not in result.stderr
-    assert "secret" not in result.stderr
-    assert len(simulator.requests) == 2
-    assert (store.read_bytes(), manage("transcript", "last", "--json").stdout) == before
-    assert not Path("absent.db").exists()
-
-
-def test_a_changed_file_is_refused_and_forced(landed, api):
-    """The flag that helps stands in the line; in the transcript the model is told."""
-    _, path = landed
-    path.write_text(path.read_text().replace("You find", "You seek"))
-    refused = manage("resume", "last", "More?")
-    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
-    assert "finder.md was changed since" in refused.stderr
-    assert "--force" in refused.stderr
-    simulator = api([answers("more")])
-    assert manage("resume", "last", "More?", "--force", "--quiet").stdout == "more\n"
-    assert "Your instructions were changed since this run began" in json.dumps(rows())
-    assert "You find notes." in simulator.requests[0].body["system"][0]["text"]
-
-
-def test_another_model_is_refused_where_there_is_thinking_and_forced(store, api, write, call):
-    """Left out, and told; a run without thinking needs no force."""
-    write("finder", "tools: grep")
-    api([says(thinking("hm"), tool_use("grep", {"pattern": "mice"})), answers("some")])
-    call("finder", "What?", *MODEL, "--quiet")
-    refused = manage("resume", "last", "More?", "--model", "sonnet")
-    assert refused.exit_code == 2
-    assert "holds parts, such as thinking, that only claude-haiku-5-5 takes back" in refused.stderr
-    simulator = api([answers("more"), answers("most")])
-    forced = json.loads(manage("resume", "last", "More?", "--model", "sonnet", "--force", "--json").stdout)
-    assert (forced["model"], forced["answer"]) == ("claude-sonnet-5-5", "more")
-    assert "thinking was left out" in json.dumps(rows())
-    assert "summary" not in [row["kind"] for row in rows()]
-    assert "hm" not in json.dumps(simulator.requests[0].messages)
-    # From then on it is a run of the new model.
-    assert manage("resume", "last", "And?", "--quiet").stdout == "most\n"
-    assert simulator.requests[1].body["model"] == "claude-sonnet-5-5"
-
-
-# The store of a run
-
-
-def test_a_default_store_that_cannot_be_written_is_one_warning(notes, write, call, monkeypatch, tmp_path):
-    """The answer comes all the same, exit 0, and nothing says that it can be resumed."""
-    home = tmp_path / "home.txt"
-    home.write_text("no folder")
-    monkeypatch.delenv("SPECIALIST_STORE")
-    monkeypatch.setenv("HOME", str(home))
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    write("finder", "tool_calls_limit: 1")
-    result = call("finder", "What do owls eat?", "--model", "offline")
-    assert result.exit_code == 0
-    assert "Owls eat mice at night." in result.stdout
-    (warning,) = [line for line in result.stderr.splitlines() if "warning" in line]
-    assert "this run is not stored" in warning
-    assert str(home) in warning
-    assert "specialists resume" not in result.stderr
-    assert "raise it with --tool-calls-limit to go on" in result.stderr
-    told = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
-    assert len(told["warnings"]) == 1
-
-
-@pytest.mark.parametrize("by", ["flag", "environment"])
-def test_a_named_store_that_cannot_be_used_is_exit_2_before_anything_is_asked(notes, write, call, api, by, monkeypatch):
-    """One line; the API sees no request, and the file that is none of ours stays as it was."""
-    write("finder")
-    simulator = api([])
-    file = notes / "notes" / "owls.md"
-    before = file.read_bytes()
-    if by == "environment":
-        monkeypatch.setenv("SPECIALIST_STORE", str(file))
-    result = call("finder", "What?", *MODEL, *(["--store", str(file)] if by == "flag" else []))
-    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
-    assert f"{file} is not an SQLite database" in result.stderr
-    assert simulator.requests == []
-    assert file.read_bytes() == before
-
-
-def test_with_the_store_none_nothing_is_stored_and_nothing_is_said_of_it(notes, write, call, monkeypatch, tmp_path):
-    """It is what was asked for: no warning, and no file anywhere."""
-    monkeypatch.delenv("SPECIALIST_STORE")
-    write("finder")
-    result = call("finder", "What do owls eat?", "--model", "offline", "--store", "none")
-    assert result.exit_code == 0
-    assert "stored" not in result.stderr
-    assert [*tmp_path.rglob("*.db")] == []
-
-
-def test_the_default_store_is_in_the_users_data_directory(notes, write, call, monkeypatch, tmp_path):
-    """The folder is made for the user alone, and `resume` looks there."""
-    monkeypatch.delenv("SPECIALIST_STORE")
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    write("finder", "tool_calls_limit: 1")
-    call("finder", "What do owls eat?", "--model", "offline", "--quiet")
-    (file,) = tmp_path.rglob("*.db")
-    assert file.is_relative_to(tmp_path / "home")
-    assert file.stat().st_mode & 0o077 == 0
-    assert file.parent.stat().st_mode & 0o077 == 0
-    assert manage("resume", "last", "And toads?", "--quiet").exit_code == 0
-
-
 def test_the_help_of_resume_imports_no_database(notes):
     """It is there at once: neither SQLAlchemy nor an SDK is loaded for it."""
-    code = f"{MANAGE.rsplit(';', 1)[0]}\nimport contextlib\nwith contextlib.suppress(SystemExit): main()\n"
+    code = f"{MAIN.rsplit(';', 1)[0]}\nimport contextlib\nwith contextlib.suppress(SystemExit): main()\n"
     code += "assert not {'sqlalchemy', 'alembic', 'anthropic', 'jinja2', 'platformdirs'} & set(sys.modules)"
     command = [sys.executable, "-c", code, "resume", "--help"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=os.environ)

@@ -38,7 +38,7 @@ main()
 
 HANGING_TOOL = """
 import os, sys, threading
-from run_specialist.tools import files
+from run_specialist.tools.files import files
 sys.argv[0] = "run-specialist"
 
 def hang(self, query: str, limit: int = 10) -> str:

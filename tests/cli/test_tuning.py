@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from run_specialist.cli.manage import app
 from run_specialist.store.opening import open_engine
 from run_specialist.store.tables import calls, runs
-from tests.unit.views.test_tune import outcome
+from tests.unit.views.past_runs import outcome
 
 MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
 

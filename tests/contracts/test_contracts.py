@@ -24,7 +24,7 @@ from tests.contracts import tables
 from tests.contracts.shapes import Shape, faults
 from tests.docs.markdown import COMMAND_LINE, named, table
 from tests.loop_jobs import LOOK
-from tests.scripted_family import Cast, write
+from tests.scripted_specialists import Cast, write
 
 CONTRACT = (
     "this is a contract with the programs that read it: change docs/command-line.md and CHANGELOG.md, then tables.py"

@@ -3,7 +3,7 @@
 Called with the name of a command and its arguments. TOLD_BY: the descriptor to tell by, a line of JSON when a call
 begins and one when it has returned. SLOW: the longest that a call waits before it begins its work [ms].
 
-Called with `nursery` alone it imports everything and then makes such programs by forking; see `nursery.py`.
+Called with `fork-server` alone it imports everything and then makes such programs by forking; see `fork_server.py`.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ def _fork(line: socket.socket) -> bool:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "nursery":
+    if sys.argv[1] == "fork-server":
         nurse(int(sys.argv[2]))
     else:
         main(*sys.argv[1:])

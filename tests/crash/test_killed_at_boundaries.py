@@ -17,18 +17,18 @@ from run_specialist.store.location import file_of
 from run_specialist.store.stored import StoredRun
 from tests.crash.boundary import NOTES
 from tests.crash.checks import Asked, broken_off, check_ended, check_kept, finished
-from tests.crash.going import Going, Milestones
-from tests.crash.looking import stored
-from tests.crash.nursery import KILLED, Nursery
+from tests.crash.fork_server import KILLED, ForkServer
+from tests.crash.stored_state import stored
+from tests.crash.watched_program import Milestones, WatchedProgram
 
 PLACES = [("half", 4), ("kept", 9), ("kept", 4), ("queued", 9), ("asked", 4), ("waited", 9)]
 """Where the process kills itself, and a limit: with 9 tool calls the run answers by itself, with 4 it lands."""
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     """Programs that start fast."""
-    with Nursery() as started:
+    with ForkServer() as started:
         yield started
 
 
@@ -36,7 +36,7 @@ def nursery() -> Iterator[Nursery]:
 class Case:
     """One run, killed at one place."""
 
-    nursery: Nursery
+    fork_server: ForkServer
     store: str
     folder: Path
     name: str
@@ -46,9 +46,9 @@ class Case:
         """Begin it or go on with it; return the exit code."""
         logs = str(self.folder / self.name)
         command = ["boundary", self.store, logs, self.name, run_id, at, str(number), str(self.limit)]
-        going = Going(self.nursery, command, self.folder, {}, Milestones())
-        code = going.end()
-        assert code in {0, KILLED}, going.said
+        program = WatchedProgram(self.fork_server, command, self.folder, {}, Milestones())
+        code = program.end()
+        assert code in {0, KILLED}, program.said
         return code
 
     def lines(self, what: str) -> list[Any]:
@@ -101,10 +101,10 @@ def check_resumed(before: StoredRun, lines_before: int, case: Case) -> None:
 
 @pytest.mark.exhaustive(one_in=len(PLACES))
 @pytest.mark.parametrize(("at", "limit"), PLACES)
-def test_s4_4_killed_at_each_place_a_run_can_be_gone_on_with(nursery, store_url, tmp_path, at, limit):
+def test_s4_4_killed_at_each_place_a_run_can_be_gone_on_with(fork_server, store_url, tmp_path, at, limit):
     """Whatever is stored by then is true and whole; resumed, each call has one result and none was run twice."""
     for number in itertools.count(1):
-        case = Case(nursery, store_url, tmp_path, f"{at}-{number}", limit)
+        case = Case(fork_server, store_url, tmp_path, f"{at}-{number}", limit)
         code = case.go("", at, number)
         run = case.look()
         if code == 0:

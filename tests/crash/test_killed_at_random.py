@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.crash.lane import Kills, Lane
-from tests.crash.nursery import Nursery
+from tests.crash.fork_server import ForkServer
+from tests.crash.kill_loop import KillLoop, Kills
 
 KILLS = 20
 
@@ -11,6 +11,6 @@ KILLS = 20
 @pytest.mark.exhaustive
 def test_s4_4_nothing_acknowledged_is_lost_by_kills_at_random(tmp_path):
     """20 kills at seeded moments: all that was sent is stored, and no reply or finished call is paid for twice."""
-    lane = Lane(1, tmp_path)
-    lane.work(Kills(KILLS), Nursery())
-    assert lane.tally.kills == KILLS
+    loop = KillLoop(1, tmp_path)
+    loop.work(Kills(KILLS), ForkServer())
+    assert loop.counts.kills == KILLS

@@ -10,8 +10,8 @@ from run_specialist import NotTrusted, Runner
 from run_specialist.budget.budget import Kind
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.specialist.loader import load
+from tests.docs.examples import execute
 from tests.docs.markdown import ROOT, blocks
-from tests.docs.test_python import execute
 from tests.loop_jobs import results
 from tests.projects import project as made_project
 

@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import inspect
 import io
 import re
 import shutil
@@ -16,6 +15,7 @@ from opentelemetry.sdk.trace import export
 import run_specialist
 from run_specialist import errors
 from run_specialist.record import events
+from tests.docs.examples import execute
 from tests.docs.markdown import ROOT, blocks, table
 
 SPANS = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
@@ -31,16 +31,6 @@ def project(tmp_path, monkeypatch):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-async def execute(example):
-    """Run an example that awaits things at its top, as a notebook does; return its names."""
-    names = {"__name__": "example"}
-    code = compile(example, "docs/python.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    done = eval(code, names)  # noqa: S307 - the examples are ours
-    if inspect.isawaitable(done):
-        await done
-    return names
 
 
 @pytest.mark.parametrize("place", range(len(EXAMPLES)))
@@ -106,7 +96,7 @@ def test_the_tool_of_the_page_works():
 
 def test_every_attribute_of_a_span_is_documented():
     """Those that the code can set, and no other."""
-    source = (ROOT / "src/run_specialist").glob("*.py")
+    source = (ROOT / "src/run_specialist").rglob("*.py")
     said = [path.read_text(encoding="utf-8") for path in source if path.stem in {"telemetry", "spans"}]
     attribute = r"((?:gen_ai|run_specialist|error)\.[a-z_.]+)"
     assert set(re.findall(f"`{attribute}`", SPANS)) == set(re.findall(f'"{attribute}"', "".join(said)))

@@ -18,12 +18,12 @@ from tests.loop_jobs import Clock, job, outcome_of, results
 pytestmark = pytest.mark.anyio
 
 
-def looking(number, usage=None):
+def look_reply(number, usage=None):
     """Make a turn of one call."""
     return replace(calls(("look", {"query": str(number)}), first_id=number), usage=usage or Usage(10, 0, 0, 5))
 
 
-def answering(text="the answer"):
+def answer_reply(text="the answer"):
     """Make the turn that ends a run."""
     return calls(("respond", {"answer": text}), first_id=900)
 
@@ -40,7 +40,7 @@ def choices(provider):
 
 async def test_x_14_turns_land_softly():
     """Six turns: two silent results, then the countdown, and the sixth request must be answered."""
-    provider = ScriptedProvider([*(looking(n) for n in range(1, 6)), answering()])
+    provider = ScriptedProvider([*(look_reply(n) for n in range(1, 6)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TURNS: 6}))
     assert [line.endswith("remaining") for line in last_lines(provider)] == [False, False, True, True, True]
     assert last_lines(provider)[2:] == ["3 turns remaining", "2 turns remaining", "1 turn remaining"]
@@ -52,7 +52,7 @@ async def test_x_14_turns_land_softly():
 
 async def test_x_14_tokens_land_softly():
     """20,000 tokens, 2,400 a turn, 2,500 for a reply: what the landing needs is still there when it comes."""
-    provider = ScriptedProvider([*(looking(n, Usage(2_300, 0, 0, 100)) for n in range(1, 7)), answering()])
+    provider = ScriptedProvider([*(look_reply(n, Usage(2_300, 0, 0, 100)) for n in range(1, 7)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 20_000}))
     assert last_lines(provider)[:4] == [f"note on '{n}', part 0" for n in range(1, 5)]
     assert [line for line in last_lines(provider) if "remaining" in line] == [
@@ -65,7 +65,7 @@ async def test_x_14_tokens_land_softly():
 
 async def test_x_14_cost_lands_softly():
     """Forty cents, three a turn: the countdown is in dollars, and the landing is paid for."""
-    provider = ScriptedProvider([*(looking(n, Usage(2_500, 0, 0, 500)) for n in range(1, 11)), answering()])
+    provider = ScriptedProvider([*(look_reply(n, Usage(2_500, 0, 0, 500)) for n in range(1, 11)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.COST: 0.4}))
     told = last_lines(provider)[6:]
     assert told == [f"${left:.2f} remaining" for left in (0.19, 0.16, 0.13, 0.10)]
@@ -81,11 +81,11 @@ async def test_x_14_time_lands_softly():
     def slowly(number):
         def reply(asked):
             clock.now += 10
-            return looking(number)
+            return look_reply(number)
 
         return reply
 
-    provider = ScriptedProvider([*(slowly(n) for n in range(1, 7)), answering()])
+    provider = ScriptedProvider([*(slowly(n) for n in range(1, 7)), answer_reply()])
     outcome = await Run(job(provider, 30, limits={Kind.TIME: 60}), clock=clock).outcome()
     provider.assert_used_up()
     assert last_lines(provider)[2:] == [f"{left} seconds remaining" for left in (30, 20, 10, 0)]
@@ -96,7 +96,7 @@ async def test_x_14_time_lands_softly():
 async def test_x_14_characters_land_softly():
     """A hundred characters, twenty a result: 50 are silent, and at 100 the run lands."""
     tool = Tool("look", "Look.", lambda query: query.rjust(20, "."))
-    provider = ScriptedProvider([*(looking(n) for n in range(1, 6)), answering()])
+    provider = ScriptedProvider([*(look_reply(n) for n in range(1, 6)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, tools=[tool], limits={Kind.CHARACTERS: 100}))
     left = ["60 characters", "40 characters", "20 characters", "0 characters"]
     assert [line for line in last_lines(provider) if "remaining" in line] == [f"{one} remaining" for one in left[1:]]
@@ -107,7 +107,7 @@ async def test_x_14_characters_land_softly():
 async def test_x_14_the_tightest_of_several_kinds_speaks():
     """Turns are tighter at first, then the characters of one large result."""
     tool = Tool("look", "Look.", lambda query: "x" * (10 if int(query) < 4 else 900))
-    provider = ScriptedProvider([*(looking(n) for n in range(1, 5)), answering()])
+    provider = ScriptedProvider([*(look_reply(n) for n in range(1, 5)), answer_reply()])
     await outcome_of(job(provider, 30, tools=[tool], limits={Kind.TURNS: 6, Kind.CHARACTERS: 1_000}))
     assert last_lines(provider)[2:] == ["3 turns remaining", "70 characters remaining"]
 
@@ -127,7 +127,7 @@ async def test_x_14_a_hanging_model_call_is_cancelled_and_the_run_lands():
                     raise
             return await super().ask(messages, choice, max_tokens)
 
-    provider = Hanging([looking(1), answering()])
+    provider = Hanging([look_reply(1), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TIME: 0.4}))
     assert cancelled == [2]
     assert (outcome.status, outcome.answer, outcome.landing.reason) == ("landed", "the answer", "time")
@@ -145,7 +145,7 @@ async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_sa
             return await super().ask(messages, choice, max_tokens)
 
     events = []
-    provider = Hanging([looking(1)])
+    provider = Hanging([look_reply(1)])
     outcome = await outcome_of(job(provider, 1, limits={Kind.TIME: 0.4}), events)
     assert (outcome.status, outcome.landing.how, outcome.exit_code) == ("partial", "salvage", 0)
     assert "note on '1'" in outcome.answer
@@ -161,7 +161,7 @@ async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
         await asyncio.Event().wait()
 
     events = []
-    provider = ScriptedProvider([looking(1), answering()])
+    provider = ScriptedProvider([look_reply(1), answer_reply()])
     made = job(provider, 30, tools=[Tool("look", "Hang.", hang)], limits={Kind.TIME: 0.4})
     outcome = await outcome_of(made, events)
     (result,) = results(provider.asked[1].messages[-1])
@@ -177,7 +177,7 @@ async def test_x_14_a_tool_that_hangs_for_itself_is_cancelled_by_its_own_limit()
     async def hang(query):
         await asyncio.Event().wait()
 
-    provider = ScriptedProvider([looking(1), answering()])
+    provider = ScriptedProvider([look_reply(1), answer_reply()])
     made = job(
         provider,
         30,
@@ -193,7 +193,7 @@ async def test_x_14_a_tool_that_hangs_for_itself_is_cancelled_by_its_own_limit()
 @pytest.mark.parametrize("kind", [Kind.TURNS, Kind.TOKENS, Kind.CHARACTERS, Kind.COST, Kind.TIME])
 async def test_x_14_a_limit_of_0_lands_at_once(kind):
     """Nothing may be spent, so the first request already is the landing."""
-    provider = ScriptedProvider([answering()])
+    provider = ScriptedProvider([answer_reply()])
     outcome = await Run(job(provider, 30, limits={kind: 0}), clock=lambda: 0.0).outcome()
     assert choices(provider) == [Choice.RESPOND]
     assert outcome.landing.reason == kind
@@ -201,7 +201,7 @@ async def test_x_14_a_limit_of_0_lands_at_once(kind):
 
 async def test_x_14_what_goes_over_a_limit_is_told():
     """The last request may take more than what was left; the outcome says so."""
-    provider = ScriptedProvider([looking(1, Usage(100)), looking(2, Usage(9_000)), answering()])
+    provider = ScriptedProvider([look_reply(1, Usage(100)), look_reply(2, Usage(9_000)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 8_000}))
     assert outcome.landing.reason == "tokens"
     assert any("9,115 tokens used, over the limit of 8,000 tokens: " in warning for warning in outcome.warnings)
@@ -210,7 +210,7 @@ async def test_x_14_what_goes_over_a_limit_is_told():
 async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_run_lands():
     """Each result gets what the one before it left, in call order; the cut is marked."""
     tool = Tool("look", "Look.", lambda query: query * 6)
-    provider = ScriptedProvider([calls(*(("look", {"query": one}) for one in "abc")), answering()])
+    provider = ScriptedProvider([calls(*(("look", {"query": one}) for one in "abc")), answer_reply()])
     outcome = await outcome_of(job(provider, 30, tools=[tool], augmenters=[], limits={Kind.CHARACTERS: 10}))
     assert results(provider.asked[1].messages[-1]) == ["aaaaaa", "bbbb\n[truncated]", "\n[truncated]"]
     assert choices(provider) == [Choice.AUTO, Choice.RESPOND]
@@ -220,7 +220,7 @@ async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_r
 async def test_characters_are_counted_after_cutting_and_without_our_notices():
     """What `tool_result_limit` took away was never read, and our own words are no result."""
     tool = Tool("look", "Look.", lambda query: "x" * 50)
-    provider = ScriptedProvider([looking(1), looking(2), answering()])
+    provider = ScriptedProvider([look_reply(1), look_reply(2), answer_reply()])
     made = job(provider, 2, tools=[tool], dispatch=DispatchSettings(tool_result_limit=20))
     outcome = await outcome_of(made)
     assert outcome.limits["characters"].used == 40
@@ -228,8 +228,8 @@ async def test_characters_are_counted_after_cutting_and_without_our_notices():
 
 async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
     """What is not counted could not be limited, so a guess stands in for it, and the outcome says so once."""
-    silent = [looking(n, Usage()) for n in range(1, 3)]
-    provider = ScriptedProvider([*silent, replace(answering(), usage=Usage())])
+    silent = [look_reply(n, Usage()) for n in range(1, 3)]
+    provider = ScriptedProvider([*silent, replace(answer_reply(), usage=Usage())])
     outcome = await outcome_of(job(provider, 30, question="why? " * 1_000, limits={Kind.TOKENS: 7_500}))
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
     assert 3_000 < outcome.limits["tokens"].used <= 7_500
@@ -238,7 +238,7 @@ async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
 
 async def test_x_14_nothing_is_estimated_of_what_is_no_model():
     """What only plays a model takes no tokens, and nobody is warned of that."""
-    provider = ScriptedProvider([looking(1, Usage()), replace(answering(), usage=Usage())])
+    provider = ScriptedProvider([look_reply(1, Usage()), replace(answer_reply(), usage=Usage())])
     provider.capabilities = replace(provider.capabilities, is_language_model=False)
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 7_500}))
     assert (outcome.limits["tokens"].used, outcome.warnings) == (0, ())

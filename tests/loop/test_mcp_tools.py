@@ -9,7 +9,7 @@ from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.reader import Store
 from tests.loop_jobs import results
-from tests.wire.mcp_servers.had import running, script
+from tests.wire.mcp_servers.running_servers import running, script
 
 pytestmark = pytest.mark.anyio
 

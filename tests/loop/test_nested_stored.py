@@ -15,7 +15,7 @@ from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, keep
 from tests.loop_jobs import LOOK, results
-from tests.scripted_family import Cast, write
+from tests.scripted_specialists import Cast, write
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""A run that goes on: what is told, what is counted, what is sent; each going as by a process of its own."""
+"""Resumed runs: what the model reads, and what is counted."""
 
 import json
 from dataclasses import replace
@@ -7,48 +7,17 @@ from itertools import pairwise
 import pytest
 
 from run_specialist import prompts
-from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import calls, says
-from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Exit
 from run_specialist.spawning.resuming import begun_with
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
-from tests.journals import stored
-from tests.loop_jobs import Clock, results
-from tests.stored_runs import LOOKER, Desk
+from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, everything, looks
+from tests.loop_jobs import results
 
 pytestmark = pytest.mark.anyio
-NO_LONGER = (
-    "What is said above about a remaining or spent budget, about limits that are reached and about having to answer "
-    "now no longer holds. Build on what was found above."
-)
-REFRESHED = (
-    "The budget was refreshed: you now have 6 tool calls in all, of which 3 are used, so 3 tool calls remain. "
-    f"{NO_LONGER}\nGo on with the question."
-)
-ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
+
+
 MORE = calls(("respond", {"answer": "More."}), first_id=91)
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """A store of its own, and processes that come and go."""
-    return Desk(tmp_path)
-
-
-def looks(number, count=1):
-    """Make a reply that looks something up; numbers differ within a run."""
-    wanted = [("look", {"query": str(number + extra)}) for extra in range(count)]
-    return calls(*wanted, first_id=number)
-
-
-THREE = [looks(1), looks(2), looks(3)]
-
-
-def everything(messages):
-    """Return messages as they are sent."""
-    return [message.encoded for message in messages]
 
 
 async def test_settings_that_this_version_does_not_know_are_passed_over(desk):
@@ -232,108 +201,3 @@ async def test_warnings_of_before_are_told_once_and_are_not_doubled(desk):
     ]
     assert len(again.outcome.warnings) == 1
     assert again.named("warning") == []
-
-
-async def test_x_12_the_api_is_down_at_the_landing_and_comes_back(desk):
-    """Failed with exit 3, the salvage in the answer; then it is taken up, lands and answers."""
-    first = await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
-    assert (first.outcome.status, first.outcome.exit_code) == ("failed", Exit.PROVIDER)
-    assert "note on '3', part 0" in first.outcome.answer
-    assert len(first.outcome.evidence) == 3
-    assert first.run.is_kept
-    again = await desk.go_on(ANSWER)
-    assert (again.outcome.status, again.outcome.answer) == ("landed", "It is known.")
-    assert again.asked[0].choice == "respond"
-    # Nothing is new to the model, which never saw the request that failed.
-    assert everything(again.asked[0].messages) == everything(first.asked[-1].messages)
-    assert again.outcome.tool_calls.used == 3
-
-
-async def test_x_12_with_a_larger_limit_it_works_on(desk):
-    """The same, with more calls: the news join the results that had not gone out."""
-    await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
-    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
-    last = results(again.asked[0].messages[-1])[-1]
-    assert last == f"note on '3', part 0\n0 tool calls remaining\n{REFRESHED}"
-    assert again.outcome.status == "answered"
-
-
-async def test_order_of_the_landing_behind_the_news(desk):
-    """A total that is spent all the same: the order stands as the last line."""
-    await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3, landing="order")
-    again = await desk.go_on(ANSWER, tool_calls_limit=3, question="And now?")
-    last = results(again.asked[0].messages[-1])[-1].splitlines()
-    assert last[-2:] == ["The user now asks: And now?", prompts.last_words("order", None)]
-    assert again.outcome.status == "landed"
-
-
-async def test_started_then_resumed_then_the_first_request(desk):
-    """In this order, and `finished` is the last."""
-    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
-    again = await desk.go_on(ANSWER, tool_calls_limit=6)
-    assert [event.event for event in again.events] == ["started", "resumed", "request", "reply", "finished"]
-    assert again.named("started")[0].limits["tool_calls"] == 6
-    assert [event.turn for event in again.named("request")] == [5]
-
-
-async def test_s3_8_time_that_passed_between_two_goings_does_not_count(desk):
-    """40 of 60 seconds are used, then a week goes by: of 100 seconds 60 remain, and the countdown knows it."""
-    clock = Clock()
-
-    def look(query: str = "") -> str:
-        clock.now += 40
-        return "a note"
-
-    desk.tools = [Tool("look", "Look something up.", look)]
-    first = await desk.record(looks(1), ProviderError("down"), clock=clock, time_limit=60.0, tool_calls_limit=None)
-    past = stored(first.notebook.records)
-    assert past.standing.used["time"] == 40
-    clock.now += 604_800
-    second = await desk.record(looks(2), ANSWER, past=past, clock=clock, time_limit=100.0)
-    assert "you now have 100 seconds in all, of which 40 are used, so 60 seconds remain" in second.noted
-    assert results(second.asked[1].messages[-1]) == ["a note\n20 seconds remaining"]
-    assert second.outcome.limits["time"].used == second.outcome.duration_s == 80
-    assert second.outcome.status == "answered"
-
-
-async def test_a_time_that_is_used_up_lands_at_once_and_again_with_a_larger_one_does_not(desk):
-    """The limit holds over all goings."""
-    clock = Clock()
-
-    def look(query: str = "") -> str:
-        clock.now += 58
-        return "a note"
-
-    desk.tools = [Tool("look", "Look something up.", look)]
-    first = await desk.record(looks(1), ProviderError("down"), clock=clock, time_limit=60.0)
-    past = stored(first.notebook.records)
-    landed = await desk.record(ANSWER, past=past, clock=clock)
-    assert (landed.outcome.status, landed.outcome.landing.reason) == ("landed", "time")
-    answered = await desk.record(ANSWER, past=past, clock=clock, time_limit=600.0)
-    assert answered.outcome.status == "answered"
-
-
-async def test_s2_8_what_was_archived_is_read_again_in_the_next_going(desk):
-    """Whole, at the same offsets: outputs that were cut, those under one id, and the results of skipped calls."""
-    desk.tools = [Tool("look", "Look something up.", lambda query: query * 5_000)]
-    desk.specialist = desk.specialist.model_copy(update={"summarize_at": 50_000, "tool_result_limit": 12_000})
-    three = [("look", {"query": query}) for query in ("abcd", "efgh", "ijkl")]
-    batch = calls(*three)
-    batch = replace(batch, content=(batch.content[0], {**batch.content[1], "id": "call_1"}, batch.content[2]))
-    large = replace(looks(5), usage=Usage(60_000, 0, 0, 5))
-    first = await desk.ask(batch, large, says("notes"), says("some"), tool_calls_limit=2, landing="order")
-    assert first.outcome.answer == "some"
-    assert "SUMMARIZED executionId:'call_3'" in str(first.run.transcript)
-    wanted = [("call_1", 0), ("call_1", 19_990), ("call_1", 20_100), ("call_3", 0)]
-    reads = [
-        calls(("get_tool_response", {"execution_id": one, "offset": offset}), first_id=number)
-        for number, (one, offset) in enumerate(wanted, 20)
-    ]
-    desk.specialist = LOOKER
-    again = await desk.go_on(*reads, ANSWER, tool_calls_limit=9)
-    assert again.outcome.tool_calls.failed == 0
-    one, seam, two, skipped = [call.whole for call in desk.load().calls[2:]]
-    assert one == ("abcd" * 5_000)[:12_000]
-    assert seam.startswith("cdabcdabcd\n[another output of the same id follows]\nefgh")
-    assert set(two) == set("efgh")
-    assert skipped.startswith("Not run: limit reached, look skipped.")

@@ -11,25 +11,12 @@ from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
 from tests.journals import stored
+from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, results
-from tests.stored_runs import Desk
 
 pytestmark = pytest.mark.anyio
-ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
 LATER = calls(("respond", {"answer": "Later."}), first_id=91)
 ENDED = prompts.PROCESS_ENDED.format(tool="look")
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """A store of its own, and processes that come and go."""
-    return Desk(tmp_path)
-
-
-def looks(number, count=1):
-    """Make a reply that looks something up; numbers differ within a run."""
-    wanted = [("look", {"query": str(number + extra)}) for extra in range(count)]
-    return calls(*wanted, first_id=number)
 
 
 async def dies_after(desk, kind, number, *script, **settings):

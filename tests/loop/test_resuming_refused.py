@@ -14,19 +14,12 @@ from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
-from tests.stored_runs import Desk
+from tests.loop.stored_replies import ANSWER
 
 pytestmark = pytest.mark.anyio
-ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
 LATER = calls(("respond", {"answer": "Later."}), first_id=91)
 LOOKS = calls(("look", {"query": "1"}))
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """A store of its own, and processes that come and go."""
-    return Desk(tmp_path)
 
 
 def dump(desk):

@@ -8,18 +8,11 @@ from run_specialist import prompts
 from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Stop, Usage
-from tests.stored_runs import Desk
+from tests.loop.stored_replies import ANSWER
 
 pytestmark = pytest.mark.anyio
-ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
 LOOKS = calls(("look", {"query": "1"}))
 DOWN = ProviderError("the API is down")
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """A store of its own, and processes that come and go."""
-    return Desk(tmp_path)
 
 
 @pytest.mark.parametrize("limit", [{"total_tokens_limit": 3_000}, {"cost_limit": 0.035}], ids=str)

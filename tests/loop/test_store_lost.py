@@ -9,21 +9,16 @@ from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.loop import checkpoint
 from run_specialist.loop.run import Run
-from run_specialist.providers.scripted import ScriptedProvider, calls
+from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.journal import Checkpointed, Ended, TakenOver
 from run_specialist.specialist.fields import Specialist
 from tests.journals import Notebook
+from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import Clock, job
 
 pytestmark = pytest.mark.anyio
-ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
 LOST = "this run is not stored from turn 2 on: the disk is full"
 AWAY = "connection refused"
-
-
-def looks(number):
-    """Make a reply that looks something up."""
-    return calls(("look", {"query": str(number)}), first_id=number)
 
 
 class Losing(Notebook):

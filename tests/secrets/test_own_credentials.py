@@ -15,7 +15,7 @@ from run_specialist.cli import ask, manage
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.redaction import MASK
 from tests.loop_jobs import results
-from tests.scripted_family import write
+from tests.scripted_specialists import write
 from tests.secrets.canaries import came_out, stored
 
 WORDS = {

@@ -15,7 +15,7 @@ from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.redaction import MASK
 from run_specialist.tools.base import Output
-from tests.scripted_family import Cast, write
+from tests.scripted_specialists import Cast, write
 from tests.secrets.canaries import came_out, stored
 from tests.spans import recorded
 

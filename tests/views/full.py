@@ -7,7 +7,8 @@ from run_specialist.record.events import Warned
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.record.outcome import Evidence
 from run_specialist.store.stored import StoredRun
-from tests.views.runs import Did, Tape
+from tests.views.recording import Did
+from tests.views.runs import Tape
 
 LOOP = [
     "class Loop:",

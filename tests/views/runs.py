@@ -1,225 +1,45 @@
-"""Stored runs to look at: one in which nearly everything happens, and as many turns as one likes."""
+"""Stored runs for tests of the views, from the first request to the outcome."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Limit
-from run_specialist.budget.ladder import Rung
 from run_specialist.loop.compaction.turns import summarized, summary_pair
 from run_specialist.record.events import (
-    BudgetSpent,
-    Called,
-    Event,
     Finished,
-    Landed,
-    Replied,
-    Requested,
     Resumed,
     Started,
     Summarized,
-    Warned,
 )
 from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import Block, Message, ToolResult, Usage
+from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Evidence, LandingReport, Outcome, Spent, Status, ToolCalls
-from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredRun
+from tests.views.recording import BEGIN, MODEL, SYSTEM, Recording
 
-BEGIN = 1_795_320_000.0
-"""When the runs begin: 2026-11-22 04:00:00 UTC [seconds since 1970]."""
-SYSTEM = 5_200
-"""Of system prompt and tools [tokens]."""
-MODEL = "claude-sonnet-4-5"
-QUESTION = "What happens when a sub-agent reaches its tool call limit, and is anything that it gathered ever lost?"
-
-
-@dataclass(frozen=True)
-class Did:
-    """A tool call and what came of it."""
-
-    name: str
-    arguments: Mapping[str, Any] | None
-    result: str
-    seconds: float = 0.2
-    is_error: bool = False
-    repeated: bool = False
-    whole: str = ""
-    """All that it returned, where the result was cut."""
-    call_id: str = ""
+FROZEN = {
+    "system": "You explain how existing code behaves. The person who asked will open the lines that you name.\n\n"
+    + prompts.DATA_NOT_INSTRUCTIONS,
+    "tools": [
+        {"name": "search", "description": "Return the passages that fit a question best.", "input_schema": {}},
+        {"name": "grep", "description": "Return the lines that match a pattern.", "input_schema": {}},
+        {"name": "read", "description": "Return numbered lines of a file.", "input_schema": {}},
+        {"name": "respond", "description": "Deliver your answer.", "input_schema": {}},
+    ],
+    "effort": None,
+    "model": MODEL,
+    "settings": {"name": "codebase-analyst", "tool_calls_limit": 20, "countdown": {"from": 0.5}, "landing": "force"},
+    "file": "specialists/codebase-analyst.md",
+    "digest": "sha256:4f1c0a7e",
+    "root": "/home/ada/agents",
+    "version": "0.1.0",
+}
 
 
-@dataclass
-class Tape:
-    """A run on its way into a store, with a clock that goes on by what is done."""
-
-    limits: Mapping[Kind, float | None]
-    question: str = QUESTION
-    model: str = MODEL
-    now: float = BEGIN
-    turns: list[StoredTurn] = field(default_factory=list)
-    calls: list[StoredCall] = field(default_factory=list)
-    messages: list[StoredMessage] = field(default_factory=list)
-    events: list[StoredEvent] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    skipped: int = 0
-    landing: Landed | None = None
-    part: int = 0
-    begun: float = BEGIN
-
-    def __post_init__(self) -> None:
-        self.budget = Budget.of(self.limits)
-        self.cached = 0
-        self.say(Message.user(self.question))
-        names = ("search", "grep", "glob", "read", "ls", "get_tool_response", "respond")
-        self.tell(Started("", "codebase-analyst", self.model, self.question, names, self._limits()))
-
-    def _limits(self) -> dict[str, float | None]:
-        return {limit.kind.value: limit.limit for limit in self.budget.limits}
-
-    def tell(self, event: Event | Mapping[str, Any]) -> None:
-        """Put an event on record."""
-        body = event.as_json() if isinstance(event, Event) else dict(event)
-        self.events.append(StoredEvent(len(self.events), self.now, body))
-        if isinstance(event, Warned):
-            self.warnings.append(event.text)
-
-    def say(self, message: Message, *, copied: bool = False) -> None:
-        """Put a message on record."""
-        place = sum(one.part == self.part for one in self.messages)
-        self.messages.append(StoredMessage(self.part, place, copied, message))
-
-    def ask(
-        self,
-        text: str,
-        calls: Sequence[Did] = (),
-        *,
-        seconds: float = 2.4,
-        choice: str = "auto",
-        stop: str = "wants_tools",
-        grown: int = 1_400,
-        lost: int | None = None,
-        blocks: Sequence[Block] = (),
-        entered: bool = True,
-    ) -> StoredTurn:
-        """Let the model reply.
-
-        grown: what is new in this request [tokens].
-        lost: what of it is read from the cache, where that is not all that was there [tokens].
-        """
-        number = len(self.turns) + 1
-        self.tell(Requested(number, choice))
-        self.now += seconds
-        said = [
-            *blocks,
-            *([{"type": "text", "text": text}] if text else []),
-            *(
-                {
-                    "type": "tool_use",
-                    "id": one.call_id or f"toolu_{number:02}{place}",
-                    "name": one.name,
-                    "input": one.arguments,
-                }
-                for place, one in enumerate(calls, 1)
-            ),
-        ]
-        read, whole = (self.cached if lost is None else lost), max(self.cached, SYSTEM) + grown
-        forced = choice != "auto"
-        usage = Usage(whole - read if forced else 4, read, 0 if forced else whole - read - 4, 90 + len(text) // 4)
-        cost = round(
-            usage.input_tokens * 3e-6
-            + read * 3e-7
-            + usage.cache_creation_input_tokens * 3.75e-6
-            + usage.output_tokens * 15e-6,
-            8,
-        )
-        self.cached = whole
-        self.spend(usage, cost)
-        reason = {"wants_tools": "tool_use", "answered": "end_turn", "truncated": "max_tokens"}.get(stop, stop)
-        self.turns.append(
-            StoredTurn(
-                number=number,
-                at=self.now,
-                seconds=seconds,
-                choice=choice,
-                words=None,
-                landing=self.landing is not None,
-                stop=stop,
-                reason=reason,
-                blocks=tuple(said),
-                usage=usage,
-                cost_usd=cost,
-            )
-        )
-        self.tell(Replied(number, stop, reason, text, usage, cost))
-        if entered:
-            self.say(Message("assistant", tuple(said)))
-        return self.turns[-1]
-
-    def spend(self, usage: Usage, cost: float, turns: int = 1) -> None:
-        """Book a request."""
-        self.budget = self.budget.spend(turns, Kind.TURNS).spend(usage.total_tokens, Kind.TOKENS).spend(cost, Kind.COST)
-
-    def run(self, done: Sequence[Did], skipped: Sequence[Did] = (), words: str | None = None) -> None:
-        """Run the first calls of the newest turn at once, skip the others, and answer all of them.
-
-        words: our last ones in the results.
-        """
-        turn = self.turns[-1]
-        begin, results = self.now, []
-        first = len(self.calls) + 1
-        for number, (one, call) in enumerate(zip(done, turn.calls, strict=False), first):
-            self.now = begin + one.seconds
-            note = prompts.read_on(call.id, len(one.result), len(one.whole)) if one.whole else ""
-            whole = one.whole or one.result
-            self.calls.append(
-                StoredCall(
-                    number,
-                    turn.number,
-                    self.now,
-                    one.seconds,
-                    call,
-                    whole,
-                    len(one.result),
-                    one.is_error,
-                    note,
-                    one.repeated,
-                )
-            )
-            self.tell(
-                Called(
-                    "failed" if one.is_error else "finished",
-                    call.id,
-                    call.name,
-                    call.arguments,
-                    len(one.result),
-                    one.seconds,
-                )
-            )
-            self.budget = self.budget.spend().spend(len(one.result), Kind.CHARACTERS)
-            self.tell(BudgetSpent.of(self.budget.tightest))
-            lines = [one.result or prompts.EMPTY_RESULT]
-            lines += [prompts.TRUNCATED, note] if one.whole else []
-            lines += [prompts.SAME_CALL] if one.repeated else []
-            lines += filter(None, [prompts.countdown(self.budget.tightest, "remaining")])
-            results.append(ToolResult(call.id, "\n".join(lines), one.is_error))
-        self.now = begin + max((one.seconds for one in done), default=0)
-        for one, call in zip(skipped, turn.calls[len(done) :], strict=True):
-            why = prompts.skipped(one.name)
-            self.skipped += 1
-            self.tell(Called("skipped", call.id, call.name, call.arguments, text=why))
-            results.append(ToolResult(call.id, why, is_error=True))
-        self.say(Message.results(results).ending(words))
-
-    def turn(self, text: str, *done: Did, **settings: Any) -> None:
-        """Let the model reply, and run what it calls."""
-        self.ask(text, done, **settings)
-        self.run(done)
-
-    def land(self, reason: Kind, how: Rung) -> None:
-        """Begin the landing."""
-        self.landing = Landed(reason, how)
-        self.tell(self.landing)
+class Tape(Recording):
+    """A run on its way into a store: recorded, summarized, resumed and ended."""
 
     def summarise(self, summary: str, keep: int = 2, usage: Usage = Usage(21_000, 0, 0, 900)) -> None:  # noqa: B008 - a frozen value
         """Put a summary in place of all but the newest messages.
@@ -340,22 +160,3 @@ class Tape:
             "events": tuple(self.events),
         }
         return StoredRun(**(given | others))
-
-
-FROZEN = {
-    "system": "You explain how existing code behaves. The person who asked will open the lines that you name.\n\n"
-    + prompts.DATA_NOT_INSTRUCTIONS,
-    "tools": [
-        {"name": "search", "description": "Return the passages that fit a question best.", "input_schema": {}},
-        {"name": "grep", "description": "Return the lines that match a pattern.", "input_schema": {}},
-        {"name": "read", "description": "Return numbered lines of a file.", "input_schema": {}},
-        {"name": "respond", "description": "Deliver your answer.", "input_schema": {}},
-    ],
-    "effort": None,
-    "model": MODEL,
-    "settings": {"name": "codebase-analyst", "tool_calls_limit": 20, "countdown": {"from": 0.5}, "landing": "force"},
-    "file": "specialists/codebase-analyst.md",
-    "digest": "sha256:4f1c0a7e",
-    "root": "/home/ada/agents",
-    "version": "0.1.0",
-}

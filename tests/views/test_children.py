@@ -14,7 +14,8 @@ from run_specialist.views.report import data, report
 from tests.browser import browser
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
-from tests.views.runs import BEGIN, Did, Tape
+from tests.views.recording import BEGIN, Did
+from tests.views.runs import Tape
 
 OWLS = Child(
     "a", "owls", "landed", 5, Usage(1_000), 0.02, children=(Child("c", "mice", "answered", 2, Usage(300), 0.01),)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
-from tests.wire.serving import Program
+from tests.wire.serving import Program, write_specialist
 from tests.wire.simulator import MessagesSimulator
+from tests.wire.specialists import Asker
 
 StartSimulator = Callable[..., MessagesSimulator]
 
@@ -38,6 +40,18 @@ def chat_api() -> Iterator[Callable[..., ChatSimulator]]:
             return running.enter_context(ChatSimulator(*arguments, **options))
 
         yield start
+
+
+@pytest.fixture(params=["json", "stream"])
+def ask(messages_api: StartSimulator, tmp_path: Path, request: pytest.FixtureRequest) -> Asker:
+    """Run a specialist's file, once for whole replies and once for streamed ones."""
+    return Asker(messages_api, tmp_path, stream=request.param == "stream")
+
+
+@pytest.fixture
+def ask_once(messages_api: StartSimulator, tmp_path: Path) -> Asker:
+    """Run a specialist's file for whole replies, for tests to which streaming adds nothing."""
+    return Asker(messages_api, tmp_path, stream=False)
 
 
 @pytest.fixture(params=["json", "stream"])
@@ -83,3 +97,28 @@ def program() -> Iterator[Callable[..., Program]]:
     yield start
     for one in running:
         one.end()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, made the current folder; specialists of the user and of the package are not found."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists"):
+        (root / folder).mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def looker(project: Path) -> Path:
+    """A specialist that looks things up, with four tool calls."""
+    return write_specialist(project, "looker", "tool_calls_limit: 4", "tools: []")
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Both kinds of MCP connection: begun by a handshake, and without one."""
+    return request.param

@@ -24,27 +24,27 @@ MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage 
 
 
 @dataclass
-class Heard:
+class ProgressLog:
     """The notifications of progress that a client got."""
 
-    news: list[tuple[float, float | None, str | None]] = field(default_factory=list)
-    came: asyncio.Event = field(default_factory=asyncio.Event)
+    notifications: list[tuple[float, float | None, str | None]] = field(default_factory=list)
+    received: asyncio.Event = field(default_factory=asyncio.Event)
     """Set with each."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         """Take one."""
-        self.news.append((progress, total, message))
-        self.came.set()
+        self.notifications.append((progress, total, message))
+        self.received.set()
 
     @property
     def messages(self) -> list[str | None]:
         """Their words."""
-        return [message for _, _, message in self.news]
+        return [message for _, _, message in self.notifications]
 
 
 @dataclass
-class Held:
-    """A tool that a test holds fast."""
+class BlockingTool:
+    """A tool whose call blocks until the test releases it."""
 
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,10 +75,10 @@ class Served:
     said: list[str]
     """What was told to who started it."""
 
-    async def call(self, name: str, heard: Heard | None = None, **arguments: Any) -> Any:
+    async def call(self, name: str, progress_log: ProgressLog | None = None, **arguments: Any) -> Any:
         """Call a tool, and wait for its result."""
         async with asyncio.timeout(PATIENCE):
-            return await self.client.call_tool(name, arguments, progress_callback=heard)
+            return await self.client.call_tool(name, arguments, progress_callback=progress_log)
 
 
 @asynccontextmanager

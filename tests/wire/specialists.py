@@ -17,16 +17,17 @@ from run_specialist.tools.base import Tool
 from tests.loop_jobs import LOOK
 from tests.wire.simulator import MessagesSimulator, Recorded, Reply
 from tests.wire.simulator.prompt import as_blocks
-from tests.wire.simulator.replies import calls
+from tests.wire.simulator.replies import answers, calls
 from tests.wire.simulator.script import Answer, OffScript, Policy
 
 FORCED = {"type": "tool", "name": "respond"}
 NO_TOOLS = {"type": "none"}
+DONE = answers("what was found")
 
 
 @dataclass
-class Told:
-    """What became of one run."""
+class ObservedRun:
+    """One run: its requests, its events and its outcome."""
 
     run: Run
     api: MessagesSimulator
@@ -88,7 +89,7 @@ class Asker:
         clock: Clock | None = None,
         api: dict[str, Any] | None = None,
         **settings: Any,
-    ) -> AsyncIterator[Told]:
+    ) -> AsyncIterator[ObservedRun]:
         """Yield a run that has not begun.
 
         lines: of the front matter; without `tools` among them the specialist has none but `tools`.
@@ -111,9 +112,9 @@ class Asker:
             run = await runner.prepare("looker", question, listener=events.append, watch=watch, **settings)
             if clock is not None:
                 run = Run(run._job, events.append, watch, clock)
-            yield Told(run, simulator, events, pieces)
+            yield ObservedRun(run, simulator, events, pieces)
 
-    async def __call__(self, script: Sequence[Answer] | Policy, *lines: str, **options: Any) -> Told:
+    async def __call__(self, script: Sequence[Answer] | Policy, *lines: str, **options: Any) -> ObservedRun:
         """Return what became of a run; see `prepared`."""
         async with self.prepared(script, *lines, **options) as told:
             told.outcome = await told.run.outcome()

@@ -11,7 +11,7 @@ import pytest
 from run_specialist.mcp_server.http_connection import READ_SIZE, Connection, TimeLimits
 from run_specialist.providers.scripted import calls, says
 from tests.wire.raw_http import HEAD, KNOWN, ask, list_request, listed, opened, rest, serving, tool_call
-from tests.wire.serving import PATIENCE, Held, write_specialist
+from tests.wire.serving import PATIENCE, BlockingTool, write_specialist
 
 pytestmark = pytest.mark.anyio
 SHORT = TimeLimits(head=0.05, body=0.05, unread=0.05, close=0.05)
@@ -89,7 +89,7 @@ async def test_a_client_that_drips_between_two_requests_is_closed():
 
 async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
     """They outlast every limit: connections that came after them are over first, time and again."""
-    held = Held()
+    held = BlockingTool()
     began = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     body = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": began})
     async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool], times=SHORT) as served:

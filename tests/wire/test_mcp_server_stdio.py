@@ -3,13 +3,10 @@
 import asyncio
 import json
 import os
-import re
 import select
 import signal
 import subprocess
-import sys
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import jsonschema
@@ -18,13 +15,14 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from run_specialist.store.reader import Store
-from tests.wire.serving import MAIN, PATIENCE, Heard, Program, command, write_specialist
+from tests.wire.serving import MAIN, PATIENCE, ProgressLog, command, write_specialist
 from tests.wire.simulator import Gate, MessagesSimulator
 from tests.wire.simulator.replies import answers, calls, says
+from tests.wire.stdio_client import HELLO, READY, answer_to, asks, client_of, ended, send
 
 PRINTS = """
 import os, sys
-from run_specialist.tools import files
+from run_specialist.tools.files import files
 search = files._FileTools.search
 
 def printing(self, query: str, limit: int = 10) -> str:
@@ -36,13 +34,6 @@ def printing(self, query: str, limit: int = 10) -> str:
 files._FileTools.search = printing
 """
 """A search that prints in every way there is, and reads what is not its own."""
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-}
-READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 @pytest.fixture(autouse=True)
@@ -92,54 +83,23 @@ def own(code: str = MAIN, *arguments: str) -> StdioServerParameters:
     return StdioServerParameters(command=name, args=rest, env=dict(os.environ))
 
 
-def asks(number: int, name: str, **arguments) -> dict:
-    """Return a call of a tool as it goes over the wire."""
-    params = {"name": name, "arguments": arguments, "_meta": {"progressToken": f"p{number}"}}
-    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-
-
-def send(program: Program, *messages: object) -> None:
-    """Write messages, or lines that are none."""
-    for message in messages:
-        program.process.stdin.write(message if isinstance(message, str) else json.dumps(message) + "\n")
-    program.process.stdin.flush()
-
-
-def answer_to(program: Program, number: int) -> dict:
-    """Read until a request is answered; all that comes is a message of the protocol."""
-    for line in program.process.stdout:
-        message = json.loads(line)
-        assert message["jsonrpc"] == "2.0"
-        if message.get("id") == number:
-            return message
-    raise AssertionError("it ended without an answer")
-
-
-def ended(program: Program) -> tuple[int, list[str]]:
-    """Wait for the end, and return the exit code and what was said on standard error after the first line."""
-    _, err = program.process.communicate(timeout=PATIENCE)
-    first, *rest = err.splitlines()
-    assert re.fullmatch(r"specialists: serving \d+ specialists on standard input and output", first)
-    return program.process.returncode, rest
-
-
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_official_client_asks_the_real_program(mode):
     """List, call, progress in order, structured output that the client itself checks against the schema; no key."""
-    heard = Heard()
+    progress_log = ProgressLog()
     async with asyncio.timeout(PATIENCE), Client(own(), mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        result = await client.call_tool("finder", {"query": "What do owls eat?"}, progress_callback=heard)
+        result = await client.call_tool("finder", {"query": "What do owls eat?"}, progress_callback=progress_log)
         assert client.server_info is None or client.server_info.name == "run-specialist"
         assert "at its limit with what it has gathered" in client.instructions
     jsonschema.validate(result.structured_content, tools["finder"].output_schema)
     assert "Owls eat mice at night." in result.content[0].text
     assert result.structured_content["model"] == "offline"
-    assert heard.news == sorted(heard.news)
-    assert heard.messages[0].startswith("finder started on offline · 4 tool calls · run ")
-    assert heard.messages[1] == "search: 'What do owls eat?' · 1 of 4 tool calls used, 3 remaining"
+    assert progress_log.notifications == sorted(progress_log.notifications)
+    assert progress_log.messages[0].startswith("finder started on offline · 4 tool calls · run ")
+    assert progress_log.messages[1] == "search: 'What do owls eat?' · 1 of 4 tool calls used, 3 remaining"
 
 
 def test_nothing_but_the_protocol_is_written_to_standard_output(program):
@@ -249,30 +209,6 @@ def test_a_client_that_says_nothing_is_left_in_peace(program):
     """It comes and goes without a word."""
     server = program("--model", "offline", stdin=subprocess.DEVNULL)
     assert ended(server) == (0, [])
-
-
-PARENT = """
-import json, subprocess, sys
-server = subprocess.Popen(json.loads(sys.argv[1]), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-server.stdin.write(sys.argv[2].encode())
-server.stdin.flush()
-print(server.pid, flush=True)
-server.wait()
-"""
-
-
-@contextmanager
-def client_of(*messages: object):
-    """Start a client that starts the server, and give both processes' ids."""
-    sent = "".join(json.dumps(message) + "\n" for message in messages)
-    client = subprocess.Popen(
-        [sys.executable, "-c", PARENT, json.dumps(command()), sent], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        yield client, int(client.stdout.readline())
-    finally:
-        client.kill()
-        client.communicate()
 
 
 @pytest.mark.exhaustive

@@ -1,98 +1,43 @@
-"""Runs that go on, over the wire: through the real SDKs, byte for byte what was sent before, and then what is new."""
+"""Resumed runs over the wire: each request begins with the bytes sent before."""
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from run_specialist import prompts
-from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
-from run_specialist.providers import anthropic, openai_chat
 from run_specialist.record.journal import Returned
-from run_specialist.record.messages import encode
 from run_specialist.record.outcome import Exit
-from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, keep, load
-from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
+from tests.wire.resumed_requests import (
+    CHAT,
+    LOOKER,
+    MESSAGES,
+    Endpoint,
+    check_continued,
+    look,
+    message_bytes,
+    resume_note,
+)
 from tests.wire.simulator import faults, replies
 from tests.wire.specialists import noting
 
 pytestmark = pytest.mark.anyio
-LOOKER = Specialist(name="looker", description="", prompt="You look things up.", tools=())
+
+
 REFRESHED = "The budget was refreshed: you now have"
-MESSAGES, CHAT = "messages", "chat"
-
-
-@dataclass
-class Line:
-    """An endpoint, and processes that ask it one after the other."""
-
-    kind: str
-    api: Any
-    folder: Any
-    stream: bool
-    model: str = "haiku"
-    tools: list[Tool] = field(default_factory=lambda: [LOOK])
-
-    @property
-    def say(self) -> Any:
-        """What replies of this API are built with."""
-        return replies if self.kind == MESSAGES else chat_replies
-
-    @property
-    def requests(self) -> list[Any]:
-        """All requests, of every going."""
-        return self.api.requests
-
-    @property
-    def accepted(self) -> list[Any]:
-        """Those that were answered."""
-        return [sent for sent in self.api.requests if sent.status == 200]
-
-    def provider(self, client):
-        """Make a new one, as another process would."""
-        if self.kind == MESSAGES:
-            return anthropic.AnthropicProvider(self.model, client)
-        return openai_chat.ChatProvider("some-model", client)
-
-    async def going(self, take_up, midway=None):
-        """Let a process work, and return its run with the outcome; `midway` is called with the run while it works."""
-        make = anthropic.make_client if self.kind == MESSAGES else openai_chat.make_client
-        watch = (lambda delta: None) if self.stream else None
-        async with make(base_url=self.api.base_url, api_key="test", max_retries=0) as client:
-            store = f"{self.folder}/runs.db"
-            async with Runner(
-                root=self.folder, provider=self.provider(client), tools=self.tools, store=store
-            ) as runner:
-                run = await take_up(runner, watch)
-                task = asyncio.create_task(run.outcome())
-                if midway:
-                    await midway(run)
-                return run, await task
-
-    async def ask(self, specialist=LOOKER, midway=None, **settings):
-        """Put the question."""
-        return await self.going(
-            lambda runner, watch: runner.prepare(specialist, "What is known?", watch=watch, **settings), midway
-        )
-
-    async def go_on(self, question=None, **wish):
-        """Take up the newest run."""
-        return await self.going(lambda runner, watch: runner.resume("last", question, watch=watch, **wish))
 
 
 @pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
-def line(request, messages_api, chat_api, tmp_path):
-    """Return a function that starts an endpoint with a script for all goings, on each API, whole and streamed."""
+def endpoint(request, messages_api, chat_api, tmp_path):
+    """Return a function that starts an endpoint with a script for all processes, on each API, whole and streamed."""
     kind, _, stream = request.param.partition("-")
 
     def start(make_script, **options):
-        made = Line(kind, None, tmp_path, bool(stream), **options)
+        made = Endpoint(kind, None, tmp_path, bool(stream), **options)
         made.api = (messages_api if kind == MESSAGES else chat_api)(make_script(made.say))
         return made
 
@@ -100,75 +45,39 @@ def line(request, messages_api, chat_api, tmp_path):
 
 
 @pytest.fixture(params=["json", "stream"])
-def messages_line(request, messages_api, tmp_path):
+def messages_endpoint(request, messages_api, tmp_path):
     """The same on the Messages API alone."""
 
     def start(script, **options):
-        return Line(MESSAGES, messages_api(script), tmp_path, request.param == "stream", **options)
+        return Endpoint(MESSAGES, messages_api(script), tmp_path, request.param == "stream", **options)
 
     return start
 
 
-def front(sent):
-    """Return the bytes before the messages that are the same in every request."""
-    room = b',"max_tokens"' if b',"max_tokens"' in sent.raw else b',"max_completion_tokens"'
-    return sent.raw.split(b'"messages":[', 1)[0].split(room)[0]
-
-
-def said(sent):
-    """Return the bytes of its messages; a cache marker is no content."""
-    marker = b',"cache_control":{"type":"ephemeral"}'
-    return sent.raw.split(b'"messages":[', 1)[1].rpartition(b"]")[0].replace(marker, b"")
-
-
-def news(sent):
-    """Return the words of ours at its end, wherever this API has them."""
-    last = sent.messages[-1]["content"]
-    return last if isinstance(last, str) else last[-1].get("text") or last[-1]["content"]
-
-
-def goes_on(line, before, after, *, entered=True):
-    """Check that a request begins with the bytes of an earlier one, and with its reply where that entered."""
-    assert front(after) == front(before)
-    assert len(front(after)) > 500
-    beginning = said(before)
-    if entered and line.kind == MESSAGES:
-        beginning += b"," + encode({"role": "assistant", "content": before.content})
-    elif entered:
-        assert after.messages[len(before.messages)]["role"] == "assistant"
-        assert after.messages[len(before.messages)].get("tool_calls") == before.message.get("tool_calls")
-        beginning += b',{"role":"assistant"'
-    assert said(after).startswith(beginning)
-    assert not getattr(after, "oddities", [])
-
-
-def look(say, *queries):
-    """Make a reply that looks things up."""
-    return say.calls("look", *({"query": query} for query in queries))
-
-
 @pytest.mark.parametrize("landing", ["auto", "force", "order", "none"])
-async def test_s4_5_after_a_limit_the_request_begins_with_all_that_was_sent(line, landing):
+async def test_s4_5_after_a_limit_the_request_begins_with_all_that_was_sent(endpoint, landing):
     """N=3, then 6, however it landed: history and front byte for byte, then the news where the API takes words."""
     end = "says" if landing == "none" else "answers"
-    one = line(
+    one = endpoint(
         lambda say: [*(look(say, q) for q in "abc"), getattr(say, end)("some"), look(say, "d"), say.answers("more")]
     )
     await one.ask(tool_calls_limit=3, landing=landing)
-    _, outcome = await one.go_on(tool_calls_limit=6)
+    _, outcome = await one.resume(tool_calls_limit=6)
     assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("answered", "more", 4)
-    goes_on(one, one.requests[3], one.requests[4])
-    assert f"{REFRESHED} 6 tool calls in all, of which 3 are used, so 3 tool calls remain." in news(one.requests[4])
+    check_continued(one, one.requests[3], one.requests[4])
+    assert f"{REFRESHED} 6 tool calls in all, of which 3 are used, so 3 tool calls remain." in resume_note(
+        one.requests[4]
+    )
     assert one.requests[4].messages[-1]["role"] == "user"
     for before, after in zip(one.requests[4:], one.requests[5:], strict=False):
-        goes_on(one, before, after)
+        check_continued(one, before, after)
 
 
-async def test_s3_8_where_the_words_stand(line):
+async def test_s3_8_where_the_words_stand(endpoint):
     """Inside the last result on the Messages API, never a text behind one; a message of the user on the other."""
-    one = line(lambda say: [look(say, "a"), say.answers("some"), say.answers("more")])
+    one = endpoint(lambda say: [look(say, "a"), say.answers("some"), say.answers("more")])
     await one.ask(tool_calls_limit=1)
-    await one.go_on(tool_calls_limit=9)
+    await one.resume(tool_calls_limit=9)
     after = one.requests[-1]
     told = f"{REFRESHED} 9 tool calls in all"
     if one.kind == MESSAGES:
@@ -182,48 +91,48 @@ async def test_s3_8_where_the_words_stand(line):
 
 
 @pytest.mark.parametrize("end", ["answers", "says"])
-async def test_after_an_answer_a_further_question_is_asked(line, end):
+async def test_after_an_answer_a_further_question_is_asked(endpoint, end):
     """By `respond` or as a text: it stays history, and the question comes behind it."""
-    one = line(lambda say: [look(say, "a"), getattr(say, end)("some"), look(say, "b"), getattr(say, end)("more")])
+    one = endpoint(lambda say: [look(say, "a"), getattr(say, end)("some"), look(say, "b"), getattr(say, end)("more")])
     await one.ask()
-    _, outcome = await one.go_on("Since when?")
+    _, outcome = await one.resume("Since when?")
     assert (outcome.status, outcome.answer) == ("answered", "more")
-    goes_on(one, one.requests[1], one.requests[2])
-    assert news(one.requests[2]).endswith("The user now asks: Since when?")
-    goes_on(one, one.requests[2], one.requests[3])
+    check_continued(one, one.requests[1], one.requests[2])
+    assert resume_note(one.requests[2]).endswith("The user now asks: Since when?")
+    check_continued(one, one.requests[2], one.requests[3])
 
 
-async def test_x_12_the_api_is_down_at_the_landing(line):
+async def test_x_12_the_api_is_down_at_the_landing(endpoint):
     """Failed, exit 3, salvage, evidence; taken up without anything new the very request that failed goes out."""
     down = {MESSAGES: faults.overloaded(), CHAT: chat_faults.error(503, "down")}
-    one = line(lambda say: [look(say, "a"), down[MESSAGES if say is replies else CHAT], say.answers("some")])
+    one = endpoint(lambda say: [look(say, "a"), down[MESSAGES if say is replies else CHAT], say.answers("some")])
     run, failed = await one.ask(tool_calls_limit=1)
     assert (failed.status, failed.exit_code, failed.tool_calls.used) == ("failed", Exit.PROVIDER, 1)
     assert "note on 'a', part 0" in failed.answer
     assert [one.verified for one in failed.evidence] == [True]
     assert run.is_kept
-    _, outcome = await one.go_on()
+    _, outcome = await one.resume()
     assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("landed", "some", 1)
     assert one.requests[2].raw == one.requests[1].raw
     assert one.requests[2].tool_choice != one.requests[0].tool_choice
 
 
-async def test_x_12_the_api_is_down_in_the_middle(line):
+async def test_x_12_the_api_is_down_in_the_middle(endpoint):
     """Nothing is new to the model: the request is repeated byte for byte; a question goes behind the result."""
-    one = line(lambda say: [
+    one = endpoint(lambda say: [
         look(say, "a"), faults.Raw(503, b"{}"), faults.Raw(503, b"{}"), look(say, "b"), say.answers("some"),
     ])  # fmt: skip
     await one.ask()
-    _, failed = await one.go_on()
+    _, failed = await one.resume()
     assert failed.status == "failed"
     assert one.requests[2].raw == one.requests[1].raw
-    _, outcome = await one.go_on("And where?")
+    _, outcome = await one.resume("And where?")
     assert (outcome.status, outcome.tool_calls.used) == ("answered", 2)
-    goes_on(one, one.requests[0], one.requests[3])
-    assert "And where?" in news(one.requests[3])
+    check_continued(one, one.requests[0], one.requests[3])
+    assert "And where?" in resume_note(one.requests[3])
 
 
-async def test_x_10_after_ctrl_c_in_a_batch_every_call_has_its_result(line):
+async def test_x_10_after_ctrl_c_in_a_batch_every_call_has_its_result(endpoint):
     """One of three had not returned: the API takes the request, whose history is that of the first one."""
     reached = asyncio.Event()
 
@@ -237,41 +146,41 @@ async def test_x_10_after_ctrl_c_in_a_batch_every_call_has_its_result(line):
         await reached.wait()
         run.abort()
 
-    one = line(lambda say: [look(say, "a", "b", "c"), say.answers("some")])
+    one = endpoint(lambda say: [look(say, "a", "b", "c"), say.answers("some")])
     one.tools = [Tool("look", "Look.", slow)]
     _, aborted = await one.ask(midway=stop)
     assert (aborted.status, aborted.exit_code) == ("aborted", Exit.INTERRUPTED)
-    _, outcome = await one.go_on()
+    _, outcome = await one.resume()
     assert outcome.answer == "some"
-    goes_on(one, one.requests[0], one.requests[1])
+    check_continued(one, one.requests[0], one.requests[1])
     results = one.requests[1].results
     told = list(results.values()) if one.kind == MESSAGES else results
     assert told == ["note on a", "note on b", prompts.STOPPED.format(tool="look")]
 
 
-async def test_s4_2_limit_fields_stay_as_they_were(line):
+async def test_s4_2_limit_fields_stay_as_they_were(endpoint):
     """The result that told in JSON that the limit is reached is history; the news say that it no longer holds."""
-    one = line(lambda say: [look(say, "a"), look(say, "b"), say.says("some"), look(say, "c"), say.says("more")])
+    one = endpoint(lambda say: [look(say, "a"), look(say, "b"), say.says("some"), look(say, "c"), say.says("more")])
     await one.ask(preset="openai-loop", tool_calls_limit=2)
-    _, outcome = await one.go_on(tool_calls_limit=4)
-    goes_on(one, one.requests[2], one.requests[3])
-    assert "limits that are reached" in news(one.requests[3])
+    _, outcome = await one.resume(tool_calls_limit=4)
+    check_continued(one, one.requests[2], one.requests[3])
+    assert "limits that are reached" in resume_note(one.requests[3])
     results = one.requests[4].results
     last = list(results.values())[-1] if one.kind == MESSAGES else results[-1]
     assert last == "note on 'c', part 0"
     assert outcome.status == "answered"
 
 
-async def test_an_answer_of_a_shape_goes_on_in_its_shape(line):
+async def test_an_answer_of_a_shape_goes_on_in_its_shape(endpoint):
     """The same schema in the same bytes, and the new answer is held to it."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     counter = LOOKER.model_copy(update={"output_schema": schema})
-    one = line(lambda say: [say.answers({"n": 1}), say.answers("two"), say.answers({"n": 2})])
+    one = endpoint(lambda say: [say.answers({"n": 1}), say.answers("two"), say.answers({"n": 2})])
     await one.ask(counter)
-    _, outcome = await one.go_on("And now?")
+    _, outcome = await one.resume("And now?")
     assert outcome.output == {"n": 2}
-    goes_on(one, one.requests[0], one.requests[1])
-    goes_on(one, one.requests[1], one.requests[2])
+    check_continued(one, one.requests[0], one.requests[1])
+    check_continued(one, one.requests[1], one.requests[2])
 
 
 async def test_ids_that_a_server_gives_twice_differ_over_all_goings(chat_api, tmp_path):
@@ -279,18 +188,18 @@ async def test_ids_that_a_server_gives_twice_differ_over_all_goings(chat_api, tm
     same = lambda name, **given: chat_replies.says(None, chat_replies.tool_call(name, given, "call_1"))  # noqa: E731
     script = [same("look", query="a"), same("look", query="b"), same("respond", answer="some")]
     script += [same("look", query="c"), same("respond", answer="more")]
-    one = Line(CHAT, chat_api(script), tmp_path, stream=False)
+    one = Endpoint(CHAT, chat_api(script), tmp_path, stream=False)
     await one.ask()
-    _, outcome = await one.go_on("And?")
+    _, outcome = await one.resume("And?")
     assert outcome.answer == "more"
-    assert said(one.requests[3]).startswith(said(one.requests[2]))
+    assert message_bytes(one.requests[3]).startswith(message_bytes(one.requests[2]))
     made = [call["id"] for message in one.requests[4].messages for call in message.get("tool_calls", ())]
     assert len(set(made)) == len(made) == 4
     assert [call.call.id for call in load(f"sqlite:///{tmp_path}/runs.db").calls] == [made[0], made[1], made[3]]
 
 
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
-async def test_x_9_thinking_goes_back_byte_for_byte(messages_line, model):
+async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
     """Sealed to what stands before it: the API takes it back in the next going, in the tool loop and behind it."""
     thinks = [
         replies.says(
@@ -302,29 +211,29 @@ async def test_x_9_thinking_goes_back_byte_for_byte(messages_line, model):
         for q in "abc"
     ]
     ends = replies.says(replies.thinking("so"), replies.respond("some"))
-    one = messages_line([thinks[0], ends, thinks[1], faults.overloaded(), thinks[2], ends], model=model)
+    one = messages_endpoint([thinks[0], ends, thinks[1], faults.overloaded(), thinks[2], ends], model=model)
     await one.ask(tool_calls_limit=1)
-    _, failed = await one.go_on(tool_calls_limit=9)
+    _, failed = await one.resume(tool_calls_limit=9)
     assert failed.status == "failed"
-    _, outcome = await one.go_on("And?")
+    _, outcome = await one.resume("And?")
     assert (outcome.status, outcome.tool_calls.used) == ("answered", 3)
     for before, after in zip(one.accepted, one.accepted[1:], strict=False):
-        goes_on(one, before, after)
+        check_continued(one, before, after)
 
 
-async def test_x_8_after_a_pause_nothing_of_ours_comes_between(messages_line):
+async def test_x_8_after_a_pause_nothing_of_ours_comes_between(messages_endpoint):
     """The API was down when the paused turn went back: it goes back once more, just as it was."""
     pause = replies.pauses("Let me see.", replies.server_tool_use("web_search", {"query": "owls"}))
-    one = messages_line([look(replies, "a"), pause, faults.overloaded(), replies.answers("some")])
+    one = messages_endpoint([look(replies, "a"), pause, faults.overloaded(), replies.answers("some")])
     await one.ask()
-    _, outcome = await one.go_on()
+    _, outcome = await one.resume()
     assert outcome.answer == "some"
     assert one.requests[3].raw == one.requests[2].raw
-    goes_on(one, one.requests[1], one.requests[3])
+    check_continued(one, one.requests[1], one.requests[3])
     assert one.requests[3].messages[-1]["role"] == "assistant"
 
 
-async def test_after_a_summary_part_1_goes_on_and_the_archive_can_be_read(messages_line):
+async def test_after_a_summary_part_1_goes_on_and_the_archive_can_be_read(messages_endpoint):
     """What was summarised stays so; an output that left the history is read again by its id, word for word."""
     long = Tool("look", "Looks.", lambda query="": f"note on {query} {'x' * 19_000}")
     small = LOOKER.model_copy(update={"summarize_at": 12_000})
@@ -340,34 +249,34 @@ async def test_after_a_summary_part_1_goes_on_and_the_archive_can_be_read(messag
             return replies.calls("get_tool_response", {"execution_id": ids[0], "offset": 3})
         return replies.answers("more")
 
-    one = messages_line(noting(replies.says("- owls eat mice (n.md:1)"), play), tools=[long])
+    one = messages_endpoint(noting(replies.says("- owls eat mice (n.md:1)"), play), tools=[long])
     await one.ask(small)
     asked = [sent for sent in one.requests if sent.tool_names]
     assert "SUMMARIZED executionId" in asked[-1].raw.decode()
-    _, outcome = await one.go_on("Which note was the first?")
+    _, outcome = await one.resume("Which note was the first?")
     assert outcome.answer == "more"
     again = [sent for sent in one.requests if sent.tool_names][len(asked) :]
-    goes_on(one, asked[-1], again[0])
+    check_continued(one, asked[-1], again[0])
     (read,) = again[1].results.values()
     assert read.startswith("e on a xxx")
     stored = load(f"sqlite:///{one.folder}/runs.db")
     assert {message.part for message in stored.messages} == {0, 1}
 
 
-async def test_a_run_killed_in_the_middle_is_sent_on_as_it_was(line):
+async def test_a_run_killed_in_the_middle_is_sent_on_as_it_was(endpoint):
     """Of two calls one had returned when the process died: the next request begins with the first one."""
-    one = line(lambda say: [look(say, "a", "b"), say.answers("some"), say.answers("more")])
+    one = endpoint(lambda say: [look(say, "a", "b"), say.answers("some"), say.answers("more")])
     notebook = Notebook()
 
-    async def take_up(runner, watch):
+    async def begin(runner, watch):
         run = await runner.prepare(LOOKER, "What is known?")
         return Run(run._job, watch=watch, journal=notebook)
 
-    await one.going(take_up)
+    await one.work(begin)
     await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Returned, 1))
-    _, outcome = await one.go_on()
+    _, outcome = await one.resume()
     assert (outcome.answer, outcome.tool_calls.used) == ("more", 2)
-    goes_on(one, one.requests[0], one.requests[2])
+    check_continued(one, one.requests[0], one.requests[2])
     results = one.requests[2].results
     told = list(results.values()) if one.kind == MESSAGES else results
     ended = prompts.PROCESS_ENDED.format(tool="look")

@@ -21,7 +21,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
-from run_specialist.tools.context import Context
+from run_specialist.tools.context import ChildContext, Context
 from run_specialist.tools.delegate_tool import AgentDescription, RunChild, delegate_tool
 
 LEAST = Usage(input_tokens=2_600, output_tokens=400)
@@ -90,13 +90,13 @@ class Children:
         return file
 
     def _asking(self, root: Path, above: tuple[str, ...], provider: Provider) -> RunChild:
-        async def run_child(name: str, question: str, context: Context) -> Outcome:
+        async def run_child(name: str, question: str, context: ChildContext) -> Outcome:
             return await self._run_child(name, question, context, Parent(context.run_id, root, above), provider)
 
         return run_child
 
     async def _run_child(
-        self, name: str, question: str, context: Context, parent: Parent, provider: Provider
+        self, name: str, question: str, context: ChildContext, parent: Parent, provider: Provider
     ) -> Outcome:
         if not question.strip():
             raise UsageError("the query is empty; say what it shall find out")
@@ -105,7 +105,7 @@ class Children:
         provider = self._choose(settings, provider)
         wanted = {kind: getattr(settings, kind.key) for kind in LENT}
         least = _least(settings, question, provider)
-        lent = context.purse.lend(wanted, least)
+        lent = context.lender.lend(wanted, least)
         run: Run | None = None
         try:
             _check(wanted, lent, least)
@@ -113,14 +113,14 @@ class Children:
 
             def pass_on(event: Event) -> None:
                 if run is not None:
-                    context.purse.pass_on(ChildTold(run.run_id, file.name, event))
+                    context.lender.pass_on(ChildTold(run.run_id, file.name, event))
 
             run = await self._begin(file, settings, question, parent, provider, pass_on)
             return await _to_its_end(run)
         finally:
             # Also of a child that was cancelled from within, and so has an outcome that nobody gets.
             ended = None if run is None else run.ended
-            context.purse.settle(None if ended is None else ended.as_child())
+            context.lender.settle(None if ended is None else ended.as_child())
 
 
 def _least(settings: Specialist, question: str, provider: Provider) -> Mapping[Kind, float]:

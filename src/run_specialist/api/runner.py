@@ -11,8 +11,8 @@ from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
 from run_specialist.errors import UsageError
+from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
-from run_specialist.loop.tool_calls.executed import Augmenter
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.providers.choose import choose_model
 from run_specialist.record.events import Listener

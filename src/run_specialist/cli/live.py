@@ -15,7 +15,7 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.cli.console import printable
 from run_specialist.cli.scroll import COLOURS, LineOutput, Scroll, one_line, words
-from run_specialist.loop.observing.partial_reply import PartialReply
+from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.record.events import (
     BudgetSpent,

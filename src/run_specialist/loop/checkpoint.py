@@ -38,13 +38,13 @@ class Checkpoint:
     def __init__(
         self,
         account: Account,
-        audience: Observers,
+        observers: Observers,
         exchange: Exchange,
         dispatcher: Dispatcher,
         on_lost: OnLost = "go_on",
     ) -> None:
         self._account = account
-        self._audience = audience
+        self._observers = observers
         self._exchange = exchange
         self._dispatcher = dispatcher
         self._aborts = on_lost == "abort"
@@ -55,7 +55,7 @@ class Checkpoint:
     @property
     def is_kept(self) -> bool:
         """False without a journal, once something could not be kept, and while it is not known."""
-        return self._audience.journal is not None and not self._is_lost and not self._is_slow
+        return self._observers.journal is not None and not self._is_lost and not self._is_slow
 
     def stood(self) -> Checkpointed:
         """Return the record of how the run stands; what it holds of the transcript is not told again."""
@@ -64,7 +64,7 @@ class Checkpoint:
             calls=self._dispatcher.started,
             skipped=self._dispatcher.skipped,
             last_text=self._exchange.last_text,
-            warnings=tuple(self._audience.warnings),
+            warnings=tuple(self._observers.warnings),
         )
         return self._without_shown(self._exchange.transcript.stood(standing))
 
@@ -83,9 +83,9 @@ class Checkpoint:
         Before the first reply nothing can be lost, so only a run that needs its store waits then.
         Raises Unkept where another process works on the run, or where the store is lost and the run needs it.
         """
-        if self._audience.journal is None:
+        if self._observers.journal is None:
             return
-        self._audience.keep(self.stood())
+        self._observers.keep(self.stood())
         if not (self._aborts or self._account.limit(Kind.TURNS).used):
             return
         left = self._account.seconds_left(landing=False)
@@ -141,7 +141,7 @@ class Checkpoint:
         return NOT_BACK.format(self._outage()) if self._outage() else SLOW
 
     async def _committed(self) -> str | None:
-        journal = self._audience.journal
+        journal = self._observers.journal
         try:
             lost = None if journal is None else await journal.committed()
         except TakenOver:
@@ -151,7 +151,7 @@ class Checkpoint:
         return lost
 
     def _outage(self) -> str | None:
-        return None if self._audience.journal is None else self._audience.journal.outage
+        return None if self._observers.journal is None else self._observers.journal.outage
 
     def _tell_away(self, seconds: float) -> None:
         """Say once that the run waits for its store: somebody may watch it."""
@@ -160,5 +160,5 @@ class Checkpoint:
             self._warn(AWAY.format(outage))
 
     def _warn(self, lost: str | None) -> None:
-        if lost and lost not in self._audience.warnings:
-            self._audience.tell(Warned(lost))
+        if lost and lost not in self._observers.warnings:
+            self._observers.tell(Warned(lost))

@@ -1,4 +1,4 @@
-"""Room in the model's context: a transcript that grows too long is shortened, and a full one landed from."""
+"""Fit the transcript into the model's context: shorten it when it grows too long, or land when the context is full."""
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
@@ -13,42 +13,42 @@ class ContextWindow:
     """Makes room for the next request."""
 
     def __init__(
-        self, job: Job, account: Account, exchange: Exchange, descent: Landing, checkpoint: Checkpoint
+        self, job: Job, account: Account, exchange: Exchange, landing: Landing, checkpoint: Checkpoint
     ) -> None:
         self._job = job
         self._account = account
         self._exchange = exchange
-        self._descent = descent
+        self._landing = landing
         self._checkpoint = checkpoint
-        self._summarised = self._cut = False
+        self._was_summarized = self._was_cut = False
 
-    async def make(self) -> bool:
-        """Shorten a transcript that is too long; False when that spent what was left, and the landing begins."""
-        landing = self._descent.landing
-        # A landing for want of time has none to spare for a summary.
-        if self._job.summarize_at is not None and not (landing and landing.reason is Kind.TIME):
-            await self._shorten(self._job.summarize_at, landing=self._descent.is_landing)
-            self._descent.begin_if_spent(self._account.budget)
-        return self._descent.is_landing is (landing is not None)
+    async def make_room(self) -> bool:
+        """Shorten a transcript longer than `summarize_at`; return False if that began the landing."""
+        was_landing, position = self._landing.is_active, self._landing.position
+        # A landing for lack of time has none left for a summary.
+        if self._job.summarize_at is not None and not (position and position.reason is Kind.TIME):
+            await self._shorten(self._job.summarize_at, landing=was_landing)
+            self._landing.begin_if_spent(self._account.budget)
+        return self._landing.is_active is was_landing
 
     async def land_from_less(self) -> bool:
-        """Make room in a full context, once, and land at once; False when nothing more can give way."""
-        if not (await self._summarise() or self._cut_newest()):
+        """Land from a shorter transcript after the context overflowed; return False if nothing more can be cut."""
+        if not (await self._summarize_once() or self._cut_newest_once()):
             return False
-        self._descent.begin(Kind.TOKENS)
+        self._landing.begin(Kind.TOKENS)
         return True
 
-    async def _summarise(self) -> bool:
-        first, self._summarised = not self._summarised, True
-        return first and await self._shorten(landing=True)
+    async def _summarize_once(self) -> bool:
+        is_first, self._was_summarized = not self._was_summarized, True
+        return is_first and await self._shorten(landing=True)
 
-    def _cut_newest(self) -> bool:
-        # What was refused never became history, so the newest results may still be cut.
-        first, self._cut = not self._cut, True
-        return first and self._exchange.transcript.cut_tail(prompts.TRUNCATED)
+    def _cut_newest_once(self) -> bool:
+        # The refused request never entered the transcript, so its newest results may still change.
+        is_first, self._was_cut = not self._was_cut, True
+        return is_first and self._exchange.transcript.cut_tail(prompts.TRUNCATED)
 
     async def _shorten(self, over: int = 0, *, landing: bool) -> bool:
-        shorter = await self._exchange.shorten(over, landing=landing)
-        if shorter:
+        is_shorter = await self._exchange.shorten(over, landing=landing)
+        if is_shorter:
             await self._checkpoint.reach()
-        return shorter
+        return is_shorter

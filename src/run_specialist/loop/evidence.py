@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from run_specialist.loop.tool_calls.executed import Executed
+from run_specialist.loop.executed import CallRecord
 from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Evidence
 
@@ -24,7 +24,7 @@ _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
 
 
 def check(
-    claims: Iterable[tuple[str, str]], executed: Sequence[Executed], proven: Iterable[str] = ()
+    claims: Iterable[tuple[str, str]], executed: Sequence[CallRecord], proven: Iterable[str] = ()
 ) -> tuple[Evidence, ...]:
     """Look each quote up in the run's results, white space folded.
 
@@ -57,12 +57,12 @@ def is_in(results: Iterable[str], quote: str) -> bool:
     return bool(folded.strip(f"{_GAP} ")) and any(folded in result for result in results)
 
 
-def gathered(executed: Sequence[Executed]) -> tuple[Evidence, ...]:
+def gathered(executed: Sequence[CallRecord]) -> tuple[Evidence, ...]:
     """Return the beginning of each result as evidence, for a run without an answer."""
     return tuple(Evidence(label(one.call), one.text[:GATHERED_QUOTE], verified=True) for one in _useful(executed))
 
 
-def salvage(why: str, text: str, executed: Sequence[Executed]) -> str:
+def salvage(why: str, text: str, executed: Sequence[CallRecord]) -> str:
     """Build an answer from the last text and the results; empty when there is neither.
 
     why: one clause on what came in between.
@@ -81,7 +81,7 @@ def salvage(why: str, text: str, executed: Sequence[Executed]) -> str:
     return "\n\n".join(part for part in (head, text, *parts) if part)
 
 
-def _useful(executed: Sequence[Executed]) -> list[Executed]:
+def _useful(executed: Sequence[CallRecord]) -> list[CallRecord]:
     return [one for one in executed if not one.is_error and one.text.strip()]
 
 

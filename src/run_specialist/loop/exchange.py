@@ -1,4 +1,4 @@
-"""The exchange with a model: one request at a time, in the time that is left, paid from the account."""
+"""The exchange with the model: one request at a time, within the time that is left, charged to the account."""
 
 import asyncio
 import time
@@ -11,10 +11,10 @@ from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.observing.partial_reply import PartialReply
+from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
-from run_specialist.providers.base import Choice
+from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, ToolResult, Usage, encode
@@ -28,95 +28,84 @@ _T = TypeVar("_T")
 
 
 class Exchange:
-    """Sends the transcript and keeps it short enough to be sent."""
+    """Sends the transcript, receives the replies, and shortens the transcript when it grows too long."""
 
-    def __init__(self, job: Job, account: Account, audience: Observers, stop: asyncio.Event) -> None:
+    def __init__(self, job: Job, account: Account, observers: Observers, stop: asyncio.Event) -> None:
         """Open the conversation; nothing is sent yet.
 
-        stop: once it is set nothing more is sent, and what comes in is passed over.
+        stop: once set, nothing more is sent.
         """
-        self._provider = job.provider
-        self._conversation = job.provider.open(job.opening, audience.watch)
-        self._summariser = job.summariser
-        self._is_model = job.provider.capabilities.is_language_model
-        self._opening = job.opening
-        self._guessed = False
+        self._job = job
         self._account = account
-        self._audience = audience
+        self._observers = observers
         self._stop = stop
-        past = job.past
-        said = past.messages or (Message.user(job.question),)
-        self.transcript = Transcript(said, past.standing.history_tokens, past.part, past.copies)
-        self._said = past.standing.last_text
+        self._partial_reply = PartialReply()
+        self._conversation = job.provider.open(job.opening, self._show if observers.is_watching else None)
+        state = job.resume_state
+        messages = state.messages or (Message.user(job.question),)
+        self.transcript = Transcript(messages, state.standing.history_tokens, state.part, state.copies)
+        self._last_text = state.standing.last_text
+        self._usage_is_estimated = False
         self.open_reply: Reply | None = None
-        """The newest reply, until it has entered the transcript or the model is asked again."""
-        self._words: str | None = None
+        """The newest reply, until it enters the transcript or the model is asked again."""
+        self._landing_instruction: str | None = None
 
     @property
     def last_text(self) -> str:
-        """The newest text of the model, also of a reply that broke off or an answer that was not taken."""
-        return self._audience.draft.text or self._said
+        """The newest text of the model, including that of an interrupted reply or a rejected answer."""
+        return self._partial_reply.text or self._last_text
 
-    async def ask(self, choice: Choice, words: str | None, *, landing: bool) -> Reply | None:
-        """Send everything and return the model's next turn; None when time was up, or the run was stopped.
+    async def ask(self, choice: Choice, landing_instruction: str | None, *, landing: bool) -> Reply | None:
+        """Send the transcript and return the model's next turn; None if the time is up or the run was stopped.
 
-        words: our last ones in it.
-        Raises ProviderError and its children.
+        Raises ProviderError and its subclasses.
         """
         turn = int(self._account.limit(Kind.TURNS).used) + 1
-        self._audience.tell(Requested(turn, choice))
+        self._observers.tell(Requested(turn, choice))
         if self._stop.is_set():
             return None
-        self._said, self._audience.draft = self.last_text, PartialReply()
+        self._last_text, self._partial_reply = self.last_text, PartialReply()
         self.open_reply = None
+        messages = self.transcript.messages(landing_instruction)
+        request = Request(messages, choice, self._account.max_tokens, messages[-1].landing_instruction)
         begun = time.monotonic()
-        with telemetry.chat(self._provider, self._account.max_tokens) as span:
-            request = self._conversation.ask(self.transcript.messages(words), choice, self._account.max_tokens)
-            reply = await self._in_time(request, landing=landing)
+        with telemetry.chat(self._job.provider, request.max_tokens) as span:
+            reply = await self._in_time(self._conversation.ask(request), landing=landing)
             if reply is None:
                 span.failed("timeout")
                 return None
             seconds = time.monotonic() - begun
-            reply = _bounded(self._counted(reply))
+            reply = _bounded(self._with_usage(reply))
             span.replied(reply, reply.usage)
-        cost = self.book(reply, words, landing=landing)
-        self._audience.keep(Received(turn, choice, landing, reply, rounded(cost), seconds, words))
-        self._audience.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
+        cost = self.book(reply, landing_instruction, landing=landing)
+        received = Received(turn, choice, landing, reply, rounded(cost), seconds, landing_instruction)
+        self._observers.keep(received)
+        self._observers.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
-            self._audience.tell(Warned(reply.detail))
+            self._observers.tell(Warned(reply.detail))
         return reply
 
-    def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
-        """Make a turn history, with the result of each call."""
-        self.transcript.enter(reply, results, self._words)
-        self.open_reply = None
+    def book(self, reply: Reply, landing_instruction: str | None, *, landing: bool) -> float | None:
+        """Charge a reply to the account and return its cost [USD].
 
-    def book(self, reply: Reply, words: str | None, *, landing: bool) -> float | None:
-        """Take note of a reply and of what it took, and return what it cost [USD].
-
-        words: our last ones in what it answers.
+        landing_instruction: ended the request that it answers.
         """
-        self.open_reply, self._words = reply, words
-        given = Response.among(reply.calls)
-        self._said, self._audience.draft = (given and given.answer) or reply.text or self._said, PartialReply()
+        self.open_reply, self._landing_instruction = reply, landing_instruction
+        response = Response.among(reply.calls)
+        self._last_text = (response and response.answer) or reply.text or self._last_text
+        self._partial_reply = PartialReply()
         self._account.spend(1, Kind.TURNS)
         return self._account.book(reply.usage, landing=landing)
 
-    def _counted(self, reply: Reply) -> Reply:
-        """Return a reply that says what it took, if by a guess: what is not counted cannot be limited."""
-        if reply.usage.total_tokens or not self._is_model:
-            return reply
-        if not self._guessed:
-            self._guessed = True
-            self._audience.tell(Warned("the server does not say what it used: its tokens are estimated"))
-        said = Message("assistant", reply.content)
-        front = len(self._opening.system) + sum(len(encode(tool.definition)) for tool in self._opening.tools)
-        return replace(reply, usage=Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [said])))
+    def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
+        """Append a turn to the transcript, with a result for each call."""
+        self.transcript.enter(reply, results, self._landing_instruction)
+        self.open_reply = None
 
     async def shorten(self, over: int = 0, *, landing: bool) -> bool:
-        """Summarise the older part of a transcript that has more tokens than `over`; False when nothing was done."""
-        before = self.transcript.tokens
-        if self._summariser is None or before <= over:
+        """Summarize the older part of a transcript of more than `over` tokens; return False if nothing was done."""
+        summarizer, before = self._job.summarizer, self.transcript.tokens
+        if summarizer is None or before <= over:
             return False
         bill = Spending()
 
@@ -124,26 +113,40 @@ class Exchange:
             nonlocal bill
             bill = bill.plus(usage, self._account.book(usage, landing=landing))
 
-        summarising = self._summariser.summarise(self.transcript.messages(), before, pay)
-        done = await self._in_time(summarising, landing=landing)
+        done = await self._in_time(summarizer.summarise(self.transcript.messages(), before, pay), landing=landing)
         if done is None:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
         for warning in done.warnings:
-            if warning not in self._audience.warnings:
-                self._audience.tell(Warned(warning))
-        self._audience.tell(
+            if warning not in self._observers.warnings:
+                self._observers.tell(Warned(warning))
+        self._observers.tell(
             Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost_usd))
         )
         return True
 
-    async def _in_time(self, doing: Awaitable[_T], *, landing: bool) -> _T | None:
-        """Wait for it as long as the time limit allows; None when the time is up."""
+    def _show(self, delta: Delta) -> None:
+        self._partial_reply.add(delta)
+        self._observers.show(delta)
+
+    def _with_usage(self, reply: Reply) -> Reply:
+        """Return a reply with its token usage, estimated if the server reports none: limits need a number."""
+        if reply.usage.total_tokens or not self._job.provider.capabilities.is_language_model:
+            return reply
+        if not self._usage_is_estimated:
+            self._usage_is_estimated = True
+            self._observers.tell(Warned("the server does not say what it used: its tokens are estimated"))
+        opening, answer = self._job.opening, Message("assistant", reply.content)
+        front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
+        return replace(reply, usage=Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))
+
+    async def _in_time(self, work: Awaitable[_T], *, landing: bool) -> _T | None:
+        """Await within the time limit; None when the time is up."""
         try:
             async with asyncio.timeout(self._account.seconds_left(landing=landing)) as timeout:
-                return await doing
+                return await work
         except Exception as error:
-            # A client may turn a cancellation into an error of its own; to us it stays what it is.
+            # A client may convert a cancellation into an error of its own.
             if (task := asyncio.current_task()) and task.cancelling():
                 raise asyncio.CancelledError from error
             if timeout.expired():
@@ -152,8 +155,9 @@ class Exchange:
 
 
 def _bounded(reply: Reply) -> Reply:
-    """Return a reply with at most MOST_CALLS tool calls; a `respond` after them stays."""
-    dropped = {id(call) for call in _tool_uses(reply)[MOST_CALLS:] if call.get("name") != RESPOND}
+    """Return a reply with at most MOST_CALLS tool calls; a later `respond` stays."""
+    tool_uses: list[Block] = [block for block in reply.content if block.get("type") == "tool_use"]
+    dropped = {id(call) for call in tool_uses[MOST_CALLS:] if call.get("name") != RESPOND}
     if not dropped:
         return reply
     warning = f"the model made {len(reply.calls):,} tool calls in one reply; those after call {MOST_CALLS} were dropped"
@@ -162,7 +166,3 @@ def _bounded(reply: Reply) -> Reply:
         content=tuple(block for block in reply.content if id(block) not in dropped),
         detail="; ".join(part for part in (reply.detail, warning) if part),
     )
-
-
-def _tool_uses(reply: Reply) -> list[Block]:
-    return [block for block in reply.content if block.get("type") == "tool_use"]

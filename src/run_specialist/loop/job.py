@@ -1,4 +1,4 @@
-"""All that a run needs, resolved and frozen: the spawner makes it, the runner works on it."""
+"""Everything that one run needs, resolved and frozen: made by `spawning`, executed by `Run`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from typing import Any
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.budget.ladder import Style
 from run_specialist.loop.compaction.summarizer import Summarizer
+from run_specialist.loop.dispatch_settings import DispatchSettings
+from run_specialist.loop.executed import Augmenter, EarlierCalls
 from run_specialist.loop.spending.account import NOTHING
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings, EarlierCalls
-from run_specialist.loop.tool_calls.executed import Augmenter
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.events import Started
 from run_specialist.record.journal import Opened, RunSnapshot
@@ -22,35 +22,37 @@ from run_specialist.tools.archive import Archive
 
 @dataclass(frozen=True)
 class ResumeNote:
-    """What is new to a model when its run goes on."""
+    """What the model learns when its run is resumed."""
 
     changed: tuple[Kind, ...] = ()
-    """The kinds whose limits are others now."""
+    """The kinds whose limits have changed."""
     question: str | None = None
-    """What is asked beside the question of the beginning."""
+    """A follow-up question; None = the first question alone."""
     remarks: tuple[str, ...] = ()
-    """What else it has to know, each a sentence."""
+    """Further facts, each a sentence."""
 
 
 @dataclass(frozen=True)
 class ResumeState:
-    """Where a run stands that goes on after it was cut off, or had ended."""
+    """State of an interrupted or ended run that is resumed; the defaults are those of a new run."""
 
     standing: RunSnapshot = NOTHING
     messages: tuple[Message, ...] = ()
-    """All that was said, the newest last; empty where it is the question alone."""
+    """The transcript, oldest first; empty = the question alone."""
     part: int = 0
+    """How often the transcript was summarized."""
     copies: int = 0
-    """See `Checkpointed`."""
+    """Messages at the beginning of the part that a summary made or copied."""
     earlier: EarlierCalls = field(default_factory=EarlierCalls)
-    """What was run."""
+    """The tool calls so far."""
     pending: Reply | None = None
-    """A reply that came in and was not acted upon."""
-    pending_words: str | None = None
-    """Our last words in what it answers."""
+    """A reply that arrived and was not acted upon."""
+    pending_instruction: str | None = None
+    """The landing instruction in the request that it answers."""
     pending_in_landing: bool = False
+    """Whether that request was part of the landing."""
     pending_seconds: float = 0
-    """How long it took."""
+    """How long the request took [s]."""
 
 
 @dataclass(frozen=True)
@@ -61,42 +63,42 @@ class Job:
     specialist: str
     question: str
     opening: Opening
-    """System prompt and tools, the same in every request."""
+    """System prompt and tools, identical in every request."""
     provider: Provider
     budget: Budget
-    """Nothing of it is spent yet."""
+    """The limits, unspent."""
     seconds: float = 0
-    """Spent before the run begins, to find anything of its `paths` [s]."""
+    """Time spent before the run begins, on finding the first of its `paths` [s]."""
     landing: Style = "auto"
     landing_prompt: str | None = None
-    """Own words for the order at the limit."""
+    """Replaces the default landing instruction."""
     answer_schema: AnswerSchema | None = None
-    """Shape of the answer; None = text."""
+    """Schema of the answer; None = text."""
     archive: Archive | None = None
-    """Where outputs are kept whole, when the model has a tool to read in it."""
+    """Keeps complete outputs; None if the model has no tool to read them."""
     summarize_at: int | None = None
-    """Above this the older part of the transcript is summarised [tokens]; None = only when nothing more fits."""
-    summariser: Summarizer | None = None
-    """Shortens a history that grows too long; None where no model can."""
+    """Above this the older part of the transcript is summarized [tokens]; None = only when the context is full."""
+    summarizer: Summarizer | None = None
+    """Shortens a long transcript; None if the model cannot."""
     augmenters: tuple[Augmenter, ...] = ()
-    """The last stage of dispatch, in this order."""
+    """Complete each tool result, in this order."""
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     warnings: tuple[str, ...] = ()
-    """What was odd before the run began; the outcome repeats it."""
+    """Warnings from before the run began; the outcome repeats them."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Where it came from, in JSON values: what it takes to make it once more."""
+    """What it takes to make the job again, in JSON values."""
     parent_id: str | None = None
-    """The run whose tool call this is; None where nobody's."""
+    """The run that asked; None for a run of its own."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Credentials that are masked by value in everything that tools and other people's code say."""
-    past: ResumeState = field(default_factory=ResumeState)
-    """What went before; nothing, where the run is not resumed."""
-    news: ResumeNote | None = None
-    """None where the run is not resumed."""
+    """Credentials masked by value in the output of tools and foreign code."""
+    resume_state: ResumeState = field(default_factory=ResumeState)
+    """State before the run was resumed; empty for a new run."""
+    resume_note: ResumeNote | None = None
+    """None for a new run."""
 
     @cached_property
     def hide(self) -> Callable[[str], str]:
-        """Mask credentials in a text: those of this job, and all of a known shape."""
+        """Mask credentials in a text: the secrets of this job, and those with a known format."""
         return redactor(self.secrets)
 
     def started(self) -> Started:
@@ -106,7 +108,7 @@ class Job:
         return Started(self.run_id, self.specialist, self.provider.model, self.question, tools, limits)
 
     def opened(self) -> Opened:
-        """Return the first record of its run; where it is resumed, what it goes on with."""
+        """Return the first record of its run."""
         frozen = {
             "system": self.opening.system,
             "tools": [tool.definition for tool in self.opening.tools],

@@ -1,4 +1,4 @@
-"""The landing of one run while it happens: which rung it stands on, what that asks for, and what is said."""
+"""The landing of one run: the rung that is tried now, and what it asks of the next request."""
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Phase
@@ -9,82 +9,83 @@ from run_specialist.providers.base import Choice
 from run_specialist.record.events import Landed
 
 CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.NONE: Choice.NONE}
-"""What a rung asks for; every other request leaves the choice to the model."""
+"""The choice that a rung demands; all other requests use AUTO."""
 
 
 class Landing:
-    """Goes down the ladder, and tells of each rung that is tried."""
+    """Descends the ladder, and reports each rung that is tried."""
 
-    def __init__(self, job: Job, audience: Observers) -> None:
-        """Stay up until `begin`."""
+    def __init__(self, job: Job, observers: Observers) -> None:
+        """Prepare the landing; `begin` starts it."""
         self._job = job
-        self._audience = audience
-        self.landing: LadderPosition | None = None
-        """None while the run is not landing."""
+        self._observers = observers
+        self.position: LadderPosition | None = None
+        """None until the landing begins."""
 
     def begin(self, reason: Kind) -> None:
-        """Start to land, unless it is landing already."""
-        if self.landing is None:
+        """Start the landing, unless it has begun."""
+        if self.position is None:
             rungs = ladder(self._job.landing, forced_choice=self._job.provider.capabilities.forced_choice)
-            self._stand_on(LadderPosition(reason, rungs))
+            self._move_to(LadderPosition(reason, rungs))
 
     def begin_if_spent(self, budget: Budget) -> None:
-        """Start to land if nothing remains but what is held back for it."""
+        """Start the landing if only what is reserved for it remains of the budget."""
         if budget.phase is Phase.SPENT:
             self.begin(budget.tightest.kind)
 
     @property
-    def is_landing(self) -> bool:
+    def is_active(self) -> bool:
         """True from the first rung on."""
-        return self.landing is not None
-
-    @property
-    def reason(self) -> Kind:
-        """The limit that ends the work, or would first."""
-        return self.landing.reason if self.landing else Kind.TOOL_CALLS
-
-    @property
-    def choice(self) -> Choice:
-        """What the next request leaves to the model."""
-        return CHOICES.get(self.landing.rung, Choice.AUTO) if self.landing else Choice.AUTO
-
-    @property
-    def words(self) -> str | None:
-        """Our last words in the next request."""
-        return prompts.last_words(self.landing.rung if self.landing else None, self._job.landing_prompt)
+        return self.position is not None
 
     @property
     def is_over(self) -> bool:
-        """True when no rung is left, and the answer must be made of what was gathered."""
-        return self.landing is not None and self.landing.rung is Rung.SALVAGE
+        """True if no rung is left, so that the answer must be salvaged from what was gathered."""
+        return self.position is not None and self.position.rung is Rung.SALVAGE
+
+    @property
+    def reason(self) -> Kind:
+        """The limit that ended the work; before the landing, tool calls."""
+        return self.position.reason if self.position else Kind.TOOL_CALLS
+
+    @property
+    def choice(self) -> Choice:
+        """The choice of the next request."""
+        return CHOICES.get(self.position.rung, Choice.AUTO) if self.position else Choice.AUTO
+
+    @property
+    def instruction(self) -> str | None:
+        """The landing instruction of the next request."""
+        return prompts.landing_instruction(self.position.rung if self.position else None, self._job.landing_prompt)
 
     def was_refused(self) -> None:
-        """Go on without forcing: the endpoint does not take it."""
-        if self.landing:
-            self._stand_on(self.landing.refused())
+        """Continue without forcing, which the endpoint does not support."""
+        if self.position:
+            self._move_to(self.position.refused())
 
     def was_ignored(self) -> None:
-        """Go on to the next rung: the model did something else."""
-        if self.landing:
-            self._stand_on(self.landing.ignored())
-
-    def stop_waiting(self, budget: Budget) -> None:
-        """Go on to the finalize notice: the model has asked for calls beyond the limit."""
-        self.begin_if_spent(budget)
-        if self.landing and self.landing.rung is Rung.WAIT:
-            self.was_ignored()
+        """Continue with the next rung: the model did something else."""
+        if self.position:
+            self._move_to(self.position.ignored())
 
     def was_paused(self) -> None:
-        """Stay on the rung, for the model goes on where it was; the request counts all the same."""
-        if self.landing:
-            self.landing = self.landing.answered()
+        """Stay on the rung, but count the request: the model paused and will continue."""
+        if self.position:
+            self.position = self.position.answered()
 
-    def give_up(self) -> None:
-        """Ask no more."""
-        if self.landing:
-            self._stand_on(self.landing.given_up())
+    def notify(self, budget: Budget) -> None:
+        """Leave the waiting rung of `finalize`: the model has made calls beyond the limit."""
+        self.begin_if_spent(budget)
+        if self.position and self.position.rung is Rung.WAIT:
+            self.was_ignored()
 
-    def _stand_on(self, landing: LadderPosition) -> None:
-        self.landing = landing
-        if landing.rung is not Rung.WAIT:
-            self._audience.tell(Landed(landing.reason, landing.rung))
+    def ran_out_of_time(self) -> None:
+        """Start the landing; if it has begun already, give up on all further rungs."""
+        if self.position:
+            self._move_to(self.position.given_up())
+        self.begin(Kind.TIME)
+
+    def _move_to(self, position: LadderPosition) -> None:
+        self.position = position
+        if position.rung is not Rung.WAIT:
+            self._observers.tell(Landed(position.reason, position.rung))

@@ -1,4 +1,4 @@
-"""All that was said in a run: history, which is only ever appended to, and the tail that the next request adds."""
+"""The messages of a run: a history that is only appended to, and the tail that the next request adds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,63 +8,63 @@ from run_specialist.record.journal import Checkpointed, RunSnapshot
 from run_specialist.record.messages import Block, Message, Reply, ToolResult, sendable
 
 FEW_CHARACTERS = 2_000
-"""What is left of a result where the context has no room for all of it."""
+"""Length of a result that was cut because the context overflowed [characters]."""
 
 
 class Transcript:
     """The messages of one run."""
 
     def __init__(self, messages: Sequence[Message], history_tokens: int = 0, part: int = 0, copies: int = 0) -> None:
-        """Begin with what was said before, at first the question alone.
+        """Begin with earlier messages, or with the question alone.
 
-        history_tokens: of all but the last message, if that is still to go out.
+        history_tokens: of all but the last message, if that one is still to be sent.
         part, copies: see `Checkpointed`.
         """
         self._part = part
         self._copies = copies
         self._take(messages)
         self._history_tokens = history_tokens
-        # Of a part that is all copies nothing may be on record yet; written again it is there once.
-        self._kept = 0 if copies == len(messages) else len(self._history)
+        # A part that consists of copies may not be recorded yet; recording it twice does no harm.
+        self._recorded = 0 if copies == len(messages) else len(self._history)
 
     def _take(self, messages: Sequence[Message]) -> None:
-        # After a pause the model's own message is the last: no words of ours go into that.
+        # After a pause the last message is the model's own, which takes no instruction.
         *history, last = messages
         self._history: list[Message] = history if last.role == "user" else [*messages]
         self._tail: Message | None = last if last.role == "user" else None
 
-    def messages(self, words: str | None = None) -> list[Message]:
-        """Return everything, the newest last.
+    def messages(self, landing_instruction: str | None = None) -> list[Message]:
+        """Return all messages, oldest first.
 
-        words: our last ones in what goes out next; what is refused never becomes history, so they may change.
+        landing_instruction: ends the tail in this request; it becomes history only if the request is answered.
         """
-        return [*self._history, self._tail.ending(words)] if self._tail else [*self._history]
+        return [*self._history, self._tail.with_instruction(landing_instruction)] if self._tail else [*self._history]
 
-    def enter(self, reply: Reply, results: Sequence[ToolResult], words: str | None) -> None:
-        """Make a turn history: what was sent for it, and the reply; the results go out next.
+    def enter(self, reply: Reply, results: Sequence[ToolResult], landing_instruction: str | None) -> None:
+        """Append a turn: what was sent, and the reply; the results become the new tail.
 
-        words: our last ones in what was sent.
+        landing_instruction: ended the request that was answered.
         """
-        self._history = self.messages(words)
+        self._history = self.messages(landing_instruction)
         if content := sendable(reply.content):
             self._history.append(Message("assistant", content))
         self._tail = Message.results(results) if results else None
         self._history_tokens = reply.usage.total_tokens
 
     def say(self, text: str) -> None:
-        """Let a message of ours go out next, where no results do."""
+        """Send a user message next, after a turn without results."""
         self._tail = Message.user(text)
 
-    def add(self, words: str) -> None:
-        """Let words of ours go out next, inside of the results if there are some."""
-        if words:
+    def add(self, text: str) -> None:
+        """Add a text to what is sent next, after the results if there are any."""
+        if text:
             before = self._tail.blocks if self._tail else ()
-            self._tail = Message("user", (*before, *Message.user(words).blocks))
+            self._tail = Message("user", (*before, *Message.user(text).blocks))
 
     def cut_tail(self, mark: str) -> bool:
-        """Cut the long results that were to go out next; False when there are none.
+        """Cut long results in the tail; return False if there are none.
 
-        mark: ends what was cut.
+        mark: line that ends a cut result.
         """
         if self._tail is None or not any(_is_long(block) for block in self._tail.blocks):
             return False
@@ -72,32 +72,32 @@ class Transcript:
             {**block, "content": f"{block['content'][:FEW_CHARACTERS]}\n{mark}"} if _is_long(block) else block
             for block in self._tail.blocks
         )
-        self._tail = Message("user", tuple(blocks), self._tail.words)
+        self._tail = replace(self._tail, blocks=tuple(blocks))
         return True
 
     def shorten(self, messages: Sequence[Message], tokens: int) -> None:
-        """Take a shorter transcript in place of all that was said.
+        """Replace all messages by a summary.
 
-        tokens: about how many it has.
+        tokens: estimated size of the new messages.
         """
         self._take(messages)
         self._history_tokens = max(tokens - estimate(None, [self._tail] if self._tail else []), 0)
         self._part += 1
         self._copies = len(messages)
-        self._kept = 0
+        self._recorded = 0
 
     def stood(self, standing: RunSnapshot) -> Checkpointed:
-        """Return the record of what was said since the last one; what goes out next is in it, and in the next one.
+        """Return the record of the messages since the last one; the tail is part of it, and again of the next one.
 
-        standing: what else there is to tell; how many tokens the history has is added.
+        standing: everything else about the run; the size of the history is added.
         """
-        place, self._kept = self._kept, len(self._history)
+        place, self._recorded = self._recorded, len(self._history)
         standing = replace(standing, history_tokens=self._history_tokens)
         return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, standing)
 
     @property
     def tokens(self) -> int:
-        """About how many tokens the next request has: those of the last turn, and what came after it."""
+        """Estimated size of the next request: the usage of the last turn, and the tail [tokens]."""
         return self._history_tokens + estimate(None, [self._tail] if self._tail else [])
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import prices
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
-from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.json_reader import TokenEstimate
 from run_specialist.providers.models import capabilities, full_id
@@ -93,11 +93,11 @@ class AnthropicConversation:
             }
         ).removesuffix(b"}")
 
-    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+    async def ask(self, request: Request) -> Reply:
         """Send the transcript; see `Conversation.ask`."""
         # Before the body is made: whoever waits has none in memory.
         await pace().begin()
-        body = self._body(messages, choice, max_tokens)
+        body = self._body(request)
         try:
             return read_reply(await self._exchange(body), self._told.ids)
         except ProviderError:
@@ -107,21 +107,22 @@ class AnthropicConversation:
             from anthropic import BadRequestError  # noqa: PLC0415 - see make_client
 
             line = one_line(error, MESSAGES, self._provider.client)
-            if isinstance(error, BadRequestError) and choice is Choice.RESPOND and "tool_choice" in str(error):
+            if isinstance(error, BadRequestError) and request.choice is Choice.RESPOND and "tool_choice" in str(error):
                 self._provider.learn_unforceable()
                 raise ForcingRefused(line) from error
             if isinstance(error, BadRequestError) and any(words in str(error) for words in TOO_LONG):
                 raise ContextExceeded(line) from error
             raise ProviderError(line) from error
 
-    def _body(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> bytes:
-        varying: dict[str, Any] = {"max_tokens": max_tokens}
+    def _body(self, request: Request) -> bytes:
+        messages = request.messages
+        varying: dict[str, Any] = {"max_tokens": request.max_tokens}
         self._told.take(messages, lambda message: message.encoded)
         said = [*self._told.pieces]
-        match choice:
+        match request.choice:
             case Choice.AUTO:
                 # Nothing reads what a request would write that orders the model to end.
-                is_last = messages[-1].words is not None
+                is_last = request.landing_instruction is not None
                 if not is_last:
                     varying |= self._marker
                 place = _previous_tail(messages)

@@ -57,15 +57,26 @@ Watch = Callable[[Delta], None]
 """Called with each piece of a streaming reply."""
 
 
+@dataclass(frozen=True)
+class Request:
+    """One request of a run, beyond the `Opening` that all of them begin with."""
+
+    messages: Sequence[Message]
+    """The transcript, oldest first; each request of a run extends the one before it."""
+    choice: Choice
+    max_tokens: int
+    """Limit of the reply [tokens]."""
+    landing_instruction: str | None = None
+    """The instruction that ends the last message; None while the run is not landing."""
+
+
 class Conversation(Protocol):
     """One run's exchange with a model."""
 
-    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
-        """Send the whole transcript and return the model's next turn.
+    async def ask(self, request: Request) -> Reply:
+        """Send the complete transcript and return the model's next turn.
 
-        messages: everything said so far, the newest last; only ever appended to.
-        max_tokens: the most that the reply may hold [tokens].
-        Raises ProviderError, and ForcingRefused when the endpoint does not take `choice`.
+        Raises ProviderError, and ForcingRefused when the endpoint does not support the request's choice.
         """
         ...
 

@@ -3,14 +3,13 @@
 As with the Messages API a body is made of bytes that never change: the front once a run, each message once.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import openai_refusals, prices
-from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.json_reader import TokenEstimate
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
@@ -20,7 +19,7 @@ from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
-from run_specialist.record.messages import Block, Message, Reply, Usage, encode
+from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
@@ -119,28 +118,28 @@ class ChatConversation:
         self._front = encode(front).removesuffix(b"}")
         self._system = encode({"role": "system", "content": opening.system}) if opening.system else b""
 
-    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+    async def ask(self, request: Request) -> Reply:
         """Send the transcript; see `Conversation.ask`."""
         from openai import APIStatusError  # noqa: PLC0415 - see make_client
 
-        room = min(max_tokens, self._provider.capabilities.max_output_tokens)
+        room = min(request.max_tokens, self._provider.capabilities.max_output_tokens)
         self._growing = None
         # Before the body is made: whoever waits has none in memory.
         await pace().begin()
         try:
             try:
-                completion = await self._exchange(messages, choice, room)
+                completion = await self._exchange(request, room)
             except APIStatusError as error:
                 less = self._provider.learn(openai_refusals.words_of(error), room)
                 if less is None:
                     raise
-                completion = await self._exchange(messages, choice, less)
+                completion = await self._exchange(request, less)
             return read_reply(completion, self._told.ids)
         except ProviderError:
             raise
         # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a wrong encoding.
         except Exception as error:
-            raise self._failure(error, choice) from error
+            raise self._failure(error, request.choice) from error
 
     def _failure(self, error: Exception, choice: Choice) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
@@ -160,8 +159,8 @@ class ChatConversation:
                 failure = ContextExceeded(line)
         return failure
 
-    async def _exchange(self, messages: Sequence[Message], choice: Choice, room: int) -> Block:
-        client, body = self._provider.client, self._body(messages, choice, room)
+    async def _exchange(self, request: Request, max_tokens: int) -> Block:
+        client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
             return await send(client, PATH, body, CHAT)
         return await stream(client, PATH, body, CHAT, partial(self._begin, self._watch))
@@ -170,15 +169,15 @@ class ChatConversation:
         self._growing = StreamedCompletion(watch)
         return self._growing
 
-    def _body(self, messages: Sequence[Message], choice: Choice, room: int) -> bytes:
+    def _body(self, request: Request, max_tokens: int) -> bytes:
         unknown = self._provider.unknown
-        varying: dict[str, Any] = {OLD_ROOM if ROOM in unknown else ROOM: room}
+        varying: dict[str, Any] = {OLD_ROOM if ROOM in unknown else ROOM: max_tokens}
         if self._watch is not None:
             varying["stream"] = True
             if STREAMING not in unknown:
                 varying[STREAMING] = {"include_usage": True}
         if self._has_tools:
-            varying["tool_choice"] = CHOICES[choice]
-        self._told.take(messages, encoded)
+            varying["tool_choice"] = CHOICES[request.choice]
+        self._told.take(request.messages, encoded)
         said = b",".join(piece for piece in (self._system, *self._told.pieces) if piece)
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said, b"]}"))

@@ -30,7 +30,7 @@ def _user(message: Message) -> Iterator[dict[str, Any]]:
     for block in message.blocks:
         if block["type"] == "tool_result":
             yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": text_of(block["content"])}
-    lines = [line for line in (text_of(message.blocks), message.words) if line]
+    lines = [line for line in (text_of(message.blocks), message.landing_instruction) if line]
     if lines:
         yield {"role": "user", "content": "\n".join(lines)}
 

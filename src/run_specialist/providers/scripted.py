@@ -1,11 +1,10 @@
 """A test double: replies in order, and a failure on any request that the script does not know."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
-from run_specialist.record.messages import Message, Reply, Stop, Usage
+from run_specialist.providers.base import Capabilities, Opening, Request, Watch
+from run_specialist.record.messages import Reply, Stop, Usage
 
 
 class OffScript(BaseException):
@@ -15,17 +14,8 @@ class OffScript(BaseException):
     """
 
 
-@dataclass(frozen=True)
-class ScriptedRequest:
-    """One request as the provider saw it."""
-
-    messages: tuple[Message, ...]
-    choice: Choice
-    max_tokens: int
-
-
-Line = Reply | Exception | Callable[[ScriptedRequest], Reply]
-"""One line of a script: a reply, an error to raise, or a function that makes the reply of the request."""
+Line = Reply | Exception | Callable[[Request], Reply]
+"""One line of a script: a reply, an error to raise, or a function that makes the reply to a request."""
 
 
 def says(text: str, stop: Stop = Stop.ANSWERED) -> Reply:
@@ -63,7 +53,7 @@ class ScriptedProvider:
         self.capabilities = Capabilities(forced_choice, max_output_tokens, vendor="scripted")
         self.opening: Opening | None = None
         """What the last conversation was opened with."""
-        self.asked: list[ScriptedRequest] = []
+        self.requests: list[Request] = []
         """Every request, in order."""
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "ScriptedProvider":  # noqa: ARG002 - nothing streams
@@ -71,16 +61,15 @@ class ScriptedProvider:
         self.opening = opening
         return self
 
-    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+    async def ask(self, request: Request) -> Reply:
         """Play the next line of the script; raises OffScript when there is none."""
-        asked = ScriptedRequest(tuple(messages), choice, max_tokens)
-        self.asked.append(asked)
+        self.requests.append(request)
         if not self._script:
-            raise OffScript(f"request {len(self.asked)} is not in the script: {messages[-1].content}")
+            raise OffScript(f"request {len(self.requests)} is not in the script: {request.messages[-1].content}")
         line = self._script.pop(0)
         if isinstance(line, Exception):
             raise line
-        return line if isinstance(line, Reply) else line(asked)
+        return line if isinstance(line, Reply) else line(request)
 
     def assert_used_up(self) -> None:
         """Raise OffScript if a line of the script was never played."""

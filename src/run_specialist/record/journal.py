@@ -59,8 +59,8 @@ class Received(Record):
     cost_usd: float | None
     seconds: float
     """How long it took."""
-    words: str | None = None
-    """Our last ones in the request."""
+    landing_instruction: str | None = None
+    """That ended the request; None if it had none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,9 +111,9 @@ class Message:
 
     role: Literal["user", "assistant"]
     blocks: tuple[Block, ...]
-    """What it is made of, without our last words."""
-    words: str | None = None
-    """Our last words in it: what the model is to do now."""
+    """Its content without the landing instruction."""
+    landing_instruction: str | None = None
+    """Ends the message: what the model must do now that a limit is reached."""
 
     @classmethod
     def user(cls, text: str) -> Self:
@@ -125,13 +125,13 @@ class Message:
         """Make the user message that answers all calls of a turn."""
         return cls("user", tuple(result.block() for result in results))
 
-    def ending(self, words: str | None) -> "Message":
-        """Return the message with our last words; without any, itself."""
-        return replace(self, words=words) if words else self
+    def with_instruction(self, landing_instruction: str | None) -> "Message":
+        """Return the message with a landing instruction at its end; None or empty changes nothing."""
+        return replace(self, landing_instruction=landing_instruction) if landing_instruction else self
 
     @cached_property
     def content(self) -> tuple[Block, ...]:
-        """The blocks as they are sent: a text behind results goes into the last of them, and so do our last words.
+        """The blocks as they are sent: text and landing instruction are appended to the last result, if there is one.
 
         Text after results teaches a model to end with an empty turn.
         """
@@ -139,9 +139,13 @@ class Message:
             return self.blocks
         texts = [block["text"] for block in self.blocks if block["type"] == "text"]
         results = [block for block in self.blocks if block["type"] != "text"]
-        lines = [*texts, *([self.words] if self.words else [])]
+        lines = [*texts, *([self.landing_instruction] if self.landing_instruction else [])]
         if not results or not lines:
-            return self.blocks if results or not self.words else ({"type": "text", "text": "\n".join(lines)},)
+            return (
+                self.blocks
+                if results or not self.landing_instruction
+                else ({"type": "text", "text": "\n".join(lines)},)
+            )
         return (*results[:-1], {**results[-1], "content": "\n".join([results[-1]["content"], *lines])})
 
     @cached_property

@@ -10,11 +10,10 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import NotResumable, ToolError
 from run_specialist.loop.compaction.turns import summarized
+from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
 from run_specialist.loop.spending.account import NOTHING
 from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.loop.tool_calls.dispatcher import EarlierCalls
-from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.providers.base import Opening
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Block, Message, Stop, text_of
@@ -73,8 +72,8 @@ def resume(run: StoredRun, wish: ResumeRequest, around: RunEnvironment) -> Job:
         opening=Opening(frozen["system"], _same(frozen["tools"], job.opening.tools), frozen["effort"]),
         warnings=tuple(dict.fromkeys([*frozen["warnings"], *around.equipment.warnings])),
         origin={**job.origin, **kept},
-        past=past,
-        news=ResumeNote(changed, wish.question, tuple(remarks)),
+        resume_state=past,
+        resume_note=ResumeNote(changed, wish.question, tuple(remarks)),
     )
 
 
@@ -117,13 +116,13 @@ def _past(run: StoredRun, limit: int | None) -> ResumeState:
         part=part,
         copies=sum(one.copied for one in run.messages if one.part == part),
         earlier=EarlierCalls(
-            executed={call.number: _executed(call) for call in run.calls},
+            executed={call.number: _call_record(call) for call in run.calls},
             started=standing.calls,
             cut_off=min(asked, room),
             skipped=standing.skipped,
         ),
         pending=None if pending is None else pending.reply,
-        pending_words=pending.words if pending else None,
+        pending_instruction=pending.landing_instruction if pending else None,
         pending_in_landing=bool(pending and pending.landing),
         pending_seconds=pending.seconds if pending else 0,
     )
@@ -147,8 +146,8 @@ def _to_be_run(turn: StoredTurn) -> int:
     return len(turn.calls) if works and not turn.landing else 0
 
 
-def _executed(call: StoredCall) -> Executed:
-    return Executed(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
+def _call_record(call: StoredCall) -> CallRecord:
+    return CallRecord(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
 
 
 def _check_totals(run: StoredRun, settings: Specialist, past: ResumeState, changed: Sequence[Kind]) -> None:

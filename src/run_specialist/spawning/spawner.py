@@ -14,10 +14,10 @@ from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.errors import UsageError
 from run_specialist.loop.compaction.summarizer import Summarizer
+from run_specialist.loop.dispatch_settings import DispatchSettings
+from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.job import Job
 from run_specialist.loop.tool_calls.countdown import countdown, warning
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
-from run_specialist.loop.tool_calls.executed import Augmenter
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.providers.choose import keys_of
 from run_specialist.record.messages import Usage
@@ -111,7 +111,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Run
         answer_schema=schema,
         archive=archive if reads_on else None,
         summarize_at=settings.summarize_at if summarises else None,
-        summariser=_summariser(settings, provider, archive),
+        summarizer=_summarizer(settings, provider, archive),
         augmenters=(*around.augmenters, *_told(settings.countdown)),
         dispatch=DispatchSettings(
             settings.parallel_tools_limit,
@@ -172,7 +172,7 @@ def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | 
         raise UsageError(f"{_given(file, 'output_schema')}: {error}") from None
 
 
-def _summariser(settings: Specialist, provider: Provider, archive: Archive) -> Summarizer | None:
+def _summarizer(settings: Specialist, provider: Provider, archive: Archive) -> Summarizer | None:
     if not provider.capabilities.is_language_model:
         return None
     return Summarizer(provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit)

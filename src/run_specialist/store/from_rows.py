@@ -71,7 +71,7 @@ def _turn(row: Row) -> StoredTurn:
         at=row["at"],
         seconds=row["seconds"],
         choice=row["choice"],
-        words=row["words"],
+        landing_instruction=row["words"],
         landing=row["landing"],
         stop=row["stop"],
         reason=row["reason"],

@@ -59,8 +59,8 @@ class StoredTurn:
     usage: Usage
     cost_usd: float | None
     more_room_helps: bool = True
-    words: str | None = None
-    """Our last ones in the request."""
+    landing_instruction: str | None = None
+    """That ended the request; None if it had none."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -107,7 +107,7 @@ def _turn(run_id: str, record: Received) -> Row:
         "at": _number(record.at, 0.0),
         "seconds": _number(record.seconds, 0.0),
         "choice": word(record.choice),
-        "words": record.words,
+        "words": record.landing_instruction,
         "landing": bool(record.landing),
         "stop": word(reply.stop),
         "reason": str(reply.reason),
@@ -146,7 +146,7 @@ def _stand(rows: Rows, record: Checkpointed) -> None:
             "place": place,
             "role": word(message.role),
             "blocks": text(message.blocks),
-            "words": None if message.words is None else str(message.words),
+            "words": None if message.landing_instruction is None else str(message.landing_instruction),
             "copied": place < record.copies,
         }
         for place, message in enumerate(record.messages, record.place)

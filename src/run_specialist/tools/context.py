@@ -43,9 +43,7 @@ class Context:
     budget: Budget
     """As it stands when the call begins; all calls of its turn are spent already."""
     seconds: float
-    """After these the call is given up [s]."""
-    purse: BudgetLender = field(repr=False)
-    """For `delegate` alone, whose call is a run of its own; what any other tool takes out of it is nobody's."""
+    """Timeout of the call [s]."""
 
     def when_cancelled(self, call: Callable[[], object]) -> None:
         """Call a function as soon as nobody waits for this call any more, or it has returned.
@@ -65,3 +63,11 @@ class Context:
     def limit(self, kind: Kind | str) -> Limit:
         """Return how one kind stands."""
         return self.budget[Kind(kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildContext(Context):
+    """The context of a tool whose call is a run of its own, such as `delegate`."""
+
+    lender: BudgetLender = field(repr=False)
+    """Lends the child a share of the run's budget."""

@@ -10,7 +10,7 @@ from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Evidence, Outcome
 from run_specialist.tools.base import Output, Tool
-from run_specialist.tools.context import Context
+from run_specialist.tools.context import ChildContext
 
 NAME = "delegate"
 SPECIALIST = "Which specialist to ask."
@@ -27,7 +27,7 @@ class AgentDescription:
     description: str
 
 
-RunChild = Callable[[str, str, Context], Awaitable[Outcome]]
+RunChild = Callable[[str, str, ChildContext], Awaitable[Outcome]]
 """Puts a question to a specialist for the call of a run; raises UsageError where that cannot be done."""
 
 
@@ -41,14 +41,14 @@ def delegate_tool(specialists: Sequence[AgentDescription], run_child: RunChild) 
     async def delegate(
         specialist: Annotated[Literal[names], Field(description=SPECIALIST)],  # type: ignore[valid-type] # known at run time
         query: Annotated[str, Field(description=QUERY)],
-        context: Context,
+        context: ChildContext,
     ) -> Output:
         try:
             outcome = await run_child(specialist, query, context)
         except UsageError as error:
             why = not_asked(specialist, error)
             # What is wrong with a file, or not allowed yet, no model can mend.
-            context.purse.warn(why)
+            context.lender.warn(why)
             return Output(why, is_error=True)
         return Output(told(outcome), is_error=has_failed(outcome))
 

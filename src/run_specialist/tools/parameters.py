@@ -115,7 +115,7 @@ def _takes_context(function: Callable[..., Any], parameter: inspect.Parameter) -
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     choices = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
-    return Context in choices
+    return any(isinstance(choice, type) and issubclass(choice, Context) for choice in choices)
 
 
 def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - any type

@@ -1,40 +1,18 @@
-"""The door for programs that read a run event by event, or stop it midway: nothing is lost, nothing is left behind."""
+"""Reading the events of a run as a stream, and stopping it midway: nothing is lost, no task is left."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
-from dataclasses import dataclass, field
 
 import pytest
 
-from run_specialist.api.once import run, run_sync
 from run_specialist.api.runner import Runner
 from run_specialist.api.stream import Stream
 from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls
-from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
-from tests.journals import load
+from tests.unit.api.scripts import ANSWER, LOOKS
+from tests.unit.api.streaming import FINDER, Desk
 
-FINDER = Specialist(name="finder", description="Finds", prompt="You find notes.", tools=(), tool_calls_limit=9)
-LOOKS = calls(("look", {"query": "owls"}))
 LOOKS_ON = calls(("look", {"query": "for ever"}), first_id=2)
-ANSWER = calls(("respond", {"answer": "mice"}), first_id=999)
-
-
-@dataclass
-class Desk:
-    """A runner with a tool that hangs when it is told to, and tells when it does and when it was let go."""
-
-    runner: Runner
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
-    released: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def stream(self, **settings):
-        """Read a run of the finder."""
-        return self.runner.stream(FINDER, "What do owls eat?", **settings)
 
 
 @pytest.fixture
@@ -291,70 +269,3 @@ async def test_two_readers_that_come_at_once_read_one_run(desk):
 
     first, second = await asyncio.gather(read(), read())
     assert (len(prepared), (first + second).count("finished")) == (1, 1)
-
-
-@pytest.mark.anyio
-async def test_run_sync_where_a_loop_is_running_says_what_to_write():
-    """One line, and nothing was begun."""
-    with pytest.raises(UsageError, match=r"write `await run\(\.\.\.\)` instead"):
-        run_sync(FINDER, "What?")
-
-
-@pytest.mark.anyio
-async def test_run_and_run_sync_return_the_same(tmp_path):
-    """The one where a loop is running, the other in a thread that has none."""
-    (tmp_path / "owls.md").write_text("Owls eat mice at night.\n")
-    finder = FINDER.model_copy(update={"tools": None})
-    settings = {"model": "offline", "root": tmp_path}
-    awaited = await run(finder, "What do owls eat?", **settings)
-    waited = await asyncio.to_thread(run_sync, finder, "What do owls eat?", **settings)
-    assert "Owls eat mice at night." in awaited.answer
-    assert (awaited.status, awaited.answer) == (waited.status, waited.answer)
-
-
-PROGRAM = """
-import sys
-from run_specialist import Specialist, Tool, run_sync
-from run_specialist.api import provider_pool, runner
-from run_specialist.providers.scripted import ScriptedProvider, calls
-
-def look(query: str) -> str:
-    if query == "b":
-        print("reached", flush=True)
-        import threading
-        if sys.argv[2] == "thread":
-            import signal
-            # Once the loop sleeps: it would hear the signal as soon as it is awake.
-            while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "select":
-                pass
-            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-        threading.Event().wait()
-    return f"note on {query}"
-
-script = [calls(("look", {"query": "a"})), calls(("look", {"query": "b"}), first_id=2)]
-provider_pool.make_provider = lambda model: ScriptedProvider(script)
-one = runner.Runner.__init__
-runner.Runner.__init__ = lambda self, **given: one(self, tools=[Tool("look", "Look.", look)], **given)
-finder = Specialist(name="finder", description="", prompt="You find.", tools=())
-try:
-    run_sync(finder, "What?", store=sys.argv[1])
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-"""
-
-
-@pytest.mark.exhaustive(one_in=2)
-@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
-@pytest.mark.parametrize("whom", ["process", "thread"])
-def test_s3_6_ctrl_c_in_run_sync_aborts_stores_and_goes_on_its_way(whom, tmp_path):
-    """The program gets its KeyboardInterrupt, and the store what was gathered, whichever thread the signal reaches."""
-    url = f"sqlite:///{tmp_path}/runs.db"
-    command = [sys.executable, "-c", PROGRAM, url, whom]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "reached\n"
-        if whom == "process":
-            process.send_signal(signal.SIGINT)
-        told, errors = process.communicate(timeout=90)
-    assert (told, errors, process.returncode) == ("interrupted\n", "", 0)
-    stored = load(url)
-    assert stored.status == "aborted"

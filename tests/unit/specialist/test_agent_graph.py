@@ -20,8 +20,8 @@ def file(name, *agents, lines=(), folder="/s"):
     return load_text(f"{head}\nYou answer.\n", Path(folder, f"{name}.md"))
 
 
-def told(*files, further=()):
-    """Return what is said of each file, by its name: level and text."""
+def problems_of(*files, further=()):
+    """Return the problems of each file by its name, each as level and text."""
     found = agent_graph.check(files, lambda: further)
     return {one.name: [(problem.level, problem.text) for problem in one.problems] for one in found}
 
@@ -29,7 +29,7 @@ def told(*files, further=()):
 def test_those_that_are_there_are_no_problem():
     """By name, by the stem of the file, in other letters; also when they stand further away."""
     other = load_text("---\nname: Toad\ndescription: Is.\n---\nYou answer.\n", Path("/s/toads.md"))
-    assert told(file("a", "b", "TOAD", "toads"), file("b"), further=[other])["a"] == []
+    assert problems_of(file("a", "b", "TOAD", "toads"), file("b"), further=[other])["a"] == []
 
 
 def test_without_agents_nothing_further_is_read():
@@ -55,7 +55,7 @@ def test_a_name_that_nobody_has_is_a_warning_with_its_line_and_a_guess():
 
 def test_one_that_cannot_be_run_is_a_warning_that_says_why():
     """Its own error, with its place."""
-    said = told(file("a", "b"), file("b", lines=["tool_calls_limit: many"]))
+    said = problems_of(file("a", "b"), file("b", lines=["tool_calls_limit: many"]))
     assert said["a"] == [
         (
             "warning",
@@ -69,7 +69,7 @@ CIRCLE = "ask one another in a circle: {}; take one of these names out"
 
 def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
     """Each sees it from where it stands; whoever only leads into it is warned."""
-    said = told(file("a", "b"), file("b", "c", "d"), file("c", "a"), file("d"), file("e", "a"))
+    said = problems_of(file("a", "b"), file("b", "c", "d"), file("c", "a"), file("d"), file("e", "a"))
     assert said["a"] == [("error", CIRCLE.format("a -> b -> c -> a"))]
     assert said["b"] == [("error", CIRCLE.format("b -> c -> a -> b"))]
     assert said["c"] == [("error", CIRCLE.format("c -> a -> b -> c"))]
@@ -79,25 +79,25 @@ def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
 
 def test_whoever_lists_itself_stands_in_a_circle():
     """The smallest one."""
-    assert told(file("a", "a"))["a"] == [("error", CIRCLE.format("a -> a"))]
+    assert problems_of(file("a", "a"))["a"] == [("error", CIRCLE.format("a -> a"))]
 
 
 def test_the_shortest_circle_is_told():
     """A longer way round is no help."""
-    said = told(file("a", "b"), file("b", "c", "a"), file("c", "a"))
+    said = problems_of(file("a", "b"), file("b", "c", "a"), file("c", "a"))
     assert said["a"] == [("error", CIRCLE.format("a -> b -> a"))]
     assert said["c"][0] == ("error", CIRCLE.format("c -> a -> b -> c"))
 
 
 def test_between_two_circles_is_no_circle():
     """It asks one and is asked by another, and does not stand in either."""
-    said = told(file("a", "a", "m"), file("m", "z"), file("z", "z"))
+    said = problems_of(file("a", "a", "m"), file("m", "z"), file("z", "z"))
     assert said["m"] == [("warning", "z cannot be run: it stands in a circle")]
 
 
 def test_a_circle_through_a_file_further_away_is_seen():
     """Who is checked is told; the other one is not part of the listing."""
-    said = told(file("a", "b"), further=[file("b", "a", folder="/far")])
+    said = problems_of(file("a", "b"), further=[file("b", "a", folder="/far")])
     assert list(said) == ["a"]
     assert said["a"][0] == ("error", CIRCLE.format("a -> b -> a"))
 
@@ -105,10 +105,10 @@ def test_a_circle_through_a_file_further_away_is_seen():
 def test_more_than_two_levels_below_is_a_warning():
     """Of the first file alone, with the way; two levels are no reason, nor what cannot be run anyway."""
     files = [file("a", "b"), file("b", "c"), file("c", "d"), file("d")]
-    said = told(*files)
+    said = problems_of(*files)
     assert said["a"] == [("warning", "a -> b -> c -> d: d will not be asked, more than 2 levels below")]
     assert said["b"] == said["c"] == said["d"] == []
-    assert told(*files[:3], file("d", lines=["effort: 1", "turns_limit: no"]))["a"] == []
+    assert problems_of(*files[:3], file("d", lines=["effort: 1", "turns_limit: no"]))["a"] == []
 
 
 def test_the_depth_is_that_of_the_runs():
@@ -119,13 +119,13 @@ def test_the_depth_is_that_of_the_runs():
 def test_a_path_is_taken_as_a_file(tmp_path):
     """As everywhere else where specialists are named; one that is not there is told."""
     (tmp_path / "b.md").write_text("---\nname: b\ndescription: Is b.\n---\nYou answer.\n")
-    assert told(file("a", str(tmp_path / "b.md")))["a"] == []
-    assert told(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist is called ")
+    assert problems_of(file("a", str(tmp_path / "b.md")))["a"] == []
+    assert problems_of(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist is called ")
 
 
 def test_many_bad_names_are_not_told_one_by_one():
     """A damaged file does not fill the screen."""
-    said = told(file("a", *(f"nobody{number}" for number in range(300))))["a"]
+    said = problems_of(file("a", *(f"nobody{number}" for number in range(300))))["a"]
     assert len(said) == agent_graph.MOST_TOLD + 1
     assert said[-1] == ("warning", "290 more names that nobody can be asked by")
 
@@ -170,11 +170,13 @@ def ring(size):
 @pytest.mark.exhaustive
 def test_long_ways_are_followed_to_their_end():
     """A ring and a chain of 2,000 files, and a team of which each lists all: nothing recurses."""
-    assert {text[:30] for said in told(*ring(2_000)).values() for _, text in said} == {"ask one another in a circle: n"}
-    chain = told(*(file(f"n{number}", f"n{number + 1}") for number in range(2_000)))
+    assert {text[:30] for said in problems_of(*ring(2_000)).values() for _, text in said} == {
+        "ask one another in a circle: n"
+    }
+    chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(2_000)))
     assert chain["n1999"] == [("warning", "no specialist is called n2000; did you mean n200 or n1200 or n1000?")]
     assert chain["n7"] == [("warning", "n7 -> n8 -> n9 -> n10: n10 will not be asked, more than 2 levels below")]
-    team = told(*(file(f"n{number}", *(f"n{other}" for other in range(90))) for number in range(90)))
+    team = problems_of(*(file(f"n{number}", *(f"n{other}" for other in range(90))) for number in range(90)))
     assert all(said[0][0] == "error" for said in team.values())
 
 

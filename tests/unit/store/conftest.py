@@ -1,6 +1,7 @@
 """Writers of new stores, which are closed in the end."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,15 @@ def make_writer() -> Iterator[Callable[[str], Writer]]:
 def writer(store_url: str, make_writer: Callable[[str], Writer]) -> Writer:
     """Return a writer of a new store, once on each kind of database."""
     return make_writer(store_url)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of a store that does not exist yet."""
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def lasting(make_writer: Callable[[str], Writer], path: Path) -> Writer:
+    """Return a writer of a file."""
+    return make_writer(f"sqlite:///{path}")

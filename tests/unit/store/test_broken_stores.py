@@ -1,10 +1,8 @@
-"""A store that cannot be written costs a run one line and nothing else, and nobody waits for it for ever."""
+"""A store that cannot be written costs a run one warning and nothing else."""
 
 import asyncio
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -12,12 +10,10 @@ import pytest
 from run_specialist.errors import StoreUnusable
 from run_specialist.record.messages import Message
 from run_specialist.store import ledger
-from run_specialist.store import writer as writers
 from run_specialist.store.base import StoreBroken
 from run_specialist.store.identity import APPLICATION_ID
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
-from run_specialist.store.owners import is_alive
 from tests.unit.store.records import (
     ask,
     begun,
@@ -32,18 +28,6 @@ from tests.unit.store.records import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def path(tmp_path):
-    """Return the path of a store that is not there yet."""
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-def lasting(make_writer, path):
-    """Return a writer of a file."""
-    return make_writer(f"sqlite:///{path}")
 
 
 def foreign(path, number=0, version=0):
@@ -258,111 +242,3 @@ async def test_a_thread_that_cannot_begin_costs_one_line(monkeypatch, lasting, p
     for run_id in ("run-1", "run-2"):
         told = await write(lasting.journal(run_id), *begun(run_id))
         assert told == f"this run is not stored: {path}: can't start new thread"
-
-
-async def test_closing_writes_what_is_queued_and_lets_the_lock_go(make_writer, store_url):
-    """Also of a run that has not ended, and of events that nobody waits for; a second time it does nothing."""
-    writer = make_writer(store_url)
-    journal = writer.journal("run-1")
-    for record in (*begun("run-1"), *turn_of(1), turn_of(2)[0]):
-        journal.write(record)
-    writer.close()
-    writer.close()
-    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 3}
-    ((status, owner),) = ask(store_url, "select status, owner from runs")
-    assert status == "running"
-    assert not is_alive(store_url, owner)
-    assert await write(journal, *turn_of(2)) == "this run is not stored from turn 2 on: the store was closed"
-    assert await write(journal, *turn_of(3)) is None
-    assert await write(writer.journal("run-2"), *begun("run-2")) == "this run is not stored: the store was closed"
-
-
-def test_a_writer_that_was_never_used_closes(make_writer, tmp_path):
-    """Nothing was opened, so nothing is made."""
-    make_writer(f"sqlite:///{tmp_path}/runs.db").close()
-    assert not list(tmp_path.iterdir())
-
-
-async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, lasting):
-    """Closing gives up after a while, and a run that waits can be cancelled."""
-    monkeypatch.setattr(writers, "PATIENCE_AT_THE_END", 0.01)
-    hangs, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.keep
-
-    def hang(self, batch):
-        hangs.set()
-        goes_on.wait()
-        return whole(self, batch)
-
-    monkeypatch.setattr(Ledger, "keep", hang)
-    waiting = asyncio.ensure_future(write(lasting.journal("run-1"), *begun("run-1")))
-    await asyncio.to_thread(hangs.wait)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    lasting.close()
-    assert lasting._thread.is_alive()
-    goes_on.set()
-    lasting._thread.join()
-
-
-async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lasting, path):
-    """Of two that wait for one transaction, one is cancelled meanwhile."""
-    begun_to_write, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.keep
-
-    def slow(self, batch):
-        begun_to_write.set()
-        goes_on.wait()
-        return whole(self, batch)
-
-    monkeypatch.setattr(Ledger, "keep", slow)
-    one, other = (asyncio.ensure_future(write(lasting.journal(run), *begun(run))) for run in ("run-1", "run-2"))
-    await asyncio.to_thread(begun_to_write.wait)
-    one.cancel()
-    goes_on.set()
-    assert await other is None
-    assert one.cancelled()
-    assert counts(f"sqlite:///{path}", "run-2")["runs"] == 1
-
-
-def test_a_loop_that_is_closed_does_not_trouble_the_others(monkeypatch, lasting, path):
-    """A program may end its loop while it still waits for the store."""
-    begun_to_write, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.keep
-
-    def slow(self, batch):
-        begun_to_write.set()
-        goes_on.wait()
-        return whole(self, batch)
-
-    monkeypatch.setattr(Ledger, "keep", slow)
-
-    async def given_up():
-        waiting = asyncio.ensure_future(write(lasting.journal("run-1"), *begun("run-1")))
-        await asyncio.to_thread(begun_to_write.wait)
-        waiting.cancel()
-
-    asyncio.run(given_up())
-    goes_on.set()
-    assert asyncio.run(write(lasting.journal("run-2"), *begun("run-2"))) is None
-    assert counts(f"sqlite:///{path}")["runs"] == 2
-
-
-FORGETFUL = """
-import sys
-from run_specialist.store.location import Location
-from run_specialist.store.writer import Writer
-assert "sqlalchemy" not in sys.modules
-from tests.unit.store.records import begun, turn_of
-journal = Writer(Location(sys.argv[1], named=True)).journal("run-1")
-for record in (*begun("run-1"), *turn_of(1)):
-    journal.write(record)
-"""
-
-
-def test_what_is_queued_is_written_when_the_program_ends(store_url):
-    """Also by a program that closes nothing; importing the writer imports no database library."""
-    done = subprocess.run([sys.executable, "-c", FORGETFUL, store_url], capture_output=True, text=True, check=False)
-    assert (done.stderr, done.returncode) == ("", 0)
-    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 2}

@@ -18,6 +18,7 @@ from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
 from tests.plugins.tiers import examples
+from tests.unit.store.message_blocks import BLOCKS
 from tests.unit.store.records import (
     TABLES,
     answered,
@@ -35,7 +36,6 @@ from tests.unit.store.records import (
     unpacked,
     write,
 )
-from tests.unit.store.test_to_rows import BLOCKS
 
 pytestmark = pytest.mark.anyio
 
@@ -131,7 +131,14 @@ async def test_an_event_waits_for_what_is_urgent():
     journal = RunJournal(Noting(), "run-1")
     for record in (*begun("run-1"), *turn_of(1), *ended("run-1")):
         journal.write(record)
-    assert {name for name, urgent in asked if urgent} == {"Opened", "Received", "Returned", "Stood", "Ended", "Told"}
+    assert {name for name, urgent in asked if urgent} == {
+        "Opened",
+        "Received",
+        "Returned",
+        "Checkpointed",
+        "Ended",
+        "EventLogged",
+    }
     assert [urgent for name, urgent in asked if name == "EventLogged"] == [False, False, True]
 
 

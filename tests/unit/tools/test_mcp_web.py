@@ -10,7 +10,7 @@ import pytest
 from run_specialist.redaction import redact
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.mcp.web import Web
-from tests.wire.mcp_servers.had import had
+from tests.wire.mcp_servers.running_servers import connected
 from tests.wire.mcp_servers.web import good_web, raw_web
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ def raw():
 async def test_a_real_server_is_talked_to(tmp_path, capfd):
     """Calls, an error, 5 MB, too much, a call that takes too long; nothing reaches the terminal."""
     with good_web() as (url, process):
-        async with had(tmp_path, ServerConfig("good", url=url)) as one:
+        async with connected(tmp_path, ServerConfig("good", url=url)) as one:
             assert one.warnings == ()
             assert one.tools["add"].name == "mcp__good__add"
             assert await one.call("add", a=1, b=2) == "3"
@@ -46,7 +46,7 @@ async def test_headers_go_along_with_their_variables_filled_in(tmp_path, monkeyp
     """With every request; the URL's too."""
     monkeypatch.setenv("KEY", "geheim")
     server = ServerConfig("raw", url=f"{raw.url}/plain?key=${{KEY}}", headers=(("X-Key", "${KEY}"),))
-    async with had(tmp_path, server) as one:
+    async with connected(tmp_path, server) as one:
         assert await one.call("look") == "seen"
     assert {headers["X-Key"] for headers, _ in raw.seen} == {"geheim"}
     assert "geheim" not in str(one.warnings)
@@ -54,13 +54,13 @@ async def test_headers_go_along_with_their_variables_filled_in(tmp_path, monkeyp
 
 async def test_answers_that_come_as_events_may_be_as_large_as_others(tmp_path, raw):
     """5 MB in one."""
-    async with had(tmp_path, ServerConfig("raw", url=f"{raw.url}/events")) as one:
+    async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/events")) as one:
         assert await one.call("look") == "x" * 2_000_000 + "\n[3,000,000 more characters were not kept]"
 
 
 async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, raw):
     """Over HTTP too."""
-    async with had(tmp_path, ServerConfig("raw", url=f"{raw.url}/worn")) as one:
+    async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/worn")) as one:
         (told,) = one.warnings
         assert "its tool torn is not what the protocol wants: inputSchema: Field required; the run goes on" in told
         assert await one.call("look") == "seen"
@@ -70,7 +70,7 @@ async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypa
     """Whatever the environment says."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    async with had(tmp_path, ServerConfig("raw", url=f"{raw.url}/plain")) as one:
+    async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/plain")) as one:
         assert await one.call("look") == "seen"
 
 
@@ -90,7 +90,7 @@ async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypa
 async def test_a_url_that_is_no_server_is_a_warning(tmp_path, raw, how, why, capfd):
     """One line that says what was seen."""
     server = ServerConfig("raw", url=f"{raw.url}/{how}", timeout=0.5 if how == "hang" else 30)
-    async with had(tmp_path, server) as one:
+    async with connected(tmp_path, server) as one:
         assert one.warnings == (f"mcp_servers: raw: {why}; the run goes on without its tools",)
         assert one.tools == {}
     assert capfd.readouterr() == ("", "")
@@ -101,16 +101,16 @@ async def test_a_url_where_nobody_listens_is_a_warning(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     urls = [f"http://127.0.0.1:{port}/mcp", "http://127.0.0.1:99999/mcp", "http://127.0.0.1:x/"]
-    async with had(tmp_path, *(ServerConfig(f"s{number}", url=url) for number, url in enumerate(urls))) as one:
+    async with connected(tmp_path, *(ServerConfig(f"s{number}", url=url) for number, url in enumerate(urls))) as one:
         assert [warning.split(": ")[2] for warning in one.warnings] == ["ConnectError", "OverflowError", "InvalidURL"]
 
 
 async def test_a_session_that_the_server_forgot_is_begun_anew_without_an_error(tmp_path, raw):
     """The call was not run, so it is made again, once."""
-    async with had(tmp_path, ServerConfig("raw", url=f"{raw.url}/forgets")) as one:
+    async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/forgets")) as one:
         assert await one.call("look") == "seen"
     assert [asked["method"] for _, asked in raw.seen].count("initialize") == 2
-    async with had(tmp_path, ServerConfig("raw", url=f"{raw.url}/forgetful")) as one:
+    async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/forgetful")) as one:
         assert await one.call("look") == "ToolError: the server forgets who asks between one request and the next"
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.wire.mcp_servers.had import script
+from tests.wire.mcp_servers.running_servers import script
 
 TOOLS = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
 

@@ -8,7 +8,7 @@ from run_specialist import prompts
 from run_specialist.errors import ProviderError
 from run_specialist.loop.compaction.plan import CHARACTERS_A_TOKEN, Plan, estimate, packed, plan, tokens
 from run_specialist.loop.observing import telemetry
-from run_specialist.providers.base import Choice, Opening, Provider
+from run_specialist.providers.base import Choice, Opening, Provider, Request
 from run_specialist.record.messages import Message, Stop, Usage
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Toolset
@@ -175,7 +175,7 @@ class _Notes:
         async with gate:
             try:
                 with telemetry.chat(self.provider, room) as span:
-                    reply = await conversation.ask([Message.user(text)], Choice.AUTO, room)
+                    reply = await conversation.ask(Request([Message.user(text)], Choice.AUTO, room))
                     guess = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
                     usage = reply.usage if reply.usage.total_tokens else guess
                     span.replied(reply, usage)

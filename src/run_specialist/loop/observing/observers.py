@@ -1,9 +1,8 @@
-"""Whoever watches a run: told of each event, shown each piece of a reply, and never able to harm it."""
+"""Listeners of a run: they get each event, and each piece of a streamed reply; a failing one cannot harm the run."""
 
 import logging
 from collections.abc import Callable, Sequence
 
-from run_specialist.loop.observing.partial_reply import PartialReply
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.record.events import Event, Listener, Warned
 from run_specialist.record.journal import EventLogged, Journal, Record
@@ -13,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class Observers:
-    """Passes on what happens; a listener that fails is dropped, a watcher that fails is passed over."""
+    """Notifies listeners and writes the journal. A listener that raises is dropped; errors of a watcher are ignored."""
 
     def __init__(
         self,
@@ -27,14 +26,12 @@ class Observers:
         self._watch = watch
         self._hide = hide
         self.journal = journal
-        """Where all that is told is put on record; None where nothing is kept."""
+        """Records every event; None if the run is not stored."""
         self.warnings = [*warnings]
-        """The text of every warning that was told."""
-        self.draft = PartialReply()
-        """What came through of the reply under way, where somebody watches."""
+        """The text of every warning so far."""
 
     def tell(self, event: Event) -> None:
-        """Pass an event on; a warning, which may have words of other people's code, without secrets."""
+        """Record an event and notify the listeners; secrets are masked in a warning, which may quote foreign code."""
         if isinstance(event, Warned):
             event = Warned(self._hide(event.text))
         if self.journal is not None:
@@ -44,32 +41,32 @@ class Observers:
         self.pass_on(event)
 
     def keep(self, record: Record) -> None:
-        """Put on record what is no event."""
+        """Write a record that is not an event."""
         if self.journal is not None:
             self.journal.write(record)
 
     def pass_on(self, event: Event) -> None:
-        """Pass an event on that is put on record elsewhere."""
+        """Notify the listeners of an event that is recorded elsewhere."""
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - it is somebody else's code
+            except Exception as error:  # noqa: BLE001 - foreign code
                 self._listeners.remove(listener)
                 self.warnings.append(f"the listener failed and was dropped: {self._hide(repr(error))}")
 
     def add(self, listener: Listener) -> None:
-        """Let one more listen from now on."""
+        """Add a listener for the events from now on."""
         self._listeners.append(listener)
 
     @property
-    def watch(self) -> Watch | None:
-        """What to call with the pieces of a reply; None where nobody watches, so that nothing is streamed."""
-        return None if self._watch is None else self._show
+    def is_watching(self) -> bool:
+        """True if somebody wants the pieces of replies, so that requests are streamed."""
+        return self._watch is not None
 
-    def _show(self, delta: Delta) -> None:
-        self.draft.add(delta)
+    def show(self, delta: Delta) -> None:
+        """Pass a piece of a streamed reply to the watcher."""
         try:
             if self._watch:
                 self._watch(delta)
-        except Exception:  # noqa: BLE001 - likewise
+        except Exception:  # noqa: BLE001 - foreign code
             _log.debug("the watcher failed", exc_info=True)

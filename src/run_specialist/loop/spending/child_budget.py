@@ -43,13 +43,13 @@ class ChildBudgets:
 class ChildBudget:
     """Lends to the child of one call, and books what came back."""
 
-    def __init__(self, account: Account, audience: Observers, queue: ChildBudgets, *, shared: bool) -> None:
+    def __init__(self, account: Account, observers: Observers, queue: ChildBudgets, *, shared: bool) -> None:
         """Take the parts of a run.
 
         shared: whether its child draws on the run's budget; its usage is the run's in any case.
         """
         self._account = account
-        self._audience = audience
+        self._observers = observers
         self._queue = queue
         self._shared = shared
         self._lent: dict[Kind, float] = {}
@@ -92,9 +92,9 @@ class ChildBudget:
 
     def warn(self, text: str) -> None:
         """Tell whoever watches the run, and its outcome, that something is odd; the same only once."""
-        if text not in self._audience.warnings:
-            self._audience.tell(Warned(text))
+        if text not in self._observers.warnings:
+            self._observers.tell(Warned(text))
 
     def pass_on(self, event: Event) -> None:
         """Show an event of the child to whoever watches the run."""
-        self._audience.pass_on(event)
+        self._observers.pass_on(event)

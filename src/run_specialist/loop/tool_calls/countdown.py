@@ -2,7 +2,7 @@
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Limit, Phase
-from run_specialist.loop.tool_calls.executed import Augmenter, Executed
+from run_specialist.loop.executed import Augmenter, Executed
 
 WARN_AT_CHARACTERS = 0.9
 """Where a warning that counts calls comes for characters, which no number of calls tells [share]."""

@@ -56,7 +56,7 @@ class Gathered:
         said = [at for at, text in enumerate(texts) if text] or [0]
         exchanges = tuple(_exchanges(messages))
         recent = len(tuple(_exchanges(messages[said[-1] :])))
-        over = bool(messages and messages[-1].words)
+        over = bool(messages and messages[-1].landing_instruction)
         gathered = cls(_asked([text for text in texts if text]), exchanges, over, recent)
         for exchange in exchanges:
             if not exchange.failed:

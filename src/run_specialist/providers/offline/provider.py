@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Watch
+from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.offline.answer import answer
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.next_calls import next_wishes
@@ -39,8 +39,9 @@ class OfflineConversation:
         self._tools = opening.tools
         self._watch = watch
 
-    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:  # noqa: ARG002 - its replies are short
+    async def ask(self, request: Request) -> Reply:
         """Return the next turn, a pure function of the transcript."""
+        messages, choice = request.messages, request.choice
         gathered = Gathered.of(messages)
         question = Question(gathered.question)
         wishes = [] if choice is not Choice.AUTO or gathered.over else next_wishes(question, gathered, self._tools)

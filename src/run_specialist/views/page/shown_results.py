@@ -47,7 +47,7 @@ def results(run: StoredRun) -> dict[tuple[int, int], Shown]:
         elif turn is not None:
             blocks = [block for block in message.blocks if block.get("type") == "tool_result"]
             for place, block in enumerate(blocks):
-                words = message.words if block is blocks[-1] else None
+                words = message.landing_instruction if block is blocks[-1] else None
                 shown = Shown(text_of(block.get("content")), words or "", bool(block.get("is_error")))
                 found[turn.number, place] = shown
             turn = None

@@ -1,0 +1,105 @@
+"""A tool call that was run: its output, and the budget after it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
+from typing import Any, Self
+
+from run_specialist import prompts
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.record.messages import ToolCall
+
+_UNKNOWN = Budget(())
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A tool call that returned."""
+
+    call: ToolCall
+    text: str
+    """The raw output: redacted and cut to the result limit, without any notice."""
+    is_error: bool = False
+    truncated: bool = False
+    """True if the output was longer than its text."""
+    note: str = ""
+    """A line that belongs to the output, e.g. how to read on."""
+    repeated: bool = False
+    """True if an identical call was made before and this is its result."""
+    whole: str | None = None
+    """The complete output, redacted; None if the text is complete."""
+    drawn: Mapping[Kind, float] = field(default_factory=dict)
+    """What a child run spent of the budget, in addition to the call itself."""
+
+    @property
+    def all(self) -> str:
+        """The complete output."""
+        return self.text if self.whole is None else self.whole
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of its result before any augmenter: the output and the notices about it."""
+        lines = [self.text if self.text.strip() or self.truncated else prompts.EMPTY_RESULT]
+        lines += [prompts.TRUNCATED] if self.truncated else []
+        lines += [self.note] if self.note else []
+        lines += [prompts.SAME_CALL] if self.repeated else []
+        return lines
+
+    def cut(self, most: float | None) -> Self:
+        """Return the call with at most so many characters of text; None = no limit."""
+        if most is None or len(self.text) <= most:
+            return self
+        return replace(self, text=self.text[: int(most)], truncated=True, whole=self.all)
+
+
+@dataclass(frozen=True, slots=True)
+class Executed(CallRecord):
+    """A tool call that returned, with its place in the turn and the budget after it."""
+
+    budget: Budget = _UNKNOWN
+    """The budget after this call, in call order."""
+    number: int = 1
+    """Position among the calls of the turn that were run, from 1."""
+    of_turn: int = 1
+    """How many calls were run in the turn."""
+
+
+Augmenter = Callable[[Executed], str | Mapping[str, Any] | None]
+"""Looks at a finished call and may return a line to append to its result, or JSON fields to merge into it."""
+
+_FIELDS = tuple(each.name for each in fields(CallRecord))
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierCalls:
+    """The calls of a run before it was resumed."""
+
+    executed: Mapping[int, CallRecord] = field(default_factory=dict)
+    """Calls that returned, by their number in the run."""
+    started: int = 0
+    """Calls in the turns that were acted upon."""
+    cut_off: int = 0
+    """Calls after those that may have been running when the process ended; none of them is run again."""
+    skipped: int = 0
+
+
+def spend_call(budget: Budget, record: CallRecord) -> Budget:
+    """Return the budget after one more call; no more characters are spent than are left."""
+    left = budget[Kind.CHARACTERS].remaining
+    characters = len(record.text) if left is None else min(len(record.text), left)
+    return budget.spend().spend(characters, Kind.CHARACTERS).spend_all(record.drawn)
+
+
+def in_call_order(budget: Budget, records: Sequence[CallRecord]) -> list[Executed]:
+    """Return the calls of a turn, each with the budget after it, and its text cut to the characters left before it.
+
+    budget: before the turn.
+    """
+    before = accumulate(records, spend_call, initial=budget)
+    cut = [record.cut(each[Kind.CHARACTERS].remaining) for record, each in zip(records, before, strict=False)]
+    after = accumulate(cut, spend_call, initial=budget)
+    next(after)
+    return [
+        Executed(**{name: getattr(record, name) for name in _FIELDS}, budget=left, number=number, of_turn=len(cut))
+        for number, (record, left) in enumerate(zip(cut, after, strict=True), 1)
+    ]

@@ -1,0 +1,120 @@
+"""The loop of one run: ask the model, act on its reply, land when a limit is reached.
+
+`Loop.run` repeats `Loop._turn` until a turn ends the run; `Replies.take` says what each kind of reply leads to.
+"""
+
+import asyncio
+
+from run_specialist import prompts
+from run_specialist.budget.budget import Kind
+from run_specialist.errors import ContextExceeded, ForcingRefused
+from run_specialist.loop.checkpoint import Checkpoint
+from run_specialist.loop.context_window import ContextWindow
+from run_specialist.loop.ending import Ending
+from run_specialist.loop.exchange import Exchange
+from run_specialist.loop.job import Job
+from run_specialist.loop.landing import Landing
+from run_specialist.loop.observing.observers import Observers
+from run_specialist.loop.replies import Replies
+from run_specialist.loop.spending.account import Account
+from run_specialist.loop.tool_calls.dispatcher import Dispatcher
+from run_specialist.providers.base import Choice
+from run_specialist.record.events import Resumed
+from run_specialist.record.messages import Reply, Stop, sendable
+
+
+class Loop:
+    """The turns of one run."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run that a turn touches
+        self,
+        job: Job,
+        account: Account,
+        exchange: Exchange,
+        dispatcher: Dispatcher,
+        checkpoint: Checkpoint,
+        observers: Observers,
+        stop: asyncio.Event,
+    ) -> None:
+        """Take the parts of a run.
+
+        stop: once set, the turn that is under way is the last.
+        """
+        self._job = job
+        self._account = account
+        self._exchange = exchange
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint
+        self._observers = observers
+        self._stop = stop
+        self.landing = Landing(job, observers)
+        self._window = ContextWindow(job, account, exchange, self.landing, checkpoint)
+        self._replies = Replies(job, account, exchange, dispatcher, self.landing, self._window)
+
+    async def run(self) -> Ending:
+        """Repeat turns until one of them ends the run.
+
+        Raises ProviderError and StoreLost.
+        """
+        ending = await self._resume()
+        while ending is None:
+            ending = await self._turn()
+        return ending
+
+    async def _turn(self) -> Ending | None:
+        """Ask once and act on the reply; None means that another turn follows."""
+        if self._stop.is_set():
+            return Ending.aborted()
+        self.landing.begin_if_spent(self._account.budget)
+        if self.landing.is_over:
+            return Ending.spent(self._account.limit(self.landing.reason))
+        await self._checkpoint.reach()
+        if not await self._window.make_room():
+            return None
+        reply = await self._ask()
+        if reply is None or self._stop.is_set():
+            return None
+        return await self._replies.take(reply)
+
+    async def _ask(self) -> Reply | None:
+        """Send one request; None if it brought no reply, and the next turn starts from what was learned."""
+        landing = self.landing
+        try:
+            reply = await self._exchange.ask(landing.choice, landing.instruction, landing=landing.is_active)
+        except ForcingRefused:
+            if landing.choice is not Choice.RESPOND:
+                raise
+            landing.was_refused()
+            return None
+        except ContextExceeded:
+            if not await self._window.land_from_less():
+                raise
+            return None
+        if reply is None and not self._stop.is_set():
+            landing.ran_out_of_time()
+        return reply
+
+    async def _resume(self) -> Ending | None:
+        """Act on a reply that arrived before the run was interrupted, and tell the model what has changed."""
+        state, note = self._job.resume_state, self._job.resume_note
+        ending = None
+        if state.pending is not None and not self._stop.is_set():
+            self._account.spend(state.pending_seconds, Kind.TIME)
+            self._exchange.book(state.pending, state.pending_instruction, landing=state.pending_in_landing)
+            if state.pending_in_landing:
+                self.landing.begin_if_spent(self._account.budget)
+            ending = await self._replies.take(state.pending)
+        if note is None or (ending and note.question is None):
+            return ending
+        if ending:
+            self.close_turn()
+        text = prompts.resumed(self._account.budget, note.changed, note.question, note.remarks)
+        self._exchange.transcript.add(text)
+        self._observers.tell(Resumed(self._job.run_id, state.standing.used, text))
+        return None
+
+    def close_turn(self) -> None:
+        """Enter a reply that was not acted upon into the transcript, with a result for each of its calls."""
+        reply = self._exchange.open_reply
+        if reply is not None and reply.stop is not Stop.REFUSED and sendable(reply.content):
+            self._exchange.enter(reply, self._dispatcher.close(reply.calls))

@@ -1,0 +1,168 @@
+"""Rules for runs that are cut off and resumed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from run_specialist.loop.compaction.turns import summarized
+from run_specialist.record.events import Called, Event, Finished, Resumed, Started
+from run_specialist.record.journal import Opened, Received, Record, Returned
+from run_specialist.record.messages import Message, Usage
+from run_specialist.record.outcome import Outcome
+from run_specialist.spawning.resuming import ResumeRequest as Asked
+from run_specialist.store.stored import StoredRun
+from run_specialist.tools.archive import Archive
+from tests.any_script.rules import every_call_has_one_result
+from tests.any_script.scripted_model import ScriptedModel
+from tests.journals import Notebook, stored
+
+
+@dataclass(eq=False)
+class RunSegment:
+    """A run from its start, or a resumption, to its end."""
+
+    model: ScriptedModel
+    archive: Archive | None
+    notebook: Notebook = field(default_factory=Notebook)
+    events: list[Event] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    """The instructions that the tools got, in the order in which the calls began."""
+    transcript: tuple[Message, ...] = ()
+
+    @property
+    def asked(self) -> Sequence[Any]:
+        """Its requests."""
+        return self.model.asked
+
+    @property
+    def end(self) -> Outcome:
+        """Its outcome."""
+        (finished,) = (event for event in self.events if isinstance(event, Finished))
+        return finished.outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A resumed run, to be checked against the rules."""
+
+    whole: list[Record]
+    """The records of the run without the cut."""
+    kept: list[Record]
+    past: StoredRun
+    wish: Asked
+    before: RunSegment
+    segment: RunSegment
+
+    @property
+    def after(self) -> StoredRun:
+        """The run as it stands at the end."""
+        return stored([*self.kept, *self.segment.notebook.records])
+
+    summarised: bool
+    """True where a summary was asked for, before or since."""
+
+
+def of(kind: type, records: Sequence[Record]) -> list[Any]:
+    """Return the records of a kind."""
+    return [record for record in records if isinstance(record, kind)]
+
+
+def was_cut_off(call: Returned) -> bool:
+    """Tell whether a call is answered with what became of it; to read such an answer again is no error."""
+    return call.is_error and call.whole.startswith("Not finished: the process ended before")
+
+
+def calls_have_results(case: Case) -> None:
+    """In every request and at the end, in the run and in the store."""
+    every_call_has_one_result(case.segment)
+    assert case.after.transcript == case.segment.transcript
+
+
+def history_goes_on(case: Case) -> None:
+    """The same system prompt and tools, and what was answered once is the beginning of what is asked next."""
+    first, again = (of(Opened, records)[0].frozen for records in (case.kept, case.segment.notebook.records))
+    assert all(again[key] == first[key] for key in ("system", "tools", "effort"))
+    received = of(Received, case.kept)
+    answered = [asked for asked in case.before.asked if asked.reply is not None]
+    begun = len(of(Received, case.whole)) - len(of(Received, case.before.notebook.records))
+    if case.summarised or not case.segment.asked or len(received) <= begun:
+        return
+    last, next_ = answered[len(received) - begun - 1], case.segment.asked[0]
+    if len(next_.messages) > len(last.messages):
+        assert next_.encoded[: len(last.encoded)] == last.encoded
+    else:
+        assert next_.encoded[: len(last.encoded) - 1] == last.encoded[:-1]
+
+
+def limits_are_kept(case: Case) -> None:
+    """The new ones, with all that was used before counted in."""
+    end = case.segment.end
+    limit = end.tool_calls.limit
+    assert limit == case.wish.limits.get("tool_calls_limit", case.past.frozen["settings"]["tool_calls_limit"])
+    assert limit is None or end.tool_calls.used <= limit
+    used = (case.past.standing.used if case.past.standing else {}).get("tool_calls", 0)
+    started = sum(isinstance(event, Called) and event.phase == "started" for event in case.segment.events)
+    recalled = sum(map(was_cut_off, of(Returned, case.segment.notebook.records)))
+    assert used + started + recalled <= end.tool_calls.used
+    assert len(case.segment.done) <= started
+
+
+def nothing_is_run_twice(case: Case) -> None:
+    """Not what had returned, and not what may have been under way when the process ended."""
+    kept = {one.number for one in of(Returned, case.kept)}
+    may_have_run = {(one.number, one.turn): one for one in of(Returned, case.whole)}
+    again = of(Returned, case.segment.notebook.records)
+    assert len({one.number for one in again}) == len(again)
+    assert not kept & {one.number for one in again}
+    for one in again:
+        same = may_have_run.get((one.number, one.turn))
+        if case.past.pending and one.turn == case.past.pending.number and same:
+            assert was_cut_off(one)
+            assert one.call == same.call
+        if was_cut_off(one):
+            assert case.past.pending
+            assert one.turn == case.past.pending.number
+
+
+def the_bill_is_that_of_all_of_it(case: Case) -> None:
+    """What was paid before is counted once, and so is what is paid now."""
+    end = case.segment.end
+    replies = [one.reply.usage for one in of(Received, case.kept)]
+    assert end.limits["turns"].used == len(replies) + len(of(Received, case.segment.notebook.records))
+    assert end.usage.total_tokens == end.limits["tokens"].used
+    used = case.segment.model.used
+    if not case.summarised and all(one.total_tokens for one in used):
+        assert end.usage == sum([*replies, *used], Usage())
+        assert abs(end.cost_usd - end.usage.total_tokens * 1e-5) < 1e-6
+
+
+def what_is_archived_can_be_read(case: Case) -> None:
+    """Whatever stands in the transcript by its id alone, also what was archived before."""
+    for message in case.segment.transcript:
+        for block in message.blocks:
+            if block.get("content") == summarized(str(block.get("tool_use_id"))):
+                assert block["tool_use_id"] in case.segment.archive
+
+
+def events_tell_the_story(case: Case) -> None:
+    """Started, then resumed before anything is asked, finished at the end; each once."""
+    kinds = Counter(type(event) for event in case.segment.events)
+    assert isinstance(case.segment.events[0], Started)
+    assert isinstance(case.segment.events[-1], Finished)
+    assert (kinds[Started], kinds[Finished]) == (1, 1)
+    assert kinds[Resumed] <= 1
+    if case.segment.asked:
+        assert kinds[Resumed] == 1
+        assert any(isinstance(event, Resumed) for event in case.segment.events[: case.segment.asked[0].events])
+
+
+RULES = (
+    calls_have_results,
+    history_goes_on,
+    limits_are_kept,
+    nothing_is_run_twice,
+    the_bill_is_that_of_all_of_it,
+    what_is_archived_can_be_read,
+    events_tell_the_story,
+)

@@ -1,0 +1,205 @@
+"""A model that follows any script, and records the requests that it gets."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import MISSING, astuple, dataclass, field, fields
+from enum import Enum
+from typing import Any, Literal
+
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.record.messages import Message, Reply, Stop, Usage
+from tests.any_script.scripted_tools import Clock
+
+GIVEN_UP = 600
+"""A request that hangs is given up by the endpoint's own client after this [s]."""
+USUAL = Usage(10, 0, 0, 5)
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
+
+
+class Endless(BaseException):
+    """More was asked than any limit allows; not an Exception, so that no part of a run can take it for a fault."""
+
+
+class Terse:
+    """Shows only what is not as usual, in Python, so that a script that was found can be read and kept."""
+
+    def __repr__(self) -> str:
+        usual = {one.name: one.default if one.default is not MISSING else None for one in fields(self)}
+        shown = (f"{name}={_python(getattr(self, name))}" for name in usual if getattr(self, name) != usual[name])
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _python(value: object) -> str:
+    match value:
+        case Enum():
+            return str(type(value).__name__) + "." + value.name
+        case dict():
+            given = (f"{_python(key)}: {_python(one)}" for key, one in value.items() if one is not None)
+            return "{" + ", ".join(given) + "}"
+        case tuple():
+            return "(" + "".join(f"{_python(one)}, " for one in value) + ")"
+        case Usage():
+            return f"Usage{astuple(value)}"
+        case _:
+            return repr(value)
+
+
+@dataclass(frozen=True, repr=False)
+class ScriptedCall(Terse):
+    """A tool call of a script."""
+
+    name: str
+    arguments: Any = None
+    id: str | None = None
+    """None = one that is new."""
+
+
+@dataclass(frozen=True, repr=False)
+class Line(Terse):
+    """What comes of one request."""
+
+    does: Stop | Literal["error", "context", "forcing", "bug", "hang"] = Stop.WANTS_TOOLS
+    text: str = ""
+    wishes: tuple[ScriptedCall, ...] = ()
+    usage: Usage = USUAL
+    seconds: float = 0
+    """How long it takes."""
+    jump: float = 0
+    """How far the clock jumps then, as that of a machine that slept [s]."""
+    thinks: bool = False
+    more_room_helps: bool = True
+    spoils: bool = False
+    """True where a cancellation comes out as an error of the provider's own."""
+
+
+@dataclass(eq=False)
+class Asked:
+    """One request of the run, and what came of it."""
+
+    messages: tuple[Message, ...]
+    encoded: tuple[bytes, ...]
+    choice: Choice
+    max_tokens: int
+    events: int
+    """How many events were told before it."""
+    reply: Reply | None = None
+    """None for one that failed or that nobody waited for."""
+    error: Exception | None = None
+
+
+@dataclass(eq=False)
+class ScriptedModel:
+    """A provider that plays its lines and then does the same for ever."""
+
+    lines: Sequence[Line]
+    afterwards: Line
+    summaries: Sequence[Line]
+    """What requests for summaries get, in turn and again from the beginning."""
+    most: int
+    """More requests than this are too many."""
+    refuses_force: bool = False
+    price: float | None = 1e-5
+    """Of a token [USD]; None = unknown."""
+    forced_choice: bool = True
+    clock: Clock = field(default_factory=Clock)
+    model = "scripted"
+    events: list[Any] = field(default_factory=list)
+    """What the run told so far; the test's listener fills it."""
+    openings: list[Opening] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    """Every request of the run itself, in order."""
+    used: list[Usage] = field(default_factory=list)
+    """Of every reply that went out, those for summaries too."""
+    _summarised: int = 0
+    _ids: int = 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what a large model takes."""
+        return Capabilities(self.forced_choice, 64_000)
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> "_Conversation":
+        """Start a conversation; one without tools is about a summary."""
+        if opening.tools.names:
+            self.openings.append(opening)
+        return _Conversation(self, is_summary=not opening.tools.names)
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return what a request cost."""
+        return None if self.price is None else usage.total_tokens * self.price
+
+    async def aclose(self) -> None:
+        """Hold nothing, so let nothing go."""
+
+    async def answer(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+        """Play the next line."""
+        if len(self.asked) >= self.most:
+            raise Endless(f"{len(self.asked)} requests, and no end")
+        at = len(self.asked)
+        line = self.lines[at] if at < len(self.lines) else self.afterwards
+        encoded = tuple(message.encoded for message in messages)
+        asked = Asked(tuple(messages), encoded, choice, max_tokens, len(self.events))
+        self.asked.append(asked)
+        try:
+            if choice is Choice.RESPOND and self.refuses_force:
+                raise ForcingRefused("tool_choice is not taken")  # noqa: TRY301 - told like any other
+            reply = await self._played(line)
+        except Exception as error:
+            asked.error = error
+            raise
+        asked.reply = reply
+        return reply
+
+    async def summary(self) -> Reply:
+        """Play the next line for a summary."""
+        self._summarised += 1
+        if self._summarised > 50 * self.most:
+            raise Endless("summaries without end")
+        return await self._played(self.summaries[(self._summarised - 1) % len(self.summaries)])
+
+    async def _played(self, line: Line) -> Reply:
+        self.clock.jumped += line.jump
+        try:
+            await asyncio.sleep(GIVEN_UP if line.does == "hang" else line.seconds)
+        except asyncio.CancelledError:
+            if line.spoils:
+                raise ProviderError("the connection broke off") from None
+            raise
+        match line.does:
+            case Stop():
+                reply = self._reply(line.does, line)
+                self.used.append(reply.usage)
+                return reply
+            case "error":
+                raise ProviderError("the API is down")
+            case "context":
+                raise ContextExceeded("the context is full")
+            case "forcing":
+                raise ForcingRefused("tool_choice is not taken")
+            case _:
+                raise RuntimeError("a bug")
+
+    def _reply(self, stop: Stop, line: Line) -> Reply:
+        blocks = [THOUGHT] if line.thinks else []
+        blocks += [{"type": "text", "text": line.text}] if line.text else []
+        blocks += [
+            {"type": "tool_use", "id": wish.id or self._new_id(), "name": wish.name, "input": wish.arguments}
+            for wish in line.wishes
+        ]
+        return Reply(stop, tuple(blocks), line.usage, stop.value, more_room_helps=line.more_room_helps)
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"new_{self._ids}"
+
+
+@dataclass
+class _Conversation:
+    model: ScriptedModel
+    is_summary: bool
+
+    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+        if self.is_summary:
+            return await self.model.summary()
+        return await self.model.answer(messages, choice, max_tokens)

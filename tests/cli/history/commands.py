@@ -1,0 +1,52 @@
+"""The commands for stored runs, called in this process and on a terminal, and the runs that they show."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import closing
+
+from run_specialist.store.location import place
+from run_specialist.store.writer import Writer
+from tests.cli.specialists_command import MAIN, call
+from tests.unit.store import finished_runs
+
+NOON = 1_795_348_800.0
+"""2026-11-22, 12:00 UTC."""
+DAY = 86_400.0
+
+
+def keep(**runs):
+    """Keep runs, and end the process that wrote them."""
+    with closing(Writer(place(None))) as writer:
+        finished_runs.write(writer, **runs)
+
+
+def run_of(run_id, at=NOON, **changed):
+    """Return the records of a run that is over, by default of one that began at noon."""
+    return finished_runs.run_of(run_id, at, **changed)
+
+
+def listed(*arguments):
+    """Return the ids that `runs --json` lists."""
+    return [run["run_id"] for run in json.loads(call("runs", *arguments, "--json").stdout)["runs"]]
+
+
+def on_terminal(*arguments, columns=120, typed=b"", **environment):
+    """Run the command as a program on a terminal; return what it wrote there, and its exit code."""
+    ours, theirs = pty.openpty()
+    os.write(ours, typed)
+    env = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(columns)} | environment
+    command = [sys.executable, "-W", "error", "-c", MAIN, *arguments]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        written = b""
+        while True:
+            try:
+                part = os.read(ours, 65_536)
+            except OSError:  # the program has closed its end
+                break
+            written += part
+    os.close(ours)
+    return written.decode().replace("\r\n", "\n"), process.returncode

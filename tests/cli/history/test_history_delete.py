@@ -1,0 +1,60 @@
+"""The command `specialists runs --delete`."""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from run_specialist.store.location import place
+from run_specialist.store.writer import Writer
+from tests.cli.history.commands import listed, on_terminal
+from tests.cli.specialists_command import call
+from tests.unit.store.finished_runs import write
+from tests.unit.store.records import begun
+
+
+def test_deleting_takes_what_is_chosen(three):
+    """As JSON what was deleted; of that nothing is listed any more."""
+    told = json.loads(call("runs", "--specialist", "looker", "--delete", "--yes", "--json").stdout)
+    assert (told["deleted"], [run["run_id"] for run in told["runs"]]) == (["run_c", "run_a"], ["run_c", "run_a"])
+    assert listed() == ["run_b"]
+    result = call("runs", "last", "--delete", "-y")
+    assert result.stdout.splitlines()[1].startswith("run_b  reader")
+    assert "1 run deleted" in result.stderr
+    assert listed() == []
+    result = call("runs", "--all", "--delete", "-y")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "0 runs deleted" in result.stderr
+
+
+@pytest.mark.exhaustive
+def test_deleting_asks_on_a_terminal(three):
+    """Everything but yes is no."""
+    for typed in (b"n\n", b"\n"):
+        shown, code = on_terminal("runs", "--delete", "run_a", typed=typed)
+        assert (code, "Delete 1 run for good? [y/N]" in shown, "nothing was deleted" in shown) == (0, True, True)
+    assert len(listed()) == 3
+    shown, code = on_terminal("runs", "--delete", "run_a", typed=b"y\n")
+    assert (code, "1 run deleted" in shown) == (0, True)
+    assert listed() == ["run_c", "run_b"]
+
+
+def test_what_is_at_work_stays(three):
+    """Chosen with others it is passed over; named by its id it is refused, and with it the rest."""
+    with closing(Writer(place(None))) as writer:
+        write(writer, alive=begun("alive"))
+        refused = call("runs", "--delete", "-y", "run_a", "alive")
+        assert refused.exit_code == 2
+        assert "alive is still at work" in refused.stderr
+        assert len(listed()) == 4
+        result = call("runs", "--delete", "-y", "--all")
+        assert "1 run still at work: that stays" in result.stderr
+        assert listed() == ["alive"]
+
+
+def test_what_is_deleted_is_named_without_doubt(three):
+    """The beginning of several ids deletes none of them."""
+    before = listed()
+    said = call("runs", "--delete", "--yes", "run")
+    assert (said.exit_code, "runs begin with run" in said.stderr) == (2, True)
+    assert listed() == before

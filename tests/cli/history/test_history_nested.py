@@ -1,0 +1,73 @@
+"""What the commands for past runs show of runs that were asked by other runs."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist.cli.manage import app
+from tests.cli.history.commands import NOON, keep, run_of
+
+
+@pytest.fixture
+def tree(store):
+    """Keep a run that asked two, one of which asked a third, and a younger run beside them."""
+    keep(
+        top=run_of("top", NOON),
+        first=run_of("first", NOON + 1, parent_id="top", specialist="owls", question="Why?"),
+        deep=run_of("deep", NOON + 2, parent_id="first", specialist="mice", question="Who?"),
+        second=run_of("second", NOON + 3, parent_id="top", specialist="owls", question="When?"),
+        alone=run_of("alone", NOON + 9),
+    )
+    return store
+
+
+def printed(*arguments):
+    """Return what a command prints to standard output."""
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def ids(*arguments):
+    """Return the first column of a listing as it stands there."""
+    return [line.split("  owls")[0].split("  mice")[0].split("  looker")[0].rstrip() for line in listing(*arguments)]
+
+
+def listing(*arguments):
+    """Return the lines of a listing without its head."""
+    return printed("runs", *arguments).splitlines()[1:]
+
+
+def test_runs_stand_below_the_one_that_asked_them(tree):
+    """The newest first; below one the oldest first, two blanks to the right."""
+    assert ids() == ["alone", "top", "  first", "    deep", "  second"]
+    assert "(of " not in printed("runs")
+
+
+def test_a_run_whose_parent_is_not_listed_says_whose_it_is(tree):
+    """It stands for itself, in its own place."""
+    assert ids("--specialist", "owls") == ["second", "first"]
+    assert [line.split("  ")[-1] for line in listing("--specialist", "owls")] == ["(of top) When?", "(of top) Why?"]
+    assert ids("top", "deep") == ["deep", "top"]
+
+
+def test_as_json_each_run_names_its_parent(tree):
+    """In the order of time, whoever asked whom."""
+    runs = json.loads(printed("runs", "--json"))["runs"]
+    assert [(run["run_id"], run["parent_id"]) for run in runs] == [
+        ("alone", None),
+        ("second", "top"),
+        ("deep", "first"),
+        ("first", "top"),
+        ("top", None),
+    ]
+
+
+def test_a_transcript_tells_who_asked_and_who_was_asked(tree):
+    """Right below its head, and as JSON in fields."""
+    assert printed("transcript", "first").splitlines()[1:3] == ["asked by top", "asked deep  looker  answered"]
+    told = json.loads(printed("transcript", "top", "--json"))
+    assert (told["parent_id"], [one["run_id"] for one in told["children"]]) == (None, ["first", "second"])
+    assert told["children"][0] == {"run_id": "first", "specialist": "looker", "status": "answered"}
+    assert "asked" not in printed("transcript", "alone")

@@ -1,0 +1,173 @@
+"""The command `specialists runs`: listing stored runs."""
+
+import json
+import os
+import re
+import time
+
+import pytest
+
+from tests.cli.history.commands import DAY, NOON, keep, listed, on_terminal, run_of
+from tests.cli.specialists_command import call
+from tests.unit.store.records import change
+
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_runs_are_listed_newest_first(three):
+    """A row each on stdout; how many and where on stderr."""
+    result = call("runs")
+    rows = [re.split(" {2,}", line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert rows == [
+        ["RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"],
+        ["run_c", "looker", "interrupted", "0", "$0.00", started(NOON), "What is known?"],
+        ["run_b", "reader", "partial", "1", "$0.25", started(NOON - DAY), "Why is it?"],
+        ["run_a", "looker", "answered", "2", "$0.50", started(NOON - 40 * DAY), "What is known?"],
+    ]
+    assert re.search(rf": 3 runs · [\d.]+ kB in {three}$", result.stderr.strip())
+
+
+def started(at):
+    """Return a time as it is listed, on a clock in Kolkata."""
+    form = "%d %b %H:%M" if time.gmtime().tm_year == time.gmtime(at).tm_year else "%d %b %Y"
+    return time.strftime(form, time.gmtime(at + 5.5 * 3_600))
+
+
+def test_runs_as_json(three):
+    """Every field, times in UTC."""
+    told = json.loads(call("runs", "--json").stdout)
+    assert (told["store"], [run["run_id"] for run in told["runs"]]) == (three, ["run_c", "run_b", "run_a"])
+    assert told["size_bytes"] > 1_000
+    assert told["runs"][1] == {
+        "run_id": "run_b",
+        "parent_id": None,
+        "specialist": "reader",
+        "model": "scripted",
+        "question": "Why\n is it?",
+        "status": "partial",
+        "started_at": "2026-11-21T12:00:00.000Z",
+        "ended_at": "2026-11-21T12:01:00.000Z",
+        "tool_calls": 1,
+        "cost_usd": 0.25,
+    }
+    assert told["runs"][0]["ended_at"] is None
+
+
+def test_runs_are_narrowed(three):
+    """By ids and their beginnings, `last`, specialist, status, age and number."""
+    assert listed("run_a", "run_b") == ["run_b", "run_a"]
+    assert listed("run") == ["run_c", "run_b", "run_a"]
+    assert listed("last") == ["run_c"]
+    assert listed("--specialist", "looker") == ["run_c", "run_a"]
+    assert listed("--status", "interrupted") == ["run_c"]
+    assert listed("--limit", "2") == ["run_c", "run_b"]
+    assert listed("--limit", "none", "--status", "partial") == ["run_b"]
+    assert listed("run_a", "--specialist", "reader") == []
+
+
+def test_runs_are_chosen_by_their_age(store):
+    """In minutes, hours, days and weeks since they ended."""
+    now = time.time()
+    keep(**{f"d{days}": run_of(f"d{days}", now - days * DAY) for days in (1, 3, 20)})
+    assert listed("--older-than", "2d") == listed("--older-than", "48H") == ["d3", "d20"]
+    assert listed("--older-than", "2 w") == ["d20"]
+    assert listed("--older-than", "0m") == ["d1", "d3", "d20"]
+    # It began long enough ago, and ended a minute later.
+    assert listed("--older-than", "1440m") == ["d3", "d20"]
+
+
+def test_people_are_shown_twenty_runs_unless_they_ask_for_more(store):
+    """What was left out is told; a program gets all."""
+    keep(**{f"r{number}": run_of(f"r{number}", NOON + number, turns=0) for number in range(22)})
+    result = call("runs")
+    assert len(result.stdout.splitlines()) == 21
+    assert "the newest 20 runs" in result.stderr
+    assert len(call("runs", "--limit", "none").stdout.splitlines()) == 23
+    for all_of_them in (call("runs", "--all"), call("runs", "--limit", "22")):
+        assert len(all_of_them.stdout.splitlines()) == 23
+        assert "newest" not in all_of_them.stderr
+    assert len(listed()) == 22
+
+
+def test_a_price_that_is_unknown_is_told_so(three):
+    """It is no zero."""
+    change(f"sqlite:///{three}", "update runs set cost_usd = null where run_id = 'run_a'")
+    assert "  unknown  " in call("runs", "run_a").stdout
+    assert json.loads(call("runs", "run_a", "--json").stdout)["runs"][0]["cost_usd"] is None
+
+
+def test_no_store_yet_is_an_empty_list(store):
+    """Said on stderr; nothing is made. A run in it is not found."""
+    result = call("runs", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"runs": [], "store": store, "size_bytes": 0})
+    assert f"there is no store at {store} yet" in result.stderr
+    result = call("runs", "--all", "--delete", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["deleted"]) == (0, [])
+    result = call("runs")
+    assert (result.exit_code, result.stdout) == (0, "")
+    for command in ("transcript", "report"):
+        result = call(command, "last")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"there is no store at {store} yet" in result.stderr
+    assert not os.path.lexists(store)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["runs", "nope"], "no run nope is kept in {}; the newest is run_c"),
+        (["transcript", "run_d"], "no run run_d is kept in {}; did you mean "),
+        (["transcript", "run_"], "3 runs begin with run_: run_c, run_b, run_a; give more of the id"),
+        (["report", "nope"], "no run nope is kept in {}; the newest is run_c"),
+        (["runs", "--delete"], "--delete wants to know what: RUN..., "),
+        (["runs", "--delete", "--all"], "--yes is needed where nobody can be asked; nothing was deleted"),
+        (["runs", "--delete", "nope", "--yes"], "no run nope is kept in {}; the newest is run_c"),
+        (["runs", "--store", "none"], "name a store with --store"),
+        (["runs", "--store", "mysql://x"], "mysql://x names no store"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_one_line(three, arguments, told):
+    """With exit code 2, and nothing is deleted."""
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told.format(three) in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert len(listed()) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--older-than", "soon"], "'soon' is no age; write one like 12h, 30d or 8w"),
+        (["--limit", "-1"], "'-1' is no number of runs; write one, or none"),
+        (["--status", "done"], "'done' is none of running, interrupted, answered"),
+    ],
+)
+def test_wrong_values_of_flags_are_told(three, arguments, told):
+    """And the flag is named."""
+    result = call("runs", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in " ".join(result.stderr.replace("│", " ").split())
+    assert f"'{arguments[0]}'" in result.stderr
+
+
+@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_listing_fits_its_terminal(three, columns):
+    """A narrow one has the question on a line of its own, with the specialist before it."""
+    keep(
+        **{
+            "20261122-112233-abcdef": run_of(
+                "20261122-112233-abcdef", NOON + 1, question="Why? " * 99, specialist="a-specialist-of-a-very-long-name"
+            )
+        }
+    )
+    shown, _ = on_terminal("runs", columns=columns)
+    lines = ESCAPES.sub("", shown).splitlines()[:-1]
+    assert max(map(len, lines)) <= max(columns, 76)
+    together = [line for line in lines if line.startswith("20261122-112233-abcdef")]
+    assert len(together) == 1
+    assert ("Why?" in together[0]) == (columns == 120)
+    assert any(line.startswith("  a-specialist-of-a-very-long-name: Why?") for line in lines) == (columns < 120)

@@ -1,0 +1,150 @@
+"""The commands `specialists transcript` and `report`."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from run_specialist.record.messages import Message, ToolResult
+from run_specialist.store.location import file_of, place
+from run_specialist.store.writer import Writer
+from tests.cli.history.commands import keep, listed, on_terminal, run_of
+from tests.cli.specialists_command import MAIN, call
+from tests.unit.store.finished_runs import write
+from tests.unit.store.records import ended, opened, stood
+
+TOLD = """\
+run_a  looker  answered  2026-10-13 17:30
+
+user
+  What is known?
+
+call 1  look {"query": "é"}
+
+result 1
+  result 1
+
+call 2  look {"query": "é"}
+
+result 2
+  result 2
+"""
+
+
+def test_a_transcript_for_people(three):
+    """Each call on a line, a result below it."""
+    result = call("transcript", "run_a")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, TOLD, "")
+
+
+def test_a_transcript_as_json(three):
+    """The run, and the rows in order."""
+    told = json.loads(call("transcript", "run_a", "--json").stdout)
+    assert {key: told[key] for key in ("run_id", "specialist", "status")} == {
+        "run_id": "run_a", "specialist": "looker", "status": "answered",
+    }  # fmt: skip
+    pair = ["tool_call", "tool_result"]
+    assert [row["kind"] for row in told["messages"]] == ["user", *pair, *pair]
+
+
+def test_a_transcript_marks_errors_and_keeps_lines(store):
+    """Two calls of one turn stand together, their results by their numbers."""
+    blocks = [{"type": "tool_use", "id": f"c{at}", "name": "look", "input": {}} for at in (1, 2)]
+    results = [ToolResult("c2", "second", is_error=True), ToolResult("c1", "first\n\n  line"), ToolResult("x", "lost")]
+    said = [Message.user("Q"), Message("assistant", tuple(blocks)), Message.results(results)]
+    keep(run_a=[opened("run_a"), stood(1, 0, said)])
+    told = call("transcript", "run_a").stdout.split("\n\n", 2)[2]
+    assert told == (
+        "call 1  look {}\ncall 2  look {}\n\nresult 2, an error\n  second\n\nresult 1\n  first\n\n    line\n\n"
+        "result\n  lost\n"
+    )
+
+
+@pytest.mark.exhaustive
+def test_nothing_reaches_a_terminal_raw(store):
+    """Neither from a question nor from a result, an id or a name; our own colours do."""
+    evil = "\x1b[31mred\x07\u202e"
+    block = {"type": "tool_use", "id": "c1", "name": evil, "input": {evil: evil}}
+    said = [Message.user(evil), Message("assistant", (block,)), Message.results([ToolResult("c1", evil)])]
+    keep(run_a=[opened("run_a", question=evil, specialist=evil), stood(1, 0, said), *ended("run_a")])
+    for arguments in (["runs"], ["transcript", "run_a"]):
+        shown, code = on_terminal(*arguments)
+        assert code == 0
+        assert "\ufffd[31mred\ufffd\ufffd" in shown
+        assert ("\x1b[31m" in shown, "\x07" in shown, "\u202e" in shown) == (False, False, False)
+        assert "\x1b[" in shown
+    plain, _ = on_terminal("transcript", "run_a", NO_COLOR="1")
+    assert "\x1b" not in plain
+
+
+def test_a_report_is_written(three, tmp_path):
+    """Into the folder where one is, under the run's id, and its path is printed; never over another file."""
+    result = call("report", "run_a")
+    assert (result.exit_code, result.stdout) == (0, "report-run_a.html\n")
+    page = (tmp_path / "here" / "report-run_a.html").read_text("utf-8")
+    assert "What is known?" in page
+    again = call("report", "run_a")
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "report-run_a.html is there already; --force writes over it" in again.stderr
+    assert call("report", "last", "--out", "report-run_a.html", "--force").stdout == "report-run_a.html\n"
+    assert "run_c" in (tmp_path / "here" / "report-run_a.html").read_text("utf-8")
+    printed = call("report", "run_a", "--out", "-")
+    assert (printed.stdout, printed.exit_code) == (page, 0)
+    nowhere = call("report", "run_a", "--out", "no/such/folder.html")
+    assert (nowhere.exit_code, nowhere.stdout) == (2, "")
+    assert "no/such/folder.html" in nowhere.stderr
+
+
+def test_a_report_as_json(three, tmp_path):
+    """What the page is made of; no file is written."""
+    told = json.loads(call("report", "run_a", "--json").stdout)
+    assert (told["run_id"], told["question"]) == ("run_a", "What is known?")
+    assert [*(tmp_path / "here").iterdir()] == []
+
+
+@pytest.mark.exhaustive
+def test_shells_complete_ids(three):
+    """With the store that is named on the same line; where there is none, with nothing."""
+
+    def offered(*words):
+        line = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": "2"}
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-c", MAIN],
+            env=os.environ | line,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = offered("specialists", "transcript", "run_")
+    assert (done.stdout.split(), done.stderr) == (["run_c", "run_b", "run_a"], "")
+    file_of(place(None).url).unlink()
+    done = offered("specialists", "transcript", "run_")
+    assert (done.stdout.split(), done.stderr) == ([], "")
+
+
+def test_postgresql_is_read_alike(store_url, store):
+    """By its URL, on both databases."""
+    with closing(Writer(place(store_url))) as writer:
+        write(writer, run_a=run_of("run_a"))
+    told = json.loads(call("runs", "--store", store_url, "--json").stdout)
+    assert [run["run_id"] for run in told["runs"]] == ["run_a"]
+    assert told["size_bytes"] > 1_000
+    rows = json.loads(call("transcript", "last", "--store", store_url, "--json").stdout)["messages"]
+    assert len(rows) == 3
+    assert json.loads(call("runs", "run_a", "--delete", "-y", "--store", store_url, "--json").stdout)["deleted"] == [
+        "run_a"
+    ]
+
+
+@pytest.mark.parametrize("command", [["runs", "--delete", "--yes"], ["resume"], ["transcript"], ["report"]])
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_id_names_no_run(three, command, empty):
+    """Every id begins with it: an unset variable of a shell script must not delete all runs."""
+    before = listed()
+    said = call(*command, empty)
+    assert (said.exit_code, "an empty id names no run" in said.stderr) == (2, True)
+    assert listed() == before

@@ -1,0 +1,33 @@
+"""The command `specialists`, called in this process and as a program."""
+
+import subprocess
+import sys
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from run_specialist.cli.manage import app
+
+GOOD = "---\nname: finder\ndescription: Finds notes\ntools: Read, Grep\ntool_calls_limit: 12\n---\nYou find notes.\n"
+BAD = "---\nname: bad\ndescription: d\ntool_calls_limit: twelve\ncost_limit: $5\n---\nBody\n"
+
+
+def call(*arguments: str, **options: Any) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(app, arguments, catch_exceptions=False, **options)
+
+
+MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
+
+
+def program(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command as a program of its own."""
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    given = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "timeout": 60,
+        "check": False,
+    } | options
+    return subprocess.run(command, **given)  # noqa: PLW1510 - our own program

@@ -1,0 +1,83 @@
+"""The command `specialists new`."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.specialists_command import GOOD, call, program
+
+
+def test_new_passes_a_strict_check_and_is_found(project: Path) -> None:
+    """What `new` writes is at once fit to run, holds what was said, and has a prompt."""
+    result = call(
+        "new", "note-finder", "--description", "Finds notes: all #1", "--tools", "read, grep", "--model", "haiku"
+    )
+    assert (result.exit_code, result.stdout) == (0, "specialists/note-finder.md\n")
+    assert call("check", "--strict", "specialists/note-finder.md").exit_code == 0
+    shown = json.loads(call("show", "note-finder", "--json").stdout)
+    assert (shown["description"], shown["tools"], shown["model"]) == ("Finds notes: all #1", ["read", "grep"], "haiku")
+    assert shown["tool_calls_limit"] == 30
+    assert "Finds notes: all #1." in shown["prompt"]
+
+
+def test_new_keeps_what_is_there(project: Path) -> None:
+    """A file is written over only with `--force`."""
+    refused = call("new", "finder", "--description", "d")
+    assert refused.exit_code == 2
+    assert "--force" in refused.stderr
+    assert (project / "specialists" / "finder.md").read_text() == GOOD
+    assert call("new", "finder", "--description", "d", "--force").exit_code == 0
+    assert (project / "specialists" / "finder.md").read_text() != GOOD
+
+
+@pytest.mark.parametrize("name", ["../up", "Upper", "a b", "", "a--b", "-a", "x" * 65, "a\nb", "ä"])
+def test_new_refuses_bad_names(project: Path, name: str) -> None:
+    """Only names that are good on every disk and in every shell are taken."""
+    result = call("new", "--description", "d", "--", name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "is no good name" in result.stderr
+    assert [path.name for path in (project / "specialists").iterdir()] == ["finder.md"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("--tool-calls-limit", "twelve", "wanted a whole number from 0 up, or none, found"),
+        ("--tool-calls-limit", "-1", "wanted a whole number from 0 up, or none, found"),
+        ("--tools", "Bash", "tools: not available here: Bash"),
+        ("--paths", "../x", "paths: wanted folders or globs under the root"),
+        ("--description", " ", "description: "),
+    ],
+)
+def test_new_refuses_what_a_strict_check_would(project: Path, flag: str, value: str, said: str) -> None:
+    """A value that would not pass is refused before anything is written."""
+    flags = {"--description": "d"} | {flag: value}
+    result = call("new", "fresh", *(part for pair in flags.items() for part in pair))
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (project / "specialists" / "fresh.md").exists()
+
+
+def test_new_takes_none_and_another_folder(project: Path, tmp_path: Path) -> None:
+    """`none` is no limit, and `--dir` is where to write; it is made where it is not there."""
+    result = call("new", "free", "--description", "d", "--tool-calls-limit", "none", "--dir", str(tmp_path / "x" / "y"))
+    assert result.exit_code == 0
+    assert "tool_calls_limit: none" in (tmp_path / "x" / "y" / "free.md").read_text()
+
+
+def test_new_asks_nobody_without_a_terminal(project: Path) -> None:
+    """Where nobody can be asked, the missing flag is named."""
+    result = call("new", "fresh")
+    assert result.exit_code == 2
+    assert "--description is needed" in result.stderr
+
+
+def test_new_asks_on_a_terminal(project: Path) -> None:
+    """On a terminal it asks for what is missing, and takes the offered number."""
+    ours, theirs = os.openpty()
+    os.write(ours, b"when asked\n\n")
+    done = program("new", "asked", stdin=theirs)
+    assert (done.returncode, done.stdout.strip()) == (0, "specialists/asked.md")
+    assert "description: when asked\ntool_calls_limit: 30\n" in (project / "specialists" / "asked.md").read_text()

@@ -1,0 +1,91 @@
+"""The commands `specialists show` and `schema`."""
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+
+from tests.cli.specialists_command import BAD, GOOD, call
+
+
+def shown(*arguments: str) -> dict[str, list[str]]:
+    """Return the rows of `show`: by key, where it comes from and the value."""
+    rows = [re.split(" {2,}", line.strip()) for line in call("show", *arguments).stdout.split("\n\n")[1].splitlines()]
+    assert rows[0] == ["KEY", "FROM", "VALUE"]
+    return {key: rest for key, *rest in rows[1:]}
+
+
+def test_show_tells_values_and_where_they_come_from(project: Path) -> None:
+    """Each setting stands with its line or `default`, those of the file first, then problems and prompt."""
+    (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "quux: 1\ntools:"))
+    result, rows = call("show", "finder"), shown("finder")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("finder  warning  specialists/finder.md\nFinds notes\n\n")
+    assert rows["tool_calls_limit"] == ["line 6", "12"]
+    assert rows["turns_limit"] == ["default", "none"]
+    assert rows["paths"] == ["default", "all"]
+    assert rows["tool_timeout"] == ["default", "60"]
+    assert rows["countdown"] == ["default", "from: 0.5, style: remaining"]
+    assert list(rows)[:3] == ["tools", "tool_calls_limit", "paths"]
+    assert "specialists/finder.md:4:1: quux: unknown key" in result.stdout
+    assert result.stdout.endswith("\nYou find notes.\n")
+
+
+def test_show_tells_what_the_preset_of_the_file_sets(project: Path) -> None:
+    """Below the file's own values those of its preset, and of a countdown the part that comes from elsewhere."""
+    lines = "preset: soft-warning\ncountdown: {from: 3}\ntime_limit: 10m\ntools:"
+    (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", lines))
+    rows = shown("finder")
+    assert rows["countdown"] == ["line 5", "from: 3, style: remaining, warn_at: 1 (preset soft-warning)"]
+    assert rows["tool_chars_limit"] == ["preset soft-warning", "100000"]
+    assert rows["budget_notice"] == ["preset soft-warning", "false"]
+    assert (rows["preset"], rows["time_limit"]) == (["line 4", "soft-warning"], ["line 6", "600"])
+    assert rows["parallel_tools_limit"] == ["default", "4"]
+    sources = [row[0].split()[0] for row in rows.values()]
+    assert sources == sorted(sources, key=["line", "preset", "default"].index)
+    values = json.loads(call("show", "finder", "--json").stdout)["settings"]
+    assert values["countdown"] == {
+        "value": {"from": 3, "style": "remaining", "warn_at": 1},
+        "source": "file",
+        "line": 5,
+    }
+    assert values["budget_notice"] == {"value": False, "source": "preset", "line": 4}
+    assert values["time_limit"] == {"value": 600, "source": "file", "line": 6}
+    assert values["cost_limit"] == {"value": None, "source": "default", "line": None}
+
+
+def test_show_tells_what_a_preset_of_the_call_would_make_of_it(project: Path) -> None:
+    """Its values stand first, and the file's preset is gone."""
+    (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "preset: soft-warning\ntools:"))
+    rows = shown("finder", "--preset", "finalize")
+    assert rows["landing"] == ["--preset finalize", "finalize"]
+    assert rows["countdown"] == ["--preset finalize", "none"]
+    assert rows["preset"] == ["--preset finalize", "finalize"]
+    assert rows["tool_chars_limit"] == ["default", "none"]
+    assert rows["tool_calls_limit"] == ["line 6", "12"]
+    values = json.loads(call("show", "finder", "--preset", "finalize", "--json").stdout)["settings"]
+    assert values["summarize_at"] == {"value": 150_000, "source": "flag", "line": None}
+    wrong = call("show", "finder", "--preset", "fast")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert "'--preset': wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop" in wrong.stderr
+
+
+def test_show_of_a_file_that_cannot_be_run(project: Path) -> None:
+    """Its problems are shown; there are no settings."""
+    (project / "specialists" / "bad.md").write_text(BAD)
+    result = call("show", "bad", "--json")
+    shown = json.loads(result.stdout)
+    assert (shown["status"], shown["settings"], shown["prompt"]) == ("error", {}, None)
+    assert "specialists/bad.md:4:19: tool_calls_limit" in call("show", "specialists/bad.md").stdout
+
+
+def test_show_lets_nothing_through_to_the_terminal(project: Path) -> None:
+    """Escape sequences of a file are spelled out."""
+    (project / "specialists" / "finder.md").write_text(GOOD.replace("notes", "no\x1b[31mtes"))
+    assert "\x1b" not in call("show", "finder").stdout + call("list").stdout + call("check").stdout
+
+
+def test_schema_is_one() -> None:
+    """The schema is printed as JSON, ready for an editor."""
+    jsonschema.Draft202012Validator.check_schema(json.loads(call("schema").stdout))

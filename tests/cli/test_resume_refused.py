@@ -1,0 +1,81 @@
+"""Resumptions that `specialists resume` refuses, and those that --force allows."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.resumed_commands import GREP, MODEL, rows
+from tests.cli.specialists_command import call as manage
+from tests.wire.simulator.replies import answers, says, thinking, tool_use
+
+
+@pytest.fixture
+def landed(store, api, write, call):
+    """A run that landed after one call; one more reply stands ready."""
+    path = write("finder", "tool_calls_limit: 1", "tools: grep")
+    simulator = api([GREP[0], answers("some")])
+    call("finder", "What?", *MODEL, "--quiet")
+    return simulator, path
+
+
+REFUSED = [
+    (("last",), "landed at its limit; name a larger total for it, or ask something more"),
+    (("last", ""), "the question is empty"),
+    (("last", "--tool-calls-limit", "0"), "has used 1 tool call already, so its new total cannot be 0"),
+    (("last", "--tool-calls-limit", "many"), "whole number"),
+    (("nothing", "More?"), "no run nothing is kept in"),
+    (("2", "More?", "--store", "none"), "nothing is stored here: the store is `none`"),
+    (("last", "More?", "--store", "absent.db"), "there is no store at"),
+    (("last", "More?", "--store", "notes/owls.md"), "is not an SQLite database"),
+    (("last", "More?", "--store", "mysql://u:secret@h/db"), "names no store"),
+    (("last", "More?", "--json", "--events"), "exclude each other"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
+def test_what_cannot_be_is_one_line_with_exit_2(landed, store, arguments, words):
+    """Nothing is asked, nothing printed, the store stays as it is, and no secret is shown."""
+    simulator, _ = landed
+    before = store.read_bytes(), manage("transcript", "last", "--json").stdout
+    result = manage("resume", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert "secret" not in result.stderr
+    assert len(simulator.requests) == 2
+    assert (store.read_bytes(), manage("transcript", "last", "--json").stdout) == before
+    assert not Path("absent.db").exists()
+
+
+def test_a_changed_file_is_refused_and_forced(landed, api):
+    """The flag that helps stands in the line; in the transcript the model is told."""
+    _, path = landed
+    path.write_text(path.read_text().replace("You find", "You seek"))
+    refused = manage("resume", "last", "More?")
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
+    assert "finder.md was changed since" in refused.stderr
+    assert "--force" in refused.stderr
+    simulator = api([answers("more")])
+    assert manage("resume", "last", "More?", "--force", "--quiet").stdout == "more\n"
+    assert "Your instructions were changed since this run began" in json.dumps(rows())
+    assert "You find notes." in simulator.requests[0].body["system"][0]["text"]
+
+
+def test_another_model_is_refused_where_there_is_thinking_and_forced(store, api, write, call):
+    """Left out, and told; a run without thinking needs no force."""
+    write("finder", "tools: grep")
+    api([says(thinking("hm"), tool_use("grep", {"pattern": "mice"})), answers("some")])
+    call("finder", "What?", *MODEL, "--quiet")
+    refused = manage("resume", "last", "More?", "--model", "sonnet")
+    assert refused.exit_code == 2
+    assert "holds parts, such as thinking, that only claude-haiku-5-5 takes back" in refused.stderr
+    simulator = api([answers("more"), answers("most")])
+    forced = json.loads(manage("resume", "last", "More?", "--model", "sonnet", "--force", "--json").stdout)
+    assert (forced["model"], forced["answer"]) == ("claude-sonnet-5-5", "more")
+    assert "thinking was left out" in json.dumps(rows())
+    assert "summary" not in [row["kind"] for row in rows()]
+    assert "hm" not in json.dumps(simulator.requests[0].messages)
+    # From then on it is a run of the new model.
+    assert manage("resume", "last", "And?", "--quiet").stdout == "most\n"
+    assert simulator.requests[1].body["model"] == "claude-sonnet-5-5"

@@ -1,0 +1,68 @@
+"""The store of a run that `run-specialist` starts."""
+
+import json
+
+import pytest
+
+from tests.cli.resumed_commands import MODEL
+from tests.cli.specialists_command import call as manage
+
+
+def test_a_default_store_that_cannot_be_written_is_one_warning(notes, write, call, monkeypatch, tmp_path):
+    """The answer comes all the same, exit 0, and nothing says that it can be resumed."""
+    home = tmp_path / "home.txt"
+    home.write_text("no folder")
+    monkeypatch.delenv("SPECIALIST_STORE")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    write("finder", "tool_calls_limit: 1")
+    result = call("finder", "What do owls eat?", "--model", "offline")
+    assert result.exit_code == 0
+    assert "Owls eat mice at night." in result.stdout
+    (warning,) = [line for line in result.stderr.splitlines() if "warning" in line]
+    assert "this run is not stored" in warning
+    assert str(home) in warning
+    assert "specialists resume" not in result.stderr
+    assert "raise it with --tool-calls-limit to go on" in result.stderr
+    told = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
+    assert len(told["warnings"]) == 1
+
+
+@pytest.mark.parametrize("by", ["flag", "environment"])
+def test_a_named_store_that_cannot_be_used_is_exit_2_before_anything_is_asked(notes, write, call, api, by, monkeypatch):
+    """One line; the API sees no request, and the file that is none of ours stays as it was."""
+    write("finder")
+    simulator = api([])
+    file = notes / "notes" / "owls.md"
+    before = file.read_bytes()
+    if by == "environment":
+        monkeypatch.setenv("SPECIALIST_STORE", str(file))
+    result = call("finder", "What?", *MODEL, *(["--store", str(file)] if by == "flag" else []))
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+    assert f"{file} is not an SQLite database" in result.stderr
+    assert simulator.requests == []
+    assert file.read_bytes() == before
+
+
+def test_with_the_store_none_nothing_is_stored_and_nothing_is_said_of_it(notes, write, call, monkeypatch, tmp_path):
+    """It is what was asked for: no warning, and no file anywhere."""
+    monkeypatch.delenv("SPECIALIST_STORE")
+    write("finder")
+    result = call("finder", "What do owls eat?", "--model", "offline", "--store", "none")
+    assert result.exit_code == 0
+    assert "stored" not in result.stderr
+    assert [*tmp_path.rglob("*.db")] == []
+
+
+def test_the_default_store_is_in_the_users_data_directory(notes, write, call, monkeypatch, tmp_path):
+    """The folder is made for the user alone, and `resume` looks there."""
+    monkeypatch.delenv("SPECIALIST_STORE")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    write("finder", "tool_calls_limit: 1")
+    call("finder", "What do owls eat?", "--model", "offline", "--quiet")
+    (file,) = tmp_path.rglob("*.db")
+    assert file.is_relative_to(tmp_path / "home")
+    assert file.stat().st_mode & 0o077 == 0
+    assert file.parent.stat().st_mode & 0o077 == 0
+    assert manage("resume", "last", "And toads?", "--quiet").exit_code == 0

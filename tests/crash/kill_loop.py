@@ -1,0 +1,243 @@
+"""Runs of the real command, killed at random and resumed until they answer; the store is checked after each kill."""
+
+import json
+import random
+import secrets
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.store.stored import StoredRun
+from tests.crash.checks import Asked, broken_off, check_ended, check_kept, finished, unmarked
+from tests.crash.fork_server import Start
+from tests.crash.kill_counts import KillCounts, Kills
+from tests.crash.model import Researcher
+from tests.crash.stored_state import look
+from tests.crash.watched_program import Milestones, WatchedProgram, WatchedSimulator
+from tests.wire.simulator import Recorded
+
+MOMENTS = (("request", 5), ("reply", 5), ("call", 14), ("event", 50), ("event", 0))
+"""The milestones after which a process is killed, and the highest count of each."""
+FAREWELLS = {signal.SIGINT: 130, signal.SIGTERM: 130}
+"""Exit codes after the signals that a process handles."""
+MOST_KILLS = 5
+"""Kills of one run at most, so that each run ends."""
+SPECIALIST = "---\nname: finder\ndescription: Finds notes\n{}---\nYou find notes.\n"
+
+
+class KillLoop:
+    """Runs that are killed and resumed one after another, against one simulated API."""
+
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        store: str | None = None,
+        *,
+        signals: Sequence[signal.Signals] = (signal.SIGKILL,),
+        slow: float = 20,
+    ) -> None:
+        """Make a project to work in.
+
+        store: URL of a store that others may share; None for SQLite files of its own.
+        signals: what processes are struck with.
+        slow: the longest that a reply or a tool takes [ms].
+        """
+        self._chance = random.Random(seed)  # noqa: S311 - no secret
+        self.counts = KillCounts()
+        self._folder = folder
+        self._shared = store
+        self._signals = signals
+        self._slow = slow
+        self._thinks = seed % 2 == 0
+        self._model = Researcher(self._chance, thinks=self._thinks, slow=slow)
+        self._milestones = Milestones()
+        self._project = folder / "project"
+        for name in (".git", "specialists", "notes", "home"):
+            (self._project / name).mkdir(parents=True)
+        lines = "".join(f"Line {number}: owl {number} eats {number} mice.\n" for number in range(1, 2_000))
+        (self._project / "notes" / "owls.md").write_text(lines)
+        self._store = store or ""
+
+    def work(self, kills: Kills, start: Start) -> None:
+        """Begin runs, kill and resume them for as long as kills are left; each comes to its end."""
+        self._kills = kills
+        with start as self._start, WatchedSimulator(self._model, self._milestones) as self._api:
+            while kills.left > 0:
+                try:
+                    self._one()
+                except AssertionError as error:
+                    error.add_note(f"in {self._question}, after {self.counts.kills} kills; store: {self._store}")
+                    raise
+
+    def _one(self) -> None:
+        self.counts.runs += 1
+        self._begin_store()
+        # No other run of a store that is shared may have it.
+        self._question = f"Question {secrets.token_hex(4)} of {self._folder.name}: what do owls eat?"
+        self._first_request = len(self._api.requests)
+        self._log: list[tuple[str, str]] = []
+        self._begun: Counter[str] = Counter()
+        self._limit = self._chance.choice([None, 4, 7])
+        limit = "none" if self._limit is None else self._limit
+        specialist = SPECIALIST.format(f"tool_calls_limit: {limit}\nmodel: {'sonnet' if self._thinks else 'haiku'}\n")
+        (self._project / "specialists" / "finder.md").write_text(specialist)
+        self._model.calls, self._model.retried = self._chance.randint(5, 14), []
+        kills, run = 0, None
+        while True:
+            self._is_in_danger = kills < MOST_KILLS and self._kills.left > 0
+            program = self._go(run)
+            struck = self._is_in_danger and self._strike(program)
+            number = self._chance.choice(self._signals)
+            code = program.end(number if struck else None)
+            self._log += program.told
+            if not struck or code == 0:
+                assert code == 0, program.said
+                break
+            # A process that cannot say goodbye yet, or any more, dies of a signal as of any other.
+            assert code in {-number, FAREWELLS.get(number)}, program.said
+            kills += 1
+            self._kills.take()
+            run = self._after(program, run)
+            if run and run.status in {"answered", "landed"}:
+                self.counts.after_the_end += 1
+                break
+        self._at_the_end(run)
+
+    def _begin_store(self) -> None:
+        # A file that is not there yet is made while somebody is killed now and then.
+        if self._shared is None and (not self._store or self._chance.random() < 0.3):
+            self._store = f"sqlite:///{self._folder}/runs-{self.counts.runs}.db"
+
+    def _go(self, run: StoredRun | None) -> WatchedProgram:
+        """Start the command, or go on with a run."""
+        command = ["run-specialist", "finder", self._question] if run is None else ["specialists", "resume", run.run_id]
+        self._env = {"ANTHROPIC_BASE_URL": self._api.base_url, "SLOW": str(self._slow)}
+        self._env |= {"HOME": str(self._project / "home")}
+        self._asked_before = len(self._api.requests)
+        command += ["--store", self._store, "--events"]
+        return WatchedProgram(self._start, command, self._project, self._env, self._milestones)
+
+    def _strike(self, program: WatchedProgram) -> bool:
+        """Wait for the moment to kill; False when the process ended before."""
+        kind, latest = self._chance.choice(MOMENTS)
+        count = self._chance.randint(min(latest, 1), latest)
+        longest = self._chance.choice([0, 0.005, 0.02]) if count else 0.5
+        if not self._milestones.wait(kind, count):
+            return False
+        # No wait for anything: the moment itself is what is random.
+        time.sleep(self._chance.uniform(0, longest))
+        at = (
+            (not program.events, "the start"),
+            (program.calls_under_way, "tool calls"),
+            (self._milestones.under_way, "a request"),
+        )
+        self._struck = next((moment for is_so, moment in at if is_so), "anything else")
+        return not program.is_over
+
+    def _after(self, program: WatchedProgram, before: StoredRun | None) -> StoredRun | None:
+        """Check what is stored once a process was killed."""
+        self._milestones.settle()
+        asked = self._asked()
+        self.counts.kills += 1
+        self.counts.struck[self._struck] += 1
+        self._check_first_request(before)
+        run = look(self._store, self._question, self._folder)
+        if run is None:
+            assert len(asked) <= 1, "more than one request was sent, and the run is not stored"
+            self.counts.not_on_record += 1
+            self.counts.lost_replies += len(asked)
+            self._first_request, self._log, self._begun = len(self._api.requests), [], Counter()
+            return None
+        check_kept(run, asked, self._limit)
+        self.counts.told_and_lost += sum(
+            event["event"] == "reply" and event["turn"] > len(run.turns) for event in program.events
+        )
+        self._check_executed(run, before)
+        listed = self._listed(run) if len(self._signals) > 1 else run.status
+        assert listed == run.status
+        # The outcome of before stays until there is another.
+        kept = before is not None and run.outcome == before.outcome
+        assert run.status in {"interrupted" if kept else None, run.outcome["status"] if run.outcome else "interrupted"}
+        self.counts.left_as[run.status] += 1
+        return run
+
+    def _listed(self, run: StoredRun) -> object:
+        """Return the status that `specialists runs` tells."""
+        command = ["specialists", "runs", run.run_id, "--store", self._store, "--json"]
+        listing = WatchedProgram(self._start, command, self._project, self._env, self._milestones)
+        assert listing.end() == 0, listing.said
+        (listed,) = json.loads(listing.printed)["runs"]
+        return listed["status"]
+
+    def _at_the_end(self, before: StoredRun | None) -> None:
+        self._milestones.settle()
+        self._check_first_request(before)
+        run = look(self._store, self._question, self._folder)
+        assert run is not None
+        asked = self._asked()
+        kept = check_ended(run, asked, self._limit)
+        self._check_executed(run, before)
+        total = sum((one.usage for one in asked), Usage())
+        assert total.total_tokens >= Usage(**(run.outcome or {})["usage"]).total_tokens
+        if self._limit is not None:
+            assert len(run.calls) <= self._limit
+        self.counts.requests += len(asked)
+        self.counts.calls += len(run.calls)
+        self.counts.lost_replies += kept.lost
+        returned = Counter(key for what, key in self._log if what == "returned")
+        gone = [row for row in run.calls if broken_off(row)]
+        self.counts.broken_off += len(gone)
+        self.counts.lost_outputs += sum(returned[row.call.key] > finished(run)[row.call.key] for row in gone)
+        self.counts.retried += len(self._model.retried)
+
+    def _check_executed(self, run: StoredRun, before: StoredRun | None) -> None:
+        """No call was run more often than the model made it, and none of which the output was stored before."""
+        begun = Counter(key for what, key in self._log if what == "begun")
+        made = Counter(call.key for one in self._asked() for call in Reply(Stop.WANTS_TOOLS, tuple(one.content)).calls)
+        assert not begun - made, f"run too often: {begun - made}"
+        never = [key for key in finished(run) if not begun[key]]
+        assert not never, f"stored and never run: {never}"
+        repeated = [row.whole for row in run.calls if row.repeated]
+        assert not repeated, f"a call is answered from a record that holds no output: {repeated}"
+        if before is not None:
+            done = finished(before)
+            assert not done - finished(run)
+            twice = [key for key in done if begun[key] != self._begun[key]]
+            assert not twice, f"run again although the output is stored: {twice}"
+        self._begun = begun
+
+    def _check_first_request(self, before: StoredRun | None) -> None:
+        """What is asked first after a kill begins with the bytes that were sent last, system prompt and tools too."""
+        requests = self._api.requests
+        accepted = [one for one in requests[self._first_request : self._asked_before] if one.status == 200]
+        now = [one for one in requests[self._asked_before :] if one.status == 200]
+        if before is None or not accepted or not now:
+            return
+        last, first = accepted[-1], now[0]
+        answered = any(list(turn.blocks) == last.content for turn in before.turns)
+        assert _front(last) == _front(first)
+        beginning = _said(last)
+        assert _said(first).startswith(beginning), f"{_said(first)!r}\ndoes not begin with\n{beginning!r}"
+        assert answered is (len(_said(first)) > len(beginning))
+
+    def _asked(self) -> list[Asked]:
+        requests = self._api.requests[self._first_request :]
+        return [Asked(unmarked(one.messages), one.content, _usage(one)) for one in requests if one.status == 200]
+
+
+def _usage(request: Recorded) -> Usage:
+    return Usage(**{name: request.usage[name] for name in Usage.__dataclass_fields__})
+
+
+def _front(request: Recorded) -> str:
+    return json.dumps([request.body["system"], request.body["tools"], request.body["model"]])
+
+
+def _said(request: Recorded) -> bytes:
+    """Return the bytes of the messages; a cache marker, which an order sets elsewhere, is none of them."""
+    said = request.raw.partition(b'"messages":[')[2].removesuffix(b"]}")
+    return said.replace(b',"cache_control":{"type":"ephemeral"}', b"")

@@ -1,0 +1,16 @@
+"""Runs whose records a journal keeps."""
+
+from run_specialist.loop.run import Run
+from run_specialist.providers.scripted import ScriptedProvider
+from tests.journals import Notebook
+from tests.loop_jobs import job
+
+
+async def recorded_run(script, limit=9, **settings):
+    """Run a script, and return the run, its outcome and its journal."""
+    notebook, provider = Notebook(), ScriptedProvider(script)
+    run = Run(job(provider, limit, origin=ORIGIN, **settings), journal=notebook)
+    return run, await run.outcome(), notebook
+
+
+ORIGIN = {"settings": {}, "file": "<looker>", "digest": "", "root": "/", "given_tools": ["look"], "warnings": []}

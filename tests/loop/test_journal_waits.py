@@ -1,0 +1,170 @@
+"""When a run waits for its journal; a journal that fails costs no answer."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from run_specialist.loop import checkpoint
+from run_specialist.loop.run import Run
+from run_specialist.providers.scripted import ScriptedProvider, says
+from run_specialist.record.journal import Checkpointed, Ended
+from run_specialist.tools.base import Tool
+from tests.journals import Notebook, stored
+from tests.loop.journalled_runs import ORIGIN, recorded_run
+from tests.loop.stored_replies import ANSWER, looks
+from tests.loop_jobs import job
+
+pytestmark = pytest.mark.anyio
+
+
+LOST = "this run is not stored: the disk is full"
+
+
+class Slow(Notebook):
+    """A journal that has kept nothing until somebody waits, and writes down who did so after which record."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    async def committed(self):
+        """Keep everything."""
+        self.waits.append(len(self.records))
+        await asyncio.sleep(0)
+
+
+async def test_all_that_came_before_is_kept_before_the_next_request_goes_out():
+    """It waits before each request but the first, and before the outcome is handed over."""
+    slow, asked_at = Slow(), []
+
+    def reply(say):
+        def line(asked):
+            asked_at.append(list(slow.waits))
+            return say
+
+        return line
+
+    provider = ScriptedProvider([reply(looks(1)), reply(looks(2)), reply(ANSWER)])
+    outcome = await Run(job(provider, origin=ORIGIN), journal=slow).outcome()
+    assert outcome.status == "answered"
+    assert [len(waits) for waits in asked_at] == [0, 1, 2]
+    kinds = [type(record) for record in slow.records]
+    for waits in asked_at[1:]:
+        # What is not yet awaited by then is the event that the request goes out.
+        assert kinds[waits[-1] - 1] is Checkpointed
+    assert kinds[slow.waits[-1] - 1] is Ended
+
+
+class Failing(Notebook):
+    """A journal that loses everything from a record on, and says so once."""
+
+    def __init__(self, after):
+        super().__init__()
+        self._left = after
+        self._told = False
+
+    def write(self, record):
+        """Take a record, or lose it."""
+        self._left -= 1
+        if self._left >= 0:
+            super().write(record)
+
+    async def committed(self):
+        """Tell that something was lost."""
+        if self._left >= 0 or self._told:
+            return None
+        self._told = True
+        return LOST
+
+
+async def test_a_journal_that_fails_at_any_record_is_one_warning():
+    """Wherever it happens: the same answer, the same requests, and a run that is no longer kept."""
+    script, events = [looks(1, 2), looks(3), ANSWER], []
+    _, whole, notebook = await recorded_run(script)
+    end = next(at for at, record in enumerate(notebook.records) if isinstance(record, Ended))
+    same = {"warnings": (), "duration_s": 0, "limits": {}}
+    for after in range(end + 1):
+        events.clear()
+        run = Run(job(ScriptedProvider(script), 9, origin=ORIGIN), events.append, journal=Failing(after))
+        outcome = await run.outcome()
+        assert replace(outcome, **same) == replace(whole, **same)
+        assert not run.is_kept
+        assert [event.text for event in events if event.event == "warning"] == [LOST]
+        # When the outcome itself is lost, it is too late to say so in it.
+        assert outcome.warnings == ((LOST,) if after < end else ())
+
+
+async def test_a_run_is_kept_only_where_a_journal_keeps_it():
+    """None given: nothing is kept; and one that failed keeps it no longer."""
+    without = Run(job(ScriptedProvider([ANSWER])))
+    await without.outcome()
+    assert not without.is_kept
+    with_one, _, _ = await recorded_run([ANSWER])
+    assert with_one.is_kept
+
+
+async def test_a_disk_that_hangs_costs_a_warning_and_no_answer(monkeypatch):
+    """After a while the run goes on without knowing that it is kept."""
+
+    class Hanging(Notebook):
+        async def committed(self):
+            """Never return."""
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(checkpoint, "PATIENCE", 0.01)
+    run = Run(job(ScriptedProvider([looks(1), looks(2), ANSWER]), origin=ORIGIN), journal=Hanging())
+    outcome = await run.outcome()
+    assert outcome.answer == "It is known."
+    assert outcome.warnings == (checkpoint.SLOW,)
+    assert not run.is_kept
+
+
+async def test_a_cancellation_from_outside_waits_for_the_disk_and_goes_on_its_way():
+    """The outcome is on record before the cancellation comes out."""
+    reached = asyncio.Event()
+
+    async def slow(query: str = "") -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return ""
+
+    notebook = Slow()
+    run = Run(job(ScriptedProvider([looks(1)]), tools=[Tool("look", "Look.", slow)], origin=ORIGIN), journal=notebook)
+    task = asyncio.create_task(run.outcome())
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert stored(notebook.records).status == "aborted"
+    assert isinstance(notebook.records[notebook.waits[-1] - 1], Ended)
+
+
+class Waiting(Notebook):
+    """Takes its time to say that something is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_for = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def committed(self) -> str | None:
+        """Wait for the test."""
+        self.waited_for.set()
+        await self.go.wait()
+        return None
+
+
+async def test_s3_6_who_cancels_twice_while_the_outcome_is_kept_loses_nothing():
+    """The cancellation goes on its way when the outcome is on record and told, not before."""
+    journal, events = Waiting(), []
+    running = asyncio.ensure_future(Run(job(ScriptedProvider([says("x")])), events.append, journal=journal).outcome())
+    await journal.waited_for.wait()
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0)
+    journal.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [record.outcome.answer for record in journal.of(Ended)] == ["x"]
+    assert events[-1].outcome.answer == "x"

@@ -1,0 +1,213 @@
+"""Specialists that call each other: one budget for all, everything counted once."""
+
+import asyncio
+
+import pytest
+
+from run_specialist.api.runner import Runner
+from run_specialist.providers.scripted import ScriptedRequest, calls, says
+from run_specialist.record.events import ChildTold, Finished
+from run_specialist.tools.base import Tool
+from tests.loop.nested_replies import answers, asks, looks
+from tests.loop_jobs import results
+from tests.scripted_specialists import Cast, write
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_x_11_a_child_is_one_call_whose_result_is_its_answer(run_lead, files):
+    """The parent reads answer, status and calls in one result; the child knows its own question alone."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    outcome, _ = await run_lead(cast)
+    lead, finder = cast.played["lead"][0], cast.played["finder"][0]
+    (told,) = results(lead.asked[1].messages[-1])
+    assert told.startswith("[finder: answered after 1 of 6 tool calls]\n\nmice")
+    assert finder.asked[0].messages[0].content[0]["text"] == "What of finder?"
+    assert (outcome.status, outcome.answer) == ("answered", "all")
+
+
+async def test_x_11_usage_and_cost_are_counted_once(run_lead, files):
+    """Of four requests two are the child's: they stand in the total, and apart under `children`."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    outcome, events = await run_lead(cast)
+    (child,) = outcome.children
+    assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (40, 20)
+    assert (child.usage.input_tokens, child.usage.output_tokens) == (20, 10)
+    assert (outcome.cost_usd, child.cost_usd) == (pytest.approx(0.0006), pytest.approx(0.0003))
+    assert (child.specialist, child.status, child.tool_calls, child.children) == ("finder", "answered", 1, ())
+    (told,) = (event for event in events if isinstance(event, ChildTold) and isinstance(event.told, Finished))
+    assert told.run_id == child.run_id == told.told.outcome.run_id
+    assert outcome.as_json()["children"][0]["usage"]["input_tokens"] == 20
+
+
+async def test_x_11_the_childs_calls_draw_on_what_the_parent_has_left(run_lead, files):
+    """Of 4 calls the parent uses one to ask; the child, which may 6, gets 3, counts them down, and both land."""
+    files(lead=["tool_calls_limit: 4"])
+    child = [looks("a", "b", first_id=1), looks("c", first_id=3), answers("some")]
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[child])
+    outcome, _ = await run_lead(cast)
+    finder, lead = cast.played["finder"][0], cast.played["lead"][0]
+    assert [result.rsplit("\n", 1)[-1] for result in results(finder.asked[1].messages[-1])] == [
+        "note on 'a', part 0",
+        "1 tool call remaining",
+    ]
+    assert results(finder.asked[2].messages[-1])[-1].endswith("0 tool calls remaining")
+    assert results(lead.asked[1].messages[-1])[-1].endswith("0 tool calls remaining")
+    assert (outcome.tool_calls.used, outcome.status, outcome.children[0].status) == (4, "landed", "landed")
+
+
+async def test_x_11_without_a_shared_budget_each_has_its_own(run_lead, files):
+    """With `share_budget: false` the child uses its 6, and of the parent's 4 calls one is spent."""
+    files(lead=["tool_calls_limit: 4", "share_budget: false"])
+    six = [looks(*"abcdef"), answers("some")]
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[six])
+    outcome, _ = await run_lead(cast)
+    assert (outcome.tool_calls.used, outcome.children[0].tool_calls, outcome.status) == (1, 6, "answered")
+    assert outcome.usage.input_tokens == 40
+
+
+async def test_x_11_children_side_by_side_cannot_overspend_together(run_lead, tmp_path):
+    """Three at once each ask for more than a third of what is left: each gets a third, and no call more is run."""
+    write(tmp_path, "lead", "agents: [one, two, three]", "tool_calls_limit: 9")
+    greedy = [looks(*"abcdefgh"), answers("some")]
+    for name in ("one", "two", "three"):
+        write(tmp_path, name, "tool_calls_limit: 8")
+    ran = []
+
+    async def look(query: str) -> str:
+        ran.append(query)
+        await asyncio.sleep(0)
+        return query
+
+    cast = Cast(lead=[[asks("one", "two", "three"), answers("all")]], one=[greedy], two=[greedy], three=[greedy])
+    outcome, _ = await run_lead(cast, tools=[Tool("look", "Look.", look)])
+    assert sorted(ran) == sorted("ab" * 3)
+    assert (outcome.tool_calls.used, [child.tool_calls for child in outcome.children]) == (9, [2, 2, 2])
+
+
+async def test_x_11_a_child_that_is_refused_takes_no_part(run_lead, tmp_path):
+    """Of three calls one has no question: the others, of which one runs at a time, share what is left in halves."""
+    write(tmp_path, "lead", "agents: [one, two]", "tool_calls_limit: 9", "parallel_tools_limit: 1")
+    write(tmp_path, "one", "tool_calls_limit: 8")
+    write(tmp_path, "two", "tool_calls_limit: 8")
+    greedy = [looks(*"abcdefgh"), answers("some")]
+    asked = calls(
+        *(
+            ("delegate", {"specialist": name, "query": query})
+            for name, query in (("one", ""), ("one", "a"), ("two", "b"))
+        )
+    )
+    outcome, _ = await run_lead(Cast(lead=[[asked, answers("all")]], one=[greedy], two=[greedy]))
+    assert [child.tool_calls for child in outcome.children] == [3, 3]
+
+
+async def test_x_11_a_child_is_held_to_the_price_of_its_own_model(tmp_path, monkeypatch):
+    """What is left would not pay one request of the parent's model, and pays many of the child's: it is asked."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "lead", "agents: [finder]", "cost_limit: 0.5", "model: opus")
+    write(tmp_path, "finder", "model: haiku")
+    dear = Cast(lead=[[asks("finder"), answers("all")]])
+    cheap = Cast(finder=[[answers("mice")]])
+    dear.cost = lambda usage: usage.output_tokens / 60_000 + usage.input_tokens / 20_000
+    cheap.cost = lambda usage: usage.total_tokens / 1_000_000
+    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", {"opus": dear, "haiku": cheap}.__getitem__)
+    async with Runner() as runner:
+        outcome = await runner.run("lead", "What is known?")
+    assert [child.specialist for child in outcome.children] == ["finder"], dear.played["lead"][0].asked[-1].messages
+
+
+async def test_x_11_what_a_child_leaves_over_is_given_back(run_lead, files):
+    """The first child takes 6 of 9 and uses 1; the second one still gets all of its 6."""
+    files()
+    six = [looks(*"abcdef"), answers("more")]
+    cast = Cast(
+        lead=[[asks("finder"), asks("finder", first_id=2), answers("all")]],
+        finder=[[looks("a"), answers("some")], six],
+    )
+    outcome, _ = await run_lead(cast)
+    assert [child.tool_calls for child in outcome.children] == [1, 6]
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (9, 0)
+
+
+async def test_x_11_with_nothing_left_a_child_is_not_asked(run_lead, files):
+    """The parent's last call asks: there is nothing to lend, the result says so, and no request is made."""
+    files(lead=["tool_calls_limit: 1"])
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[])
+    outcome, _ = await run_lead(cast)
+    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    assert told.startswith("finder could not be asked: of the tool calls nothing is left that it could use")
+    assert (outcome.tool_calls.used, outcome.tool_calls.failed, outcome.children) == (1, 1, ())
+
+
+async def test_x_11_tokens_and_cost_of_the_child_draw_on_the_parents(run_lead, files):
+    """The child gets what the parent has left of both, so that it lands before the parent's limit is passed."""
+    files(lead=["total_tokens_limit: 100000", "cost_limit: 1.5"])
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    outcome, events = await run_lead(cast)
+    (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
+    assert 0 < begun.limits["tokens"] < 100_000
+    assert 0 < begun.limits["cost"] < 1.5
+    assert outcome.limits["tokens"].used == 45
+    assert outcome.limits["cost"].used == pytest.approx(0.00045)
+
+
+@pytest.mark.parametrize(("limit", "words"), [("total_tokens_limit: 10000", "tokens"), ("cost_limit: 0.1", "cost")])
+async def test_x_11_many_children_at_once_cannot_spend_what_is_not_there(run_lead, files, limit, words):
+    """Each would go over a crumb by its first request: as many are asked as there is enough for, the rest are told."""
+    files(lead=["tool_calls_limit: 40", "parallel_tools_limit: 8", limit])
+    cast = Cast(lead=[[asks(*["finder"] * 8), answers("all")]], finder=[[answers("mice")]] * 2)
+    outcome, events = await run_lead(cast)
+    begun = [event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started"]
+    assert sum(one.limits["tokens"] or one.limits["cost"] * 100_000 for one in begun) <= 10_000
+    assert (len(outcome.children), outcome.tool_calls.failed) == (2, 6)
+    told = results(cast.played["lead"][0].asked[1].messages[-1])
+    assert f"of the {words} nothing is left that it could use" in str(told)
+
+
+async def test_x_11_the_time_of_a_child_ends_before_the_parents(run_lead, files):
+    """It gets less than what is left until the parent's landing, whatever its own limit and `tool_timeout`."""
+    files(lead=["time_limit: 100", "tool_timeout: 5"], finder=["time_limit: 500"])
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    _, events = await run_lead(cast)
+    (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
+    assert 60 < begun.limits["time"] < 90 / 1.1
+
+
+async def test_two_levels_of_children_are_counted_into_the_one_above(run_lead, tmp_path):
+    """The grandchild's calls and tokens are the child's, and so the parent's; a third level gets no `delegate`."""
+    write(tmp_path, "lead", "agents: [middle]", "tool_calls_limit: 10")
+    write(tmp_path, "middle", "agents: [deep]", "tool_calls_limit: 10")
+    write(tmp_path, "deep", "agents: [deepest]", "tool_calls_limit: 10")
+    write(tmp_path, "deepest")
+    cast = Cast(
+        lead=[[asks("middle"), answers("all")]],
+        middle=[[asks("deep"), answers("much")]],
+        deep=[[looks("a", "b"), answers("some")]],
+    )
+    outcome, events = await run_lead(cast)
+    (middle,) = outcome.children
+    (deep,) = middle.children
+    assert (outcome.tool_calls.used, middle.tool_calls, deep.tool_calls) == (4, 3, 2)
+    assert [one.usage.input_tokens for one in (outcome, middle, deep)] == [60, 40, 20]
+    assert "delegate" not in cast.played["deep"][0].opening.tools
+    inner = [event.told.told for event in events if isinstance(event, ChildTold) and isinstance(event.told, ChildTold)]
+    assert any("agents: nobody is asked more than 2 levels below" in text for text in inner[-1].outcome.warnings)
+
+
+def asked_of(cast: Cast, name: str) -> list[ScriptedRequest]:
+    """Return the requests of the only run of a specialist."""
+    return cast.played[name][0].asked
+
+
+async def test_a_child_lands_when_its_part_is_spent_and_the_parent_goes_on(run_lead, files):
+    """A child that never stops by itself gives its answer at its limit; the parent has calls left and uses them."""
+    files(finder=["tool_calls_limit: 2"])
+    cast = Cast(
+        lead=[[asks("finder"), looks("x", first_id=2), answers("all")]],
+        finder=[[looks("a"), looks("b", first_id=2), says("as far as I know: mice")]],
+    )
+    outcome, _ = await run_lead(cast)
+    assert (outcome.status, outcome.tool_calls.used, outcome.children[0].status) == ("answered", 4, "landed")
+    assert asked_of(cast, "finder")[-1].choice == "respond"

@@ -1,0 +1,195 @@
+"""Specialists that call each other: who may call whom, results, errors and events."""
+
+import asyncio
+
+import pytest
+
+from run_specialist.api.runner import Runner
+from run_specialist.errors import ProviderError
+from run_specialist.providers.scripted import calls
+from run_specialist.record.events import BudgetSpent, Called, ChildTold
+from run_specialist.tools.base import Tool
+from tests.loop.nested_replies import answers, asks, looks
+from tests.loop_jobs import results
+from tests.scripted_specialists import Cast, write
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_child_that_nobody_has_allowed_is_a_warning(run_lead, files, tmp_path):
+    """No model can mend that: who reads the outcome is told, once for two calls, what to allow."""
+    files(finder=["python_tools: ['app:find']"])
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "app.py").write_text("def find() -> str:\n    return 'found'\n")
+    cast = Cast(lead=[[asks("finder", "finder"), answers("all")]], finder=[])
+    outcome, _ = await run_lead(cast)
+    (warning,) = outcome.warnings
+    assert warning.startswith("finder could not be asked: ")
+    assert "would import app" in warning
+    assert "--trust" in warning
+    assert (outcome.status, outcome.tool_calls.failed) == ("answered", 2)
+
+
+async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(run_lead, files, tmp_path):
+    """What the parent may do is not inherited; with `agents` of its own it is the child's own list."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    await run_lead(cast)
+    assert "delegate" in cast.played["lead"][0].opening.tools
+    assert "delegate" not in cast.played["finder"][0].opening.tools
+    files(finder=["agents: [deep]"])
+    write(tmp_path, "deep")
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    await run_lead(cast)
+    schema = cast.played["finder"][0].opening.tools.get("delegate").input_schema
+    assert schema["properties"]["specialist"] == {"const": "deep", "description": "Which specialist to ask."} | {
+        key: value for key, value in schema["properties"]["specialist"].items() if key in {"title", "type"}
+    }
+
+
+async def test_who_is_above_is_not_asked_again(run_lead, tmp_path):
+    """A child that lists its parent is not given it, and says so."""
+    write(tmp_path, "lead", "agents: [middle]")
+    write(tmp_path, "middle", "agents: [deep]")
+    write(tmp_path, "deep")
+    cast = Cast(lead=[[asks("middle"), answers("all")]], middle=[[answers("much")]])
+    await run_lead(cast)
+    assert "lead" not in str(cast.played["middle"][0].opening.tools.get("delegate").definition)
+
+
+async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(run_lead, files):
+    """What the child quotes from a result proves it; what it merely says, or quotes from nowhere, does not."""
+    files()
+    quoted = [
+        {"source": "look", "quote": "note on 'owls', part 0"},
+        {"source": "nowhere", "quote": "Owls eat cheese."},
+    ]
+    child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": quoted}), first_id=90)]
+    said = [*quoted, {"source": "finder", "quote": "Owls eat mice."}]
+    cast = Cast(
+        lead=[[asks("finder"), calls(("respond", {"answer": "all", "evidence": said}), first_id=90)]], finder=[child]
+    )
+    outcome, _ = await run_lead(cast)
+    assert [quote.verified for quote in outcome.evidence] == [True, False, False]
+    assert [quote.verified for quote in outcome.children[0].evidence] == [True, False]
+
+
+async def test_a_child_that_fails_costs_an_error_result(run_lead, files):
+    """Its provider breaks: the parent reads why, and answers all the same; what was spent is counted."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]])
+    outcome, _ = await run_lead(cast)
+    (block,) = cast.played["lead"][0].asked[1].messages[-1].content
+    assert block["is_error"]
+    assert "the server is gone" in block["content"]
+    assert "note on 'a'" in block["content"]
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 1)
+
+
+async def test_a_child_that_is_cancelled_from_within_is_counted(run_lead, files):
+    """A client of its provider raises CancelledError and nobody cancelled: what it took is the parent's."""
+    files()
+    gone = asyncio.CancelledError()
+
+    def cancelled(asked):
+        raise gone
+
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), cancelled]])
+    outcome, _ = await run_lead(cast)
+    (child,) = outcome.children
+    assert (child.status, child.tool_calls, outcome.tool_calls.used) == ("aborted", 1, 2)
+    assert outcome.usage.input_tokens == 30
+
+
+async def test_what_a_failed_child_had_gathered_is_in_the_salvage_of_its_parent(run_lead, files):
+    """Both providers break: the answer that is made holds what the child had found until then."""
+    files()
+    gone = ProviderError("the server is gone")
+    cast = Cast(lead=[[asks("finder"), gone]], finder=[[looks("owls"), gone]])
+    outcome, _ = await run_lead(cast)
+    assert outcome.status == "failed"
+    assert "note on 'owls', part 0" in outcome.answer
+
+
+@pytest.mark.parametrize("query", ["", "  \n"])
+async def test_an_empty_question_is_an_error_result(run_lead, files, query):
+    """Nothing is asked, and the result says what to do."""
+    files()
+    empty = calls(("delegate", {"specialist": "finder", "query": query}))
+    cast = Cast(lead=[[empty, answers("all")]], finder=[])
+    await run_lead(cast)
+    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    assert "the query is empty" in told
+
+
+async def test_a_name_that_is_not_listed_is_an_error_result(run_lead, files, tmp_path):
+    """Also of a specialist that is there: only those that the file lists can be asked."""
+    files()
+    write(tmp_path, "other")
+    cast = Cast(lead=[[asks("other"), answers("all")]], finder=[], other=[])
+    await run_lead(cast)
+    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    assert told.startswith("delegate failed: invalid arguments: specialist")
+    assert "finder" in told
+
+
+async def test_an_abort_gives_back_what_the_child_had_gathered(files, tmp_path, monkeypatch):
+    """The child ends as aborted within the parent's own end; its calls are counted, its results are in the salvage."""
+    files()
+    monkeypatch.chdir(tmp_path)
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def look(query: str) -> str:
+        if query == "for ever":
+            begun.set()
+            await never.wait()
+        return f"note on {query}"
+
+    cast = Cast(lead=[[asks("finder")]], finder=[[looks("owls"), looks("for ever", first_id=2)]])
+    async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
+        run = await runner.prepare("lead", "What is known?")
+        task = asyncio.create_task(run.outcome())
+        await begun.wait()
+        run.abort()
+        outcome = await task
+    (child,) = outcome.children
+    assert (outcome.status, child.status, child.tool_calls, outcome.tool_calls.used) == ("aborted", "aborted", 2, 3)
+    assert "note on owls" in outcome.answer
+    assert outcome.usage.input_tokens == 30
+
+
+async def test_events_of_a_child_reach_the_parents_listener_in_their_wrapping(run_lead, files):
+    """Between the start and the end of the call that asks; the parent's own stay the parent's."""
+    files()
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    _, events = await run_lead(cast)
+    names = [f"{event.event}/{event.told.event}" if isinstance(event, ChildTold) else event.event for event in events]
+    begin = next(i for i, event in enumerate(events) if isinstance(event, Called) and event.phase == "started")
+    end = next(i for i, event in enumerate(events) if isinstance(event, Called) and event.phase == "finished")
+    inside = [name for name in names if name.startswith("child/")]
+    assert names[begin + 1 : end] == inside
+    assert (inside[0], inside[-1]) == ("child/started", "child/finished")
+    spent = [event.used for event in events if isinstance(event, BudgetSpent)]
+    assert spent == [2]
+    assert all(isinstance(event.as_json()["told"], dict) for event in events if isinstance(event, ChildTold))
+
+
+async def test_a_child_without_a_model_of_its_own_has_its_parents(tmp_path, monkeypatch):
+    """Both run on one provider; one that names a model gets another, made once."""
+    made = []
+
+    def make(model):
+        cast = Cast(
+            lead=[[asks("finder", "other"), answers("all")]], finder=[[answers("mice")]], other=[[answers("rats")]]
+        )
+        made.append(model)
+        return cast
+
+    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", make)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "lead", "agents: [finder, other]", "model: opus")
+    write(tmp_path, "finder")
+    write(tmp_path, "other", "model: haiku")
+    async with Runner() as runner:
+        outcome = await runner.run("lead", "What is known?")
+    assert (made, outcome.answer, len(outcome.children)) == (["opus", "haiku"], "all", 2)

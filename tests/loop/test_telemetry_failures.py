@@ -1,0 +1,150 @@
+"""Spans of runs that fail or are aborted, and telemetry that fails itself."""
+
+import asyncio
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.trace import StatusCode
+
+from run_specialist.budget.budget import Kind
+from run_specialist.errors import ProviderError
+from run_specialist.loop.run import Run
+from run_specialist.providers.scripted import ScriptedProvider, calls
+from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.tools.base import Tool
+from tests.loop.traced_replies import ANSWER, LOOKS
+from tests.loop_jobs import LOOK, job, outcome_of
+from tests.spans import recorded
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_calls_that_fail_are_marked_and_calls_that_are_not_run_have_no_span(spans):
+    """The error's type is told, never its words; a repeated call and a skipped one were not executed."""
+
+    def burst(query: str) -> str:
+        raise KeyError(f"no {query}, secret")
+
+    tools = [Tool("burst", "Bursts.", burst), Tool("look", "Looks.", LOOK.function, repeatable=True)]
+    wanted = [("burst", {"query": "a"}), ("nowhere", {}), ("look", {"query": "b"}), ("look", {"query": "b"})]
+    script = [calls(*wanted, ("look", {"query": "c"})), ANSWER]
+    outcome = await outcome_of(job(ScriptedProvider(script), 4, tools=tools))
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (4, 1)
+    told = {span.name.split()[1]: (span.status, span.attributes.get("error.type")) for span in spans.named("execute")}
+    assert {name: (status.status_code, kind) for name, (status, kind) in told.items()} == {
+        "burst": (StatusCode.ERROR, "KeyError"),
+        "nowhere": (StatusCode.ERROR, "ToolError"),
+        "look": (StatusCode.UNSET, None),
+    }
+    assert len(spans.named("execute_tool look")) == 1
+    assert not any("secret" in str(span.to_json()) for span in spans.all)
+
+
+async def test_a_request_that_fails_fails_the_run(spans):
+    """The error stands on the request by its type, and on the run by what its exit code says."""
+    outcome = await outcome_of(job(ScriptedProvider([LOOKS, ProviderError(f"the server takes no sk-{'a1' * 20}")]), 4))
+    assert outcome.status == "failed"
+    request, run = spans.named("chat")[1], spans.one("invoke_agent")
+    assert (request.status.status_code, request.attributes["error.type"]) == (StatusCode.ERROR, "ProviderError")
+    assert (run.status.status_code, run.attributes["error.type"]) == (StatusCode.ERROR, "provider")
+    assert (run.status.description, run.attributes["run_specialist.status"]) == (
+        "the server takes no [redacted]",
+        "failed",
+    )
+    assert spans.usage("invoke_agent") == spans.usage("chat") == [10, 5, 0, 0]
+
+
+async def test_a_refusal_is_told_without_the_models_words(spans):
+    """What some servers give as a reason is a sentence of the model's."""
+    refused = Reply(Stop.REFUSED, (), Usage(10, 0, 0, 5), "I will not speak of owls")
+    await outcome_of(job(ScriptedProvider([refused]), 4))
+    assert spans.one("chat").attributes["gen_ai.response.finish_reasons"] == ("refused",)
+    assert spans.one("invoke_agent").attributes["error.type"] == "no_answer"
+
+
+async def test_a_request_that_time_ran_out_for_is_told(spans):
+    """It never came back: an error, and no usage."""
+
+    class Slow(ScriptedProvider):
+        async def ask(self, messages, choice, max_tokens):
+            if not self.asked:
+                self.asked.append(None)
+                await asyncio.Event().wait()
+            return await super().ask(messages, choice, max_tokens)
+
+    await outcome_of(job(Slow([ANSWER]), 4, limits={Kind.TIME: 0.2}))
+    first = spans.named("chat")[0]
+    assert (first.attributes["error.type"], first.status.status_code) == ("timeout", StatusCode.ERROR)
+    assert "gen_ai.usage.input_tokens" not in first.attributes
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+async def test_s3_6_the_spans_of_a_run_that_is_stopped_end_too(spans, how):
+    """The call under way was broken off; the run was aborted, which is no error of its own."""
+    reached = asyncio.Event()
+
+    async def hang(query: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return query
+
+    run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[Tool("look", "Hangs.", hang)]))
+    task = asyncio.create_task(run.outcome())
+    await reached.wait()
+    run.abort() if how == "abort" else task.cancel()
+    await asyncio.wait([task])
+    assert spans.names == ["chat scripted", "execute_tool look", "invoke_agent looker"]
+    assert spans.one("execute_tool").attributes["error.type"] == "CancelledError"
+    told = spans.one("invoke_agent")
+    assert (told.attributes["run_specialist.status"], told.status.status_code) == ("aborted", StatusCode.UNSET)
+    assert "error.type" not in told.attributes
+
+
+class Broken(SpanProcessor):
+    """Fails where it is told to."""
+
+    def __init__(self, where):
+        self.where = where
+        self.failed = 0
+
+    def _fail(self, where):
+        if where == self.where:
+            self.failed += 1
+            raise KeyError(where)
+
+    def on_start(self, span, parent_context=None):
+        """Fail at the beginning."""
+        self._fail("start")
+
+    def on_end(self, span):
+        """Fail at the end."""
+        self._fail("end")
+
+
+class Deaf(SpanExporter):
+    """Fails on every export."""
+
+    def export(self, spans):
+        """Fail."""
+        raise KeyError("export")
+
+
+@pytest.mark.parametrize("where", ["start", "end"])
+async def test_a_processor_that_fails_harms_nothing(where):
+    """The run ends as it would, and says nothing about it; after it the caller's span is the current one again."""
+    broken = Broken(where)
+    with recorded(broken):
+        before = trace.get_current_span()
+        outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+        assert trace.get_current_span() is before
+    assert broken.failed == 4
+    assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "mice", ())
+
+
+async def test_an_exporter_that_fails_harms_nothing():
+    """The SDK catches it, and the run ends as it would."""
+    with recorded(SimpleSpanProcessor(Deaf())):
+        outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
+    assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "mice", ())

@@ -1,0 +1,6 @@
+"""Scripted replies of the runs that are traced."""
+
+from run_specialist.providers.scripted import calls
+
+LOOKS = calls(("look", {"query": "a"}))
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=99)

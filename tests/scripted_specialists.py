@@ -1,0 +1,55 @@
+"""Several scripted specialists: each run gets its own script, chosen by the prompt of the specialist's file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from run_specialist.providers.base import Capabilities, Opening, Watch
+from run_specialist.providers.scripted import Line, OffScript, ScriptedProvider
+
+
+class Cast:
+    """A provider that opens each conversation with the next script of the specialist it is for."""
+
+    model = "scripted"
+    capabilities = Capabilities(forced_choice=True, max_output_tokens=64_000)
+
+    def __init__(self, **scripts: Sequence[Sequence[Line]]) -> None:
+        """Take for each name (`_` for a hyphen) the scripts of its runs, in the order in which they begin."""
+        self._waiting: Mapping[str, list[ScriptedProvider]] = {
+            name.replace("_", "-"): [ScriptedProvider(script) for script in runs] for name, runs in scripts.items()
+        }
+        self.played: dict[str, list[ScriptedProvider]] = {name: [] for name in self._waiting}
+        """The conversations by name, in the order in which they began."""
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> ScriptedProvider:
+        """Start the next conversation of whom the system prompt names."""
+        name = opening.system.split(".")[0].removeprefix("You are ")
+        if not self._waiting.get(name):
+            raise OffScript(f"{name} was not to be asked")
+        provider = self._waiting[name].pop(0)
+        self.played[name].append(provider)
+        return provider.open(opening, watch)
+
+    def cost(self, usage):
+        """Return what every scripted provider takes."""
+        return usage.total_tokens / 100_000
+
+    async def aclose(self) -> None:
+        """Hold nothing, so let nothing go."""
+
+    def assert_used_up(self) -> None:
+        """Raise OffScript if a script was not played to its end."""
+        if any(self._waiting.values()):
+            raise OffScript(f"never asked: {[name for name, left in self._waiting.items() if left]}")
+        for providers in self.played.values():
+            for provider in providers:
+                provider.assert_used_up()
+
+
+def write(folder: Path, name: str, *lines: str) -> Path:
+    """Write a specialist's file whose prompt tells the cast who it is; the description is its name and `looks`."""
+    path = folder / "specialists" / f"{name}.md"
+    path.parent.mkdir(exist_ok=True)
+    head = "\n".join(("---", f"name: {name}", f"description: {name} looks.", "tools: []", *lines, "---"))
+    path.write_text(f"{head}\nYou are {name}.\n", encoding="utf-8")
+    return path

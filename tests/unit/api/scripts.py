@@ -1,0 +1,8 @@
+"""The specialist `finder`, and scripted replies of its runs."""
+
+from run_specialist.providers.scripted import calls
+from run_specialist.specialist.fields import Specialist
+
+FINDER = Specialist(name="finder", description="Finds", prompt="You find notes.", tools=(), tool_calls_limit=3)
+LOOKS = calls(("look", {"query": "owls"}))
+ANSWER = calls(("respond", {"answer": "mice"}), first_id=999)

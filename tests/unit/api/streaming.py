@@ -1,0 +1,22 @@
+"""Runs that are read as a stream."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from run_specialist.api.runner import Runner
+from run_specialist.specialist.fields import Specialist
+
+FINDER = Specialist(name="finder", description="Finds", prompt="You find notes.", tools=(), tool_calls_limit=9)
+
+
+@dataclass
+class Desk:
+    """A runner with a tool that hangs when it is told to, and tells when it does and when it was let go."""
+
+    runner: Runner
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stream(self, **settings):
+        """Read a run of the finder."""
+        return self.runner.stream(FINDER, "What do owls eat?", **settings)

@@ -1,0 +1,61 @@
+"""The text of a delegated outcome, and the outcomes that are errors."""
+
+import pytest
+
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Evidence, LandingReport, Outcome, ToolCalls
+from run_specialist.tools.delegate_tool import has_failed, told
+
+pytestmark = pytest.mark.anyio
+
+
+def outcome(**fields):
+    """Return an outcome."""
+    values = {
+        "run_id": "run-1",
+        "specialist": "owls",
+        "model": "haiku",
+        "status": "landed",
+        "answer": "So.",
+        "evidence": (),
+        "gaps": (),
+        "output": None,
+        "tool_calls": ToolCalls(3, 9, 0, 0),
+        "limits": {},
+        "landing": None,
+        "usage": Usage(),
+        "cost_usd": None,
+        "duration_s": 1.0,
+        "warnings": (),
+    }
+    return Outcome(**(values | fields))
+
+
+def test_the_limit_that_ended_the_work_is_named_where_it_is_another_than_that_of_calls():
+    """Three of nine calls alone would not explain why it landed."""
+    landing = LandingReport("tokens", "force", 1, Usage(), None)
+    assert told(outcome(landing=landing)).startswith("[owls: landed after 3 of 9 tool calls, at its limit of tokens]")
+    assert told(outcome(landing=LandingReport("tool_calls", "force", 1, Usage(), None))).startswith(
+        "[owls: landed after 3 of 9 tool calls]"
+    )
+
+
+def test_a_quote_says_whether_it_was_found():
+    """The model that asked can trust the one more than the other."""
+    text = told(outcome(evidence=(Evidence("a.md:1", "Yes.", True), Evidence("b.md:2", "No.", False))))
+    assert "Evidence:\n- a.md:1: Yes. (verified)\n- b.md:2: No. (not verified)" in text
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "failed"),
+    [
+        ("answered", "So.", False),
+        ("partial", "So.", False),
+        ("aborted", "Found.", False),
+        ("failed", "Found.", True),
+        ("landed", "", True),
+    ],
+)
+def test_what_counts_as_an_error_for_the_model_that_asked(status, answer, failed):
+    """No answer does, and a salvage after a failure; a part of an answer does not."""
+    assert has_failed(outcome(status=status, answer=answer)) is failed

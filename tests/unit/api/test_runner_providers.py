@@ -1,0 +1,134 @@
+"""The API for programs: runs that share a provider, and the model chosen for them."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from run_specialist.api.runner import Runner
+from run_specialist.providers.base import Capabilities, Choice
+from run_specialist.providers.scripted import calls
+from run_specialist.record.messages import text_of
+from tests.loop_jobs import LOOK
+from tests.unit.api.scripts import FINDER
+
+pytestmark = pytest.mark.usefixtures("project")
+
+
+@dataclass
+class Shared:
+    """A provider for many children: each looks a number of times that its question tells, in step with the others."""
+
+    children: int
+    model: str = "shared"
+    capabilities: Capabilities = field(default_factory=lambda: Capabilities(forced_choice=True, max_output_tokens=9000))
+    closed: int = 0
+    opened: int = 0
+
+    def open(self, opening, watch=None):
+        """Start the conversation of one child."""
+        self.opened += 1
+        self.together = getattr(self, "together", None) or asyncio.Barrier(self.children)
+        return Child(self)
+
+    def cost(self, usage):
+        """Know no price."""
+
+    async def aclose(self):
+        """Count how often it was closed."""
+        self.closed += 1
+
+
+@dataclass
+class Child:
+    """One conversation of a shared provider."""
+
+    provider: Shared
+    turn: int = 0
+
+    async def ask(self, messages, choice, max_tokens):
+        """Look, or respond with the question when told to; the first turn begins when all children are there."""
+        if self.turn == 0:
+            async with asyncio.timeout(30):
+                await self.provider.together.wait()
+        self.turn += 1
+        question = text_of(messages[0].content)
+        if choice is Choice.RESPOND:
+            return calls(("respond", {"answer": question}), first_id=999)
+        return calls(("look", {"query": f"{question} {self.turn}"}), first_id=self.turn)
+
+
+@pytest.mark.anyio
+async def test_s0_7_children_side_by_side_share_a_provider_and_nothing_else():
+    """Twenty at once, each with a limit of its own: every one gets its own answer, count, id and events."""
+    provider, seen = Shared(children=20), {number: [] for number in range(20)}
+    async with Runner(provider=provider, tools=[LOOK]) as runner:
+        outcomes = await asyncio.gather(
+            *(
+                runner.run(FINDER, f"child {number}", listener=seen[number].append, tool_calls_limit=number)
+                for number in range(20)
+            )
+        )
+    assert [outcome.answer for outcome in outcomes] == [f"child {number}" for number in range(20)]
+    assert [outcome.tool_calls.used for outcome in outcomes] == list(range(20))
+    assert len({outcome.run_id for outcome in outcomes}) == 20
+    for number, events in seen.items():
+        queries = [
+            event.arguments["query"] for event in events if event.event == "tool_call" and event.phase == "started"
+        ]
+        assert queries == [f"child {number} {turn}" for turn in range(1, number + 1)]
+        assert events[-1].outcome is outcomes[number]
+    assert provider.opened == 20
+
+
+@pytest.mark.anyio
+async def test_a_provider_that_was_given_is_left_open_for_its_owner():
+    """Only what the runner made itself is closed by it."""
+    provider = Shared(children=1)
+    async with Runner(provider=provider, tools=[LOOK]) as runner:
+        await runner.run(FINDER, "What?", tool_calls_limit=0)
+    assert provider.closed == 0
+
+
+@pytest.mark.anyio
+async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
+    """One provider for each model, made when it is first needed, closed with the runner."""
+    made = []
+
+    def make(model):
+        made.append(Shared(children=1, model=model))
+        return made[-1]
+
+    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", make)
+    async with Runner(tools=[LOOK]) as runner:
+        for model in ("haiku", "opus", "haiku", "inherit"):
+            await runner.prepare(FINDER.model_copy(update={"model": model}), "What?")
+        assert [provider.model for provider in made] == ["haiku", "opus", "offline"]
+        assert not any(provider.closed for provider in made)
+    assert [provider.closed for provider in made] == [1, 1, 1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("environment", "model"),
+    [
+        ({}, "offline"),
+        ({"ANTHROPIC_API_KEY": "k"}, "sonnet"),
+        ({"ANTHROPIC_AUTH_TOKEN": "k"}, "sonnet"),
+        ({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, "sonnet"),
+        ({"ANTHROPIC_API_KEY": ""}, "offline"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": "haiku"}, "haiku"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": ""}, "sonnet"),
+        ({"ANTHROPIC_API_KEY": "k", "SPECIALIST_MODEL": "offline"}, "offline"),
+    ],
+    ids=str,
+)
+async def test_the_model_is_what_the_environment_can_reach(monkeypatch, environment, model):
+    """With credentials or a base URL `sonnet`, else offline; SPECIALIST_MODEL stands above both, empty says nothing."""
+    made = []
+    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", lambda name: made.append(name) or Shared(1))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    async with Runner() as runner:
+        await runner.prepare("owls", "What?")
+    assert made == [model]

@@ -1,0 +1,29 @@
+"""A pass of the summarizer, played from a script."""
+
+from run_specialist.loop.compaction.summarizer import Summarizer, Summary
+from run_specialist.providers.scripted import Line, ScriptedProvider
+from run_specialist.record.messages import Message, Usage
+from run_specialist.tools.archive import Archive
+
+SIZE = 1_000
+"""Tokens of the transcripts here, as far as a pass is told."""
+
+
+async def one_pass(
+    script: list[Line], said: list[Message], archive: Archive | None = None, paid: list[Usage] | None = None, **settings
+) -> tuple[Summary, ScriptedProvider]:
+    """Run a pass that takes all it can and plays the whole script; `paid` gets each usage."""
+    provider = ScriptedProvider(script)
+    settings = {"summarize_at": 400, "context_target": 0, "summary_limit": 100, **settings}
+    done = await Summarizer(provider, archive or Archive(), **settings).summarise(
+        said, SIZE, [].append if paid is None else paid.append
+    )
+    provider.assert_used_up()
+    assert done is not None
+    return done, provider
+
+
+def request_text(provider: ScriptedProvider, at: int = 0) -> str:
+    """Return the text of a request."""
+    (message,) = provider.asked[at].messages
+    return message.content[0]["text"]

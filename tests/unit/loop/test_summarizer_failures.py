@@ -1,0 +1,126 @@
+"""Requests of a pass that fail, are cut off, or are cancelled."""
+
+import asyncio
+
+import pytest
+
+from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.loop.compaction.summarizer import Summarizer
+from run_specialist.providers.scripted import ScriptedProvider, says
+from run_specialist.record.messages import Reply, Stop, Usage
+from run_specialist.tools.archive import Archive
+from tests.transcripts import THOUGHT, history, text, turn, use
+from tests.unit.loop.summarizing import SIZE, one_pass, request_text
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (ProviderError("the API is\noverloaded"), "the API is overloaded"),
+        (ContextExceeded("prompt is too long"), "prompt is too long"),
+        (Reply(Stop.REFUSED, (), Usage(3), "harm"), "the model refused (harm)"),
+        (Reply(Stop.REFUSED, (text("I will not."),), Usage(3), "harm"), "the model refused (harm)"),
+        (says(""), "the model wrote nothing"),
+        (Reply(Stop.ANSWERED, (THOUGHT, text("  ")), Usage(3)), "the model wrote nothing"),
+        (Reply(Stop.TRUNCATED, (THOUGHT,), Usage(3)), "the model wrote nothing"),
+        (Reply(Stop.WANTS_TOOLS, (use("x"),), Usage(3)), "the model wrote nothing"),
+    ],
+)
+async def test_s2_7_a_chunk_that_fails_leaves_a_marker(line, why):
+    """It names the calls and the reason; the other chunks have their notes, and the outputs stay readable."""
+    archive, paid = Archive(), []
+    done, _ = await one_pass([line, says("notes on 2")], history(3, size=600), archive, paid)
+    notes, marker = done.summary.split("\n\n")
+    assert notes == "notes on 2"
+    assert marker == (
+        f"[not summarised: search (call_1); the reason: {why}; get_tool_response reads the outputs by their ids]"
+    )
+    assert archive["call_1"] == "1".ljust(600, ".")
+    assert any(why in warning for warning in done.warnings)
+    assert len(paid) == (1 if isinstance(line, Exception) else 2)
+
+
+async def test_s2_7_markers_outlast_merging_and_later_passes():
+    """They are neither given to the model nor cut, however little room there is."""
+    first, _ = await one_pass([ProviderError("down"), says("n" * 600), says("m" * 200)], history(3, size=600))
+    assert first.summary.split("\n\n")[0] == "m" * 200
+    assert "[not summarised: search (call_1); the reason: down;" in first.summary
+    said = [*first.history, *turn(("call_9", "9"))]
+    second, provider = await one_pass([says("o" * 300), says("both")], said)
+    assert "not summarised" not in "".join(request_text(provider, at) for at in range(2))
+    assert second.summary.split("\n\n")[0] == "both"
+    assert second.summary.count("[not summarised: search (call_1);") == 1
+
+
+async def test_s2_7_many_markers_leave_room_for_notes():
+    """Half of the summary is for notes, whatever failed."""
+    script = [*[ProviderError("down " * 20)] * 5, says("n" * 200)]
+    done, _ = await one_pass(script, history(7, size=600))
+    assert done.summary.startswith("n" * 200)
+    assert done.summary.count("[not summarised: ") == 5
+
+
+async def test_s2_7_a_marker_and_the_notes_share_the_limit():
+    """Notes that would fit alone are merged beside a marker."""
+    script = [ProviderError("down"), says("n" * 300), says("m" * 100)]
+    done, _ = await one_pass(script, history(3, size=600))
+    assert done.summary.startswith("m" * 100 + "\n\n[not summarised: ")
+
+
+async def test_s2_7_notes_that_were_cut_off_are_used_and_marked():
+    """Half of the notes is better than none."""
+    done, _ = await one_pass([says("notes", Stop.TRUNCATED)], history(2))
+    assert done.summary == "notes\n[truncated]"
+
+
+class BlockingProvider:
+    """A provider whose replies wait until they are let go."""
+
+    def __init__(self, provider: ScriptedProvider) -> None:
+        self.provider = provider
+        self.capabilities = provider.capabilities
+        self.under_way = self.most = 0
+        self.busy, self.go = asyncio.Event(), asyncio.Event()
+
+    def open(self, opening, watch=None):
+        """Start a conversation."""
+        self.provider.open(opening, watch)
+        return self
+
+    async def ask(self, messages, choice, max_tokens):
+        """Wait, then play the next line."""
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        if self.under_way == 3:
+            self.busy.set()
+        await self.go.wait()
+        self.under_way -= 1
+        return await self.provider.ask(messages, choice, max_tokens)
+
+
+async def test_requests_run_side_by_side_but_not_all_at_once():
+    """Three at a time, and the notes stand in the order of the calls."""
+    held = BlockingProvider(ScriptedProvider([says(str(number)) for number in range(5)]))
+    summarising = asyncio.create_task(
+        Summarizer(held, Archive(), 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
+    )
+    await asyncio.wait_for(held.busy.wait(), 10)
+    held.go.set()
+    done = await summarising
+    assert held.most == 3
+    assert done.summary == "0\n\n1\n\n2\n\n3\n\n4"
+
+
+async def test_a_cancelled_pass_changes_nothing():
+    """The cancellation goes on its way, and nothing was archived."""
+    held, archive = BlockingProvider(ScriptedProvider([])), Archive()
+    summarising = asyncio.create_task(
+        Summarizer(held, archive, 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
+    )
+    await asyncio.wait_for(held.busy.wait(), 10)
+    summarising.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await summarising
+    assert archive.ids == ()

@@ -1,0 +1,87 @@
+"""Merging the notes of a pass into one summary within its limit."""
+
+import pytest
+
+from run_specialist.errors import ProviderError
+from run_specialist.providers.scripted import says
+from tests.transcripts import QUESTION, history, summaries, turn
+from tests.unit.loop.summarizing import one_pass, request_text
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_s2_7_partial_summaries_merge_until_they_are_under_the_limit():
+    """Two sets of notes of sixty tokens are over a hundred together; the merged ones are not."""
+    one, two = "a" * 240, "b" * 240
+    paid = []
+    done, provider = await one_pass([says(one), says(two), says("merged")], history(3, size=600), paid=paid)
+    assert f"{one}\n\n{two}" in request_text(provider, 2)
+    assert QUESTION in request_text(provider, 2)
+    assert (done.summary, done.warnings[1:]) == ("merged", [])
+    assert len(paid) == 3
+
+
+async def test_s2_7_two_sets_of_notes_fit_into_one_request_however_small_the_context_is():
+    """One at a time could never be merged."""
+    script = [says("a" * 240), says("b" * 240), says("merged")]
+    done, _ = await one_pass(script, history(3, size=600), summarize_at=100)
+    assert done.summary == "merged"
+
+
+async def test_s2_7_equal_to_the_limit_is_not_over_it():
+    """Ninety-nine, one and two line ends between them make a hundred tokens: nothing to merge."""
+    done, _ = await one_pass([says("a" * 394), says("b" * 4)], history(3, size=600))
+    assert done.summary == "a" * 394 + "\n\n" + "b" * 4
+    done, _ = await one_pass([says("a" * 395), says("b" * 4), says("merged")], history(3, size=600))
+    assert done.summary == "merged"
+
+
+async def test_s2_7_an_earlier_summary_is_kept_and_merged_only_when_it_must():
+    """It goes word for word as long as there is room: what is summarised again and again wears off."""
+    first, _ = await one_pass([says("e" * 300)], history(2))
+    said = [*first.history, *turn(("call_9", "9" * 100))]
+    kept, provider = await one_pass([says("new")], said)
+    assert kept.summary == "e" * 300 + "\n\nnew"
+    assert "eee" not in request_text(provider)
+    merged, provider = await one_pass([says("n" * 200), says("both")], said)
+    assert "e" * 300 + "\n\n" + "n" * 200 in request_text(provider, 1)
+    assert summaries(merged.history) == ["both"]
+
+
+async def test_s2_7_what_merging_does_not_shorten_is_cut_and_a_warning_says_so():
+    """A round that does not shorten is the last one, and each set of notes keeps its beginning."""
+    one, two = "a" * 300, "b" * 300
+    done, _ = await one_pass([says(one), says(two), says("c" * 700)], history(3, size=600))
+    front, back = done.summary.split("\n[truncated]\n\n")
+    assert set(front) == {"a"}
+    assert back.removesuffix("\n[truncated]").strip("b") == ""
+    assert 380 < len(done.summary) <= 400
+    assert "a summary was longer than summary_limit and was cut" in done.warnings
+
+
+async def test_s2_7_short_notes_are_not_cut_for_the_sake_of_long_ones():
+    """Only what takes more than its share is cut, and markers count."""
+    script = [says("a" * 400), says("short"), ProviderError("down"), says("b" * 500)]
+    done, _ = await one_pass(script, history(4, size=600))
+    long, short, marker = done.summary.split("\n\n")
+    assert long.endswith("aaa\n[truncated]")
+    assert short == "short"
+    assert marker.startswith("[not summarised: search (call_3)")
+    assert len(done.summary) <= 400
+
+
+async def test_s2_7_merging_ends_whatever_the_model_writes():
+    """Notes that shrink by two tokens a round are cut after three rounds."""
+    script = [says("x" * (900 - 8 * number)) for number in range(4)]
+    done, provider = await one_pass(script, history(2))
+    assert len(provider.asked) == 4
+    assert done.summary == "x" * 386 + "\n[truncated]"
+
+
+async def test_s2_7_a_merge_that_fails_loses_no_notes():
+    """They are cut instead, and the reason is told."""
+    script = [says("a" * 300), says("b" * 300), ProviderError("the API is overloaded")]
+    done, _ = await one_pass(script, history(3, size=600))
+    assert "aaa" in done.summary
+    assert "bbb" in done.summary
+    assert "notes could not be merged: the API is overloaded" in done.warnings

@@ -1,0 +1,31 @@
+"""Schemas of answers: how tests make them, and the reasons for which they are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+
+PERSON = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#"}}},
+    "additionalProperties": False,
+}
+
+
+DRAFT7, DRAFT4 = ({"$schema": f"http://json-schema.org/draft-0{number}/schema#"} for number in (7, 4))
+
+
+def made(schema: dict[str, Any]) -> AnswerSchema:
+    """Load a schema that needs no folder."""
+    return AnswerSchema.load(schema, Path())
+
+
+def refused(value: Any, folder: Path = Path()) -> str:
+    """Return why a schema is not taken."""
+    with pytest.raises(ValueError, match=r"(?s).") as caught:
+        AnswerSchema.load(value, folder)
+    assert str(caught.value).isprintable()
+    return str(caught.value)

@@ -1,0 +1,127 @@
+"""Checking an answer is bounded, whatever the schema and its patterns."""
+
+from typing import Any
+
+import pytest
+
+from run_specialist.specialist.json_schema import schema_checks
+from tests.unit.specialist.schemas import DRAFT7, PERSON, made, refused
+
+
+def explosive(levels: int) -> dict[str, Any]:
+    """Return a schema that is short to write and doubles the work at each level."""
+    defs = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(levels)}
+    return {"$defs": {**defs, f"a{levels}": {"const": 1}}, "properties": {"deep": {"$ref": "#/$defs/a0"}}}
+
+
+def test_checking_is_bounded(monkeypatch):
+    """A schema that asks for endless work is refused, and an answer that does is not waited for."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    assert "takes too long to check" in refused({**explosive(40), "$ref": "#/$defs/a0"})
+    schema = made(explosive(40))
+    assert schema.reason({}) is None
+    assert schema.reason({"deep": 1}) is None
+    assert "takes too long to check" in str(schema.reason({"deep": 2}))
+
+
+def test_a_schema_of_its_own_kind_at_the_root_is_bounded_too(monkeypatch):
+    """By naming its dialect a schema does not get around the bound."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    name = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema = made({**explosive(40), **name, "items": {"$ref": "#"}})
+    assert "takes too long to check" in str(schema.reason([{"deep": 2}]))
+
+
+@pytest.mark.parametrize("first", ["unevaluatedItems", "unevaluatedProperties"])
+def test_what_is_left_over_is_bounded_too(monkeypatch, first):
+    """Looking for what no part looked at follows each reference anew, and is not begun when there are too many."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    to = [{"$ref": f"#/$defs/a{i}", "$dynamicRef": f"#/$defs/a{i}"} for i in range(41)]
+    defs = {f"a{i}": {"dependentSchemas": {"x": to[i + 1], "y": to[i + 1]}} for i in range(40)}
+    both = {f"b{i}": {"$ref": f"#/$defs/b{i + 1}", "$dynamicRef": f"#/$defs/b{i + 1}"} for i in range(40)}
+    schema = made({"items": {first: False, "$ref": "#/$defs/a0"}, "$defs": {**defs, "a40": {}}})
+    assert schema.reason([{}]) is None or first == "unevaluatedProperties"
+    assert "takes too long to check" in str(schema.reason([{"x": 1, "y": 1}]))
+    again = {"properties": {"a": {first: False, "$ref": "#/$defs/b0"}}, "$defs": {**both, "b40": {}}}
+    assert "takes too long to check" in str(made(again).reason({"a": [1] if first == "unevaluatedItems" else {"b": 1}}))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"enum": [str(i) for i in range(1_000)]}}, ["x"] * 200),
+        ({"items": {"required": ["a", "b", "c", "d", "e"]}}, [{}] * 900),
+        ({"items": {"properties": {f"a{i}": {} for i in range(1_000)}}}, [{}] * 200),
+        ({"patternProperties": {f"a{i}": {} for i in range(400)}}, {f"b{i}": 1 for i in range(400)}),
+        (
+            {"additionalProperties": False, "patternProperties": {f"a{i}": {} for i in range(200)}},
+            dict.fromkeys(map(str, range(400))),
+        ),
+        ({"allOf": [{"type": "null"}] * 50}, ["x" * 50_000]),
+    ],
+)
+def test_what_one_keyword_does_counts(monkeypatch, schema, value):
+    """Many values to compare with, many names to match, many errors, long errors: each takes its time."""
+    monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
+    assert "takes too long to check" in str(made(schema).reason(value))
+
+
+ENDLESS = "^(a+)+$"
+
+
+AAAA = "a" * 60 + "!"
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}, DRAFT7])
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"pattern": ENDLESS}, AAAA, f"the answer: '{AAAA}' does not match '{ENDLESS}'"),
+        ({"pattern": ENDLESS}, "aaa", None),
+        ({"propertyNames": {"pattern": ENDLESS}}, {AAAA: 1}, f"the answer: '{AAAA}' does not match '{ENDLESS}'"),
+        ({"patternProperties": {ENDLESS: False}}, {AAAA: 1}, None),
+        ({"patternProperties": {ENDLESS: {"type": "null"}}}, {"aa": 1}, "aa: 1 is not of type 'null'"),
+        (
+            {"patternProperties": {ENDLESS: {}}, "additionalProperties": False},
+            {AAAA: 1, "aa": 1},
+            f"the answer: '{AAAA}' does not match any of the regexes: '{ENDLESS}'",
+        ),
+    ],
+)
+def test_no_pattern_takes_for_ever(dialect, schema, value, said):
+    """A pattern that makes other engines try each way to read a text is decided at once."""
+    assert made({**dialect, **schema}).reason(value) == said
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
+def test_no_pattern_takes_for_ever_where_properties_are_left_over(dialect):
+    """`unevaluatedProperties` matches names in each part that holds."""
+    parts = {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"patternProperties": {ENDLESS: {}}}}}
+    schema = made({**dialect, **parts, "unevaluatedProperties": False})
+    assert schema.reason({"aa": 1}) is None
+    left_over = f"the answer: Unevaluated properties are not allowed ('{AAAA}' was unexpected)"
+    assert schema.reason({AAAA: 1, "aa": 1}) == left_over
+
+
+def test_many_items_that_must_differ_take_no_longer_than_others():
+    """They are not compared with each other one by one."""
+    items = [{"a": number} for number in range(60_000)]
+    assert made({"uniqueItems": True}).reason(items) is None
+    assert "has non-unique elements" in str(made({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
+
+
+def test_an_answer_without_a_bottom_is_not_followed():
+    """A value that is nested beyond what can be checked is a reason, not a crash."""
+    deep: list[Any] = []
+    for _ in range(600):
+        deep = [deep]
+    schema = made({"type": "array", "items": {"$ref": "#"}})
+
+    def below(frames: int) -> str:
+        return below(frames - 1) if frames else str(schema.reason(deep))
+
+    # Wherever the call stands: some places of the library do not survive Python's own limit.
+    assert {below(frames) for frames in range(40)} == {"the answer is nested too deeply to be checked"}
+    itself = {"if": {"const": {"x": 1}}, "then": {"$ref": "#"}, "unevaluatedProperties": False}
+    assert "nested too deeply" in str(made(itself).reason({"x": 1}))
+    assert made(PERSON).reason({"name": "a", "children": [{"name": "b", "children": [{"name": "c"}]}] * 100}) is None

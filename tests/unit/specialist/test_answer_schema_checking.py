@@ -1,0 +1,176 @@
+"""Checking an answer against `output_schema`: keywords, references, and the reasons given."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run_specialist.specialist.json_schema import schema_checks
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, made, refused
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("b", "abc", True),
+        ("^b", "abc", False),
+        ("^a$", "a\n", False),
+        (r"^\p{Lu}\w*$", "\u00c9t\u00e9", True),
+        (r"^\d{4}-\d\d$", "2024-01", True),
+        ("^.$", "\ud800", True),
+        ("^.$", "\U0001f600", True),
+        ("", "", True),
+    ],
+)
+def test_a_pattern_is_looked_for_anywhere(pattern, text, found):
+    """As JSON Schema has it: anchors are the author's, classes know Unicode, and the end is the end."""
+    assert (made({"pattern": pattern}).reason(text) is None) == found
+
+
+SAME_WORDS = [
+    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"c": 1, "a": 1, "b": 1}),
+    ({"patternProperties": {"^a": {}, "^b": {}}, "additionalProperties": False}, {"d": 1, "c": 1}),
+    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "b": 1}),
+    ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "c": 1, "b": 1}),
+    ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1, "b": 1, "c": None}),
+    ({"patternProperties": {"a": {"type": "null"}, "b": {"type": "string"}}}, {"ab": 1}),
+    ({"additionalProperties": False}, [1]),
+    ({"pattern": "^a"}, "b"),
+    ({"pattern": "^a"}, 1),
+    ({"unevaluatedProperties": False}, {"b": 1, "a": 1}),
+    ({"unevaluatedProperties": {"type": "null"}}, {"a": 1, "b": None}),
+    ({"unevaluatedProperties": {"type": "null"}}, {"a": 1, "b": 2}),
+    ({"anyOf": [{"properties": {"a": {}}}, {"required": ["x"]}], "unevaluatedProperties": False}, {"a": 1}),
+    ({"anyOf": [{"properties": {"a": False}}, {}], "unevaluatedProperties": False}, {"a": 1}),
+    ({"oneOf": [{"additionalProperties": True}], "unevaluatedProperties": False}, {"a": 1}),
+    ({"dependentSchemas": {"a": {"properties": {"a": {}}}}, "unevaluatedProperties": False}, {"a": 1, "b": 1}),
+    ({"if": {"required": ["a"]}, "then": {"patternProperties": {"": {}}}, "unevaluatedProperties": False}, {"a": 1}),
+    ({"if": {"required": ["a"]}, "else": {"properties": {"b": {}}}, "unevaluatedProperties": False}, {"b": 1}),
+    ({"if": {"properties": {"a": {}}}, "unevaluatedProperties": False}, {"a": 1}),
+    ({"if": False, "then": {"properties": {"a": {}}}, "unevaluatedProperties": False}, {"a": 1}),
+    ({"not": {"properties": {"a": {}}, "required": ["b"]}, "unevaluatedProperties": False}, {"a": 1}),
+    *(
+        ({"uniqueItems": True}, value)
+        for value in (
+            [1, 1.0], [1, True], [0, False], ["1", 1], [[], {}], [{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}],
+            [{"a": 1}, {"a": True}], [[1], [True]], [None, None], [{}, {}], "aa", [],
+        )
+    ),
+    ({"uniqueItems": False}, [1, 1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
+@pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
+def test_our_keywords_say_what_the_library_says(monkeypatch, dialect, schema, value):
+    """Where the library's own keywords end in time, they and ours agree, word for word."""
+    said = made({**dialect, **schema}).reason(value)
+    monkeypatch.setattr(schema_checks, "replaced", dict)
+    assert said == made({**dialect, **schema}).reason(value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$dynamicRef": "#/$defs/x", "$defs": {"x": {"properties": {"a": {}}}}},
+        {
+            "$ref": "item.json",
+            "$defs": {"i": {"$id": "item.json", "$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": {}}}}}},
+        },
+    ],
+)
+def test_references_start_from_where_they_stand(schema):
+    """In a resource of its own a reference leads to a part of that."""
+    whole = made({**schema, "unevaluatedProperties": False})
+    assert whole.reason({"a": 1}) is None
+    assert "('b' was unexpected)" in str(whole.reason({"a": 1, "b": 1}))
+
+
+@pytest.mark.parametrize("reference", ["$recursiveRef", "$ref"])
+def test_references_are_followed_for_what_is_left_over(reference):
+    """2019-09 has one more kind of reference."""
+    name = {"$schema": "https://json-schema.org/draft/2019-09/schema"}
+    node = {"properties": {"next": {reference: "#", "unevaluatedProperties": False}}}
+    schema = made({**name, **node})
+    assert schema.reason({"next": {"next": {}}}) is None
+    assert "('x' was unexpected)" in str(schema.reason({"next": {"x": 1}}))
+    within = made({**name, "allOf": [{"unevaluatedProperties": {"type": "null"}}], "unevaluatedProperties": False})
+    assert within.reason({"a": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        (PERSON, "x", "the answer: 'x' is not of type 'object'"),
+        (PERSON, None, "the answer: None is not of type 'object'"),
+        (PERSON, {"name": "x", "children": [{}]}, "children[0]: 'name' is a required property"),
+        ({"properties": {"a b": {"const": 1}}}, {"a b": 2}, '["a b"]: 1 was expected'),
+        ({"prefixItems": [{"type": "null"}]}, [0], "[0]: 0 is not of type 'null'"),
+        ({"anyOf": [{"enum": ["a", "b"]}, {"type": "array"}]}, "x", "the answer: 'x' is not one of ['a', 'b']"),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            3,
+            "the answer: 3 is not valid under any of the given schemas",
+        ),
+        (
+            {"oneOf": [{"properties": {"k": {"const": k}, k: {"type": "null"}}, "required": [k]} for k in ("a", "b")]},
+            {"k": "b", "b": 1},
+            "b: 1 is not of type 'null'",
+        ),
+        (
+            {"anyOf": [{"properties": {"k": {"const": "a"}}}, {"properties": {"v": {"type": "null"}}}]},
+            {"k": "b", "v": 1},
+            "v: 1 is not of type 'null'",
+        ),
+        ({"anyOf": [{"required": ["a", "b"]}, {"required": ["a", "c"]}]}, {"c": 1}, "the answer: 'a' is a required"),
+        (
+            {**DRAFT7, "items": [{"type": "string"}], "definitions": {"x": {}}},
+            [1],
+            "[0]: 1 is not of type 'string'",
+        ),
+        ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, 3, "the answer: 3 is greater than or equal to"),
+        ({**DRAFT7, "$ref": "#/definitions/x", "type": "null", "definitions": {"x": {"minimum": 2}}}, 2, None),
+        (PERSON, {"name": float("nan")}, "the answer cannot be checked: "),
+        ({"multipleOf": 0.5}, 10**400, "the answer cannot be checked: "),
+    ],
+)
+def test_the_reason_names_the_place(schema, value, said):
+    """The line says where and what, of alternatives the one that was meant, in the dialect of the schema."""
+    reason = made(schema).reason(value)
+    assert reason is None if said is None else str(reason).startswith(said)
+
+
+def test_the_reason_names_three_places_at_most_and_the_outermost_first():
+    """What is wrong at the top matters most; the rest shows once that is mended."""
+    wrong = {"children": [{"name": 1}, {"name": 2}, {"name": 3}, {"name": 4}]}
+    assert str(made(PERSON).reason(wrong)).split("; ") == [
+        "the answer: 'name' is a required property",
+        "children[0].name: 1 is not of type 'string'",
+        "children[1].name: 2 is not of type 'string'",
+    ]
+
+
+def test_the_reason_stays_short_and_keeps_its_point():
+    """Of a long value the middle is left out, never what is wrong with it."""
+    schema = made({"additionalProperties": {"type": "number"}})
+    reason = str(schema.reason({"k" * 500: "long\n" * 5_000}))
+    assert reason.endswith("' is not of type 'number'")
+    assert len(reason) <= 400
+    assert reason.isprintable()
+
+
+def test_a_schema_may_be_as_deep_as_a_file():
+    """Sixty levels, as in YAML, are more than an author needs; more would not be safe to check."""
+    schema: dict[str, Any] = {}
+    for _ in range(59):
+        schema = {"not": schema}
+    assert "should not be valid under" in str(made(schema).reason(1))
+    assert refused({"not": {"not": schema}}) == "is nested too deeply"
+
+
+def test_an_alternative_that_nothing_matches_is_not_what_was_meant():
+    """`false` among the alternatives has no place to name; the reason is that of the whole."""
+    schema = AnswerSchema.load({"anyOf": [False, {"type": "integer"}]}, Path())
+    assert "integer" in schema.reason("x")
+    assert schema.reason(3) is None

@@ -1,0 +1,195 @@
+"""Loading `output_schema`: the forms it takes in a file, and the errors that name the place inside."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.loader import load, load_text
+from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, made, refused
+
+YAML = """
+type: object
+required: [name]
+properties:
+  name: {type: string}
+  children: {type: array, items: {$ref: '#'}}
+additionalProperties: false
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", json.dumps(PERSON, indent="\t")),
+        ("a.json", "\ufeff" + json.dumps(PERSON)),
+        ("a.yaml", json.dumps(PERSON)),
+        ("a.yml", YAML),
+    ],
+)
+def test_a_schema_may_stand_in_a_file(tmp_path, name, text):
+    """JSON, tabs and a byte order mark included, and YAML are read; a relative path starts at the folder."""
+    (tmp_path / name).write_text(text, "utf-8")
+    assert AnswerSchema.load(name, tmp_path).schema == PERSON
+    assert AnswerSchema.load(str(tmp_path / name), Path("/nowhere")).schema == PERSON
+
+
+def test_json_is_read_as_json(tmp_path):
+    """What YAML would read in another way, such as a pair of escapes for one character, is JSON's."""
+    (tmp_path / "a.json").write_text(r'{"const": "\ud83d\ude00"}', "utf-8")
+    assert AnswerSchema.load("a.json", tmp_path).schema == {"const": "\U0001f600"}
+
+
+def test_the_schema_is_a_copy_of_what_was_given():
+    """What a program does to its map afterwards changes nothing."""
+    given_one = {"required": ["a"]}
+    schema = made(given_one)
+    given_one["required"].append("b")
+    assert schema.schema == {"required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.json", "{\n  nope", "a.json:2:3: is no valid JSON: Expecting property name"),
+        ("a.yaml", "type: [\n", "a.yaml:2:1: is no valid JSON or YAML: "),
+        ("a.yaml", "a: 1\n---\nb: 2\n", "more than one document"),
+        ("a.yaml", "? [a]\n: b\n", "a key is a list or a map"),
+        ("a.yaml", "", "a.yaml: wanted a JSON Schema, which is a map"),
+        ("a.json", "[1]", "a.json: wanted a JSON Schema, which is a map"),
+        ("a.json", "3", "a.json: wanted a JSON Schema, which is a map"),
+        ("a.json", "false", "a.json: is false, which no answer can match"),
+        ("a.json", '{"minimum": NaN}', "a.json: holds what JSON cannot"),
+        ("a.yaml", "minimum: .inf", "a.yaml: holds what JSON cannot"),
+        ("a.json", "[" * 100_000, "a.json: is nested too deeply"),
+        ("a.yaml", "- " * 1_000, "nested more than 60 levels deep"),
+        ("a.json", '{"not": ' * 300 + "{}" + "}" * 300, "a.json: is nested too deeply"),
+        ("a.json", json.dumps({"title": "x" * 300_000}), "a.json: is longer than 262,144 characters"),
+        ("a.json", "{}" + " " * 1_100_000, "a.json: is longer than 262,144 characters"),
+        ("a.json", '{"type": "numbr"}', "a.json: type: 'numbr' is not one of ['array'"),
+        ("a.json", '{"\\u001b": {"$ref": 1}, "type": "\\u001b[31m"}', "a.json: type: "),
+    ],
+)
+def test_a_bad_file_is_named_with_the_reason(tmp_path, name, text, said):
+    """One clause: the file, where in it, and why."""
+    (tmp_path / name).write_text(text, "utf-8")
+    why = refused(name, tmp_path)
+    assert said in why
+    assert why.startswith(str(tmp_path / name))
+
+
+def test_aliases_that_multiply_are_refused(tmp_path):
+    """Few lines of YAML that stand for millions of values do not grow."""
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
+    )
+    (tmp_path / "a.yaml").write_text(bomb, "utf-8")
+    assert "holds more than 10,000 values" in refused("a.yaml", tmp_path)
+    (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
+    # An alias inside of what it names is a plain text here, as in front matter.
+    assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    """A missing file, a folder, a pipe that would block, an unusable name."""
+    os.mkfifo(tmp_path / "pipe")
+    assert refused("gone.json", tmp_path) == f"no such file: {tmp_path / 'gone.json'}"
+    assert refused("a\nb", tmp_path).startswith("no such file: ")
+    assert refused("", tmp_path).endswith("is no regular file")
+    assert refused("pipe", tmp_path).endswith("is no regular file")
+    assert "pipe/x: cannot be read: " in refused("pipe/x", tmp_path)
+    assert "cannot be read" in refused("a\0b", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"properties": {"age": {"type": "numbr"}}}, "properties.age.type: 'numbr' is not one of ['array', 'boolean'"),
+        ({"properties": {"odd key": {"minimum": "x"}}}, "properties[\"odd key\"].minimum: 'x' is not of type 'number'"),
+        ({"anyOf": [{}, {"required": "x"}]}, "anyOf[1].required: 'x' is not of type 'array'"),
+        ({"pattern": "("}, "pattern: '(' is not a 'regex' that can be matched here: unclosed group"),
+        ({"pattern": "a{1,99999999999}"}, "pattern: 'a{1,99999999999}' is not a 'regex'"),
+        ({"pattern": "(a{1000}){1000}"}, "Compiled regex exceeds size limit"),
+        (
+            {"properties": {"a b": {"items": {"pattern": "(?=a)"}}}},
+            "properties[\"a b\"].items.pattern: '(?=a)': lookaround and backreferences are not supported, for they",
+        ),
+        ({"anyOf": [{}, {"patternProperties": {r"(.)\1": {}}}]}, "anyOf[1].patternProperties: '(.)\\\\1': lookaround"),
+        ({**DRAFT4, "patternProperties": {"(": {}}}, "patternProperties: '(' is not a 'regex'"),
+        ({"x": [{"pattern": "("}], "$ref": "#/x/0"}, "x[0].pattern: '(' is not"),
+        ({"items": {**DRAFT7}}, "items.$schema: may only stand at the top"),
+        ({"$schema": "https://example.com/own"}, "$schema: 'https://example.com/own' is not known here"),
+        ({"$schema": 3}, "$schema: 3 is not known here"),
+        ({"$ref": "#/$defs/x"}, "the reference '#/$defs/x' leads nowhere in the schema"),
+        ({"items": {"$ref": "#x"}}, "the reference '#x' leads nowhere in the schema"),
+        ({"$ref": "#/allOf/x", "allOf": [True]}, "the reference '#/allOf/x' leads nowhere in the schema"),
+        ({"$ref": "http://["}, "the reference 'http://[' leads nowhere in the schema"),
+        ({"$ref": "http://127.0.0.1:9/x"}, "leads nowhere in the schema; nothing is fetched"),
+        ({**DRAFT4, "$ref": "#/x"}, "the reference '#/x' leads nowhere in the schema"),
+        ({"$dynamicRef": "#x"}, "the reference '#x' leads nowhere in the schema"),
+        ({"title": "x", "$ref": "#/title"}, "the reference '#/title' leads to what is no schema"),
+        ({"x": {"y": {"type": "numbr"}}, "$ref": "#/x/y"}, "at '#/x/y': type: 'numbr' is not one of"),
+        ({"x": {"y": {"$ref": "#/z"}}, "$ref": "#/x/y"}, "the reference '#/z' leads nowhere in the schema"),
+        ({"$ref": "#"}, "refers to itself without end"),
+        ({"not": {"dependentSchemas": {"x": {"$ref": "#"}}}}, "refers to itself without end"),
+        ({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, "refers to itself without end"),
+        ({"items": {"$defs": {"a": {"not": {"$ref": "#/items"}}}, "$ref": "#/items/$defs/a"}}, "itself without end"),
+        ({"x": {1, 2}}, "holds what JSON cannot: Object of type set"),
+    ],
+)
+def test_a_bad_schema_is_refused_with_the_place_inside(schema, said):
+    """Nothing is left for the moment when an answer is there."""
+    assert said in refused(schema)
+
+
+def test_a_map_that_holds_itself_is_refused():
+    """A program can make what no file can hold."""
+    schema: dict[str, Any] = {}
+    schema["items"] = schema
+    assert "holds what JSON cannot" in refused(schema)
+    assert refused({"title": "x" * 300_000}) == "is longer than 262,144 characters"
+
+
+def test_a_bad_schema_makes_the_file_unusable_at_its_place(tmp_path):
+    """A file never runs without what it promises; it is listed, with line, column, key and reason."""
+    path = tmp_path / "finder.md"
+    path.write_text("---\nname: finder\ndescription: d\noutput_schema: gone.json\n---\nBody\n", "utf-8")
+    file = load(path)
+    assert (file.name, file.status, file.specialist) == ("finder", "error", None)
+    assert [str(problem) for problem in file.problems] == [
+        f"{path}:4:16: output_schema: no such file: {tmp_path / 'gone.json'}"
+    ]
+    (tmp_path / "gone.json").write_text('{"type": "object"}', "utf-8")
+    assert load(path).status == "ok"
+
+
+def test_a_bad_schema_inside_a_file_is_told_beside_other_errors():
+    """All that is wrong is said at once, and of one value only once."""
+    head = "---\nname: finder\ndescription: d\n"
+    text = f"{head}tool_calls_limit: x\noutput_schema:\n  properties: {{age: {{type: numbr}}}}\n---\nBody\n"
+    wrong = [problem for problem in load_text(text, Path("finder.md")).problems if problem.level == "error"]
+    assert [(problem.line, problem.key) for problem in wrong] == [(4, "tool_calls_limit"), (5, "output_schema")]
+    assert wrong[1].text.startswith("properties.age.type: 'numbr' is not one of")
+    twice = load_text(f'{head}output_schema: "{{x"\n---\nBody\n', Path("finder.md"))
+    assert [problem.key for problem in twice.problems if problem.level == "error"] == ["output_schema"]
+    odd = load_text(
+        f'{head}output_schema: {{properties: {{"\\u202e": {{type: "\\e"}}}}}}\n---\nBody\n', Path("finder.md")
+    )
+    assert odd.status == "error"
+    assert all(str(problem).isprintable() for problem in odd.problems)
+
+
+def test_files_without_a_schema_do_not_pay_for_the_library(tmp_path):
+    """Listing and checking import the validator only when a file needs it."""
+    (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: d\n---\nBody\n", "utf-8")
+    script = (
+        "import sys; from run_specialist.cli.manage import main; sys.argv = ['specialists', 'check', sys.argv[1]]\n"
+    )
+    script += "try: main()\nfinally: print('jsonschema' in sys.modules, 'referencing' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "False False"

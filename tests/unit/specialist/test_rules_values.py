@@ -1,0 +1,180 @@
+"""Rules 6 to 9 of lenient loading: limits, tools, unreadable files, and unknown keys."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from run_specialist.specialist.loader import load
+from run_specialist.specialist.registry import Registry
+from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "twelve",
+        "-5",
+        "2.5",
+        "30.0",
+        "1e2",
+        "true",
+        "[3]",
+        "{a: 1}",
+        ".inf",
+        ".nan",
+        "1_000",
+        "1:30",
+        "unlimited",
+        "'x'",
+        "٣",
+        "!calls 3",
+        "9" * 5000,
+    ],
+)
+def test_rule_6_bad_limits_are_never_guessed(written: str) -> None:
+    """Rule 6: what is no whole number is an error at its place, and the file is still listed."""
+    file = file_of(HEAD + f"tool_calls_limit: {written}")
+    assert (file.name, file.description, file.specialist, file.tool_calls_limit) == ("agent", "Finds notes", None, None)
+    assert [(p.line, p.column, p.key, p.level) for p in file.problems] == [(4, 19, "tool_calls_limit", "error")]
+    assert file.problems[0].text.startswith("wanted a whole number from 0 up, or none, found ")
+
+
+@pytest.mark.parametrize(
+    ("written", "limit"), [("0", 0), ("30", 30), ("+7", 7), ("007", 7), ("0x1e", 30), ("9" * 40, 10**40 - 1)]
+)
+def test_rule_6_whole_numbers(written: str, limit: int) -> None:
+    """Rule 6: every whole number is a limit, 0 and very large ones too."""
+    file = file_of(HEAD + f"tool_calls_limit: {written}")
+    assert (file.tool_calls_limit, file.problems) == (limit, ())
+
+
+def test_rule_6_number_in_quotes() -> None:
+    """Rule 6: a number in quotes is that number, with a warning."""
+    file = file_of(HEAD + 'tool_calls_limit: "30"')
+    assert (file.tool_calls_limit, lines_of(file)) == (30, ['4:19: tool_calls_limit: "30" is text; read as 30'])
+
+
+@pytest.mark.parametrize("written", ["none", "None", "'none'"])
+def test_rule_6_none_is_no_limit(written: str) -> None:
+    """Rule 6: `none` is a value that the file gives: no limit."""
+    file = file_of(HEAD + f"tool_calls_limit: {written}")
+    assert (file.tool_calls_limit, file.status) == ("none", "ok")
+    assert file.specialist is not None
+    assert file.specialist.tool_calls_limit is None
+    assert "tool_calls_limit" in file.specialist.model_fields_set
+
+
+@pytest.mark.parametrize("written", ["", "~", "null", "# later"])
+def test_rule_6_empty_is_not_given(written: str) -> None:
+    """Rule 6: a key that is left empty counts as not given, with a warning."""
+    file = file_of(HEAD + f"tool_calls_limit: {written}")
+    assert (file.tool_calls_limit, file.status) == (None, "warning")
+    assert file.specialist is not None
+    assert file.specialist.tool_calls_limit == 30
+    assert "tool_calls_limit" not in file.specialist.model_fields_set
+
+
+def test_rule_6_all_errors_at_once() -> None:
+    """Rule 6: each bad value is told, each at its own place."""
+    file = file_of(HEAD + "tool_calls_limit: x\ncost_limit: $5\nlanding: soon\ncountdown:\n  from: 1.5\n  form: 2")
+    assert lines_of(file) == [
+        "4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found x",
+        "5:13: cost_limit: wanted an amount in USD from 0 up, or none, found $5",
+        "6:10: landing: wanted auto, force, order, none, finalize or stop, found soon",
+        "8:9: countdown.from: wanted a share from 0.0 to 1.0, a whole number of calls left, or none, found 1.5",
+        "9:9: countdown.form: no such key",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "tools"),
+    [
+        ("Read, Bash(git log:*, git show:*), Agent(a, b)", ("Read", "Bash(git log:*, git show:*)", "Agent(a, b)")),
+        ("[Read, 'Agent(a, b)']", ("Read", "Agent(a, b)")),
+        ("[Read, Agent(a, b)]", ("Read", "Agent(a, b)")),
+        ("Read, Grep]", ("Read", "Grep")),
+        ("[Read, Grep, Bash(git log:*)", ("Read", "Grep", "Bash(git log:*)")),
+        ("Read Grep Bash(git log)", ("Read", "Grep", "Bash(git log)")),
+        ("|\n  Read\n  Grep", ("Read", "Grep")),
+        ("\n  - Read\n  - name: Grep", ("Read", "Grep")),
+        ("{read: true, bash: false}", ("read",)),
+        ("{bash: false}", None),
+        ("{'*': false}", ()),
+        ("{'*': false, read: true}", ("read",)),
+        ("*", None),
+        ("['*']", None),
+        ("[]", ()),
+        ("''", ()),
+        ("", None),
+    ],
+)
+def test_rule_7_forms_of_tools(written: str, tools: tuple[str, ...] | None) -> None:
+    """Rule 7: lists in every form; a comma inside parentheses does not split; names stay as written."""
+    assert file_of(HEAD + f"tools: {written}").tools == tools
+
+
+def test_rule_7_switches_that_are_off_take_tools_away() -> None:
+    """Rule 7: a map that only turns tools off restricts nothing else."""
+    file = file_of(HEAD + "tools: {bash: false}\ndisallowed_tools: Grep")
+    assert file.specialist is not None
+    assert (file.specialist.tools, set(file.specialist.disallowed_tools)) == (None, {"bash", "Grep"})
+
+
+def test_rule_7_all_off_but_some() -> None:
+    """Rule 7: a map that turns everything off leaves what it turns on."""
+    file = file_of(HEAD + "tools:\n  '*': false\n  read: true\n  bash: false")
+    assert file.specialist is not None
+    assert (file.specialist.tools, file.specialist.disallowed_tools) == (("read",), ("bash",))
+
+
+@pytest.mark.parametrize("written", ["model:\n  - opus\n  - haiku", "tools:\n  - Bash", "tools:\n  read: true"])
+def test_rule_7_remarks_on_a_block_stand_at_its_key(written: str) -> None:
+    """Rules 4 and 7: what is said about a list or map as a whole points at the line of its key."""
+    assert [(p.line, p.column) for p in file_of(HEAD + written).problems] == [(4, 1)]
+
+
+def test_rule_7_tools_that_we_lack() -> None:
+    """Rule 7: a warning names them, and says so when none is left."""
+    assert lines_of(file_of(HEAD + "tools: Read, Bash, WebFetch")) == ["4:8: tools: not available here: Bash, WebFetch"]
+    assert lines_of(file_of(HEAD + "tools: Bash")) == [
+        "4:8: tools: not available here: Bash; no tool is left, so it will not be run"
+    ]
+    assert file_of(HEAD + "tools: mcp__web__fetch\nmcp_servers: {web: http://localhost/}").status == "ok"
+
+
+def test_s0_9_a_bad_file_is_named_with_line_and_reason_and_the_others_load(tmp_path: Path) -> None:
+    """S0.9 and rule 8: one file that cannot be run harms no other and is never left out."""
+    (tmp_path / "bad.md").write_text("---\nname: bad\ndescription: d\ntool_calls_limit: twelve\n---\nBody\n")
+    (tmp_path / "binary.md").write_bytes(bytes(range(256)))
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "gone.md").symlink_to(tmp_path / "nowhere.md")
+    (tmp_path / "good.md").write_text("---\nname: good\ndescription: d\n---\nBody\n")
+    files = {file.name: file for file in Registry([tmp_path]).files()}
+    assert sorted(files) == ["bad", "binary", "gone", "good"]
+    assert (files["good"].status, files["bad"].status, files["gone"].status) == ("ok", "error", "error")
+    assert str(files["bad"].problems[0]) == (
+        f"{tmp_path}/bad.md:4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found twelve"
+    )
+    assert files["good"].specialist is not None
+
+
+@pytest.mark.parametrize("make", ["folder", "missing", "fifo"])
+def test_rule_8_what_cannot_be_read_is_an_error(make: str, tmp_path: Path) -> None:
+    """Rule 8: a folder, a missing file and a pipe are told, not raised."""
+    path = tmp_path / "x.md"
+    if make == "folder":
+        path.mkdir()
+    elif make == "fifo":
+        os.mkfifo(path)
+    file = load(path)
+    assert (file.name, file.status, file.specialist) == ("x", "error", None)
+    assert (file.problems[0].line, file.problems[0].column) == (1, 1)
+
+
+def test_rule_9_turns_like_keys_are_never_tool_calls() -> None:
+    """Rule 9: limits of other programs set the turns, and nothing else."""
+    file = file_of(HEAD + "steps: 7")
+    assert file.tool_calls_limit is None
+    assert file.specialist is not None
+    assert (file.specialist.turns_limit, file.specialist.tool_calls_limit) == (7, 30)

@@ -1,0 +1,134 @@
+"""Rules 4 and 5 of lenient loading: text values, and broken YAML."""
+
+import pytest
+
+from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
+
+
+@pytest.mark.parametrize("name", ["yes", "2024", "2026-01-05", "1:30", "true", "1e3"])
+def test_rule_4_scalars_are_text_where_text_is_wanted(name: str) -> None:
+    """Rule 4: no booleans, numbers or dates come out of a name."""
+    assert file_of(f"name: {name}\ndescription: d").name == name
+
+
+@pytest.mark.parametrize(
+    ("written", "description"),
+    [
+        ("Finds issue #12 and C# notes #fast", "Finds issue #12 and C# notes #fast"),
+        ("#1 in notes", "#1 in notes"),
+        ("!important read the notes", "!important read the notes"),
+        ("&co notes of all", "&co notes of all"),
+        ("*any", "*any"),
+        ("!!python/name:os.system x", "!!python/name:os.system x"),
+    ],
+)
+def test_rule_4_texts_are_taken_raw(written: str, description: str) -> None:
+    """Rule 4: what YAML would cut or take for a tag, an anchor or an alias is kept."""
+    file = file_of(f"name: agent\ndescription: {written}\nmodel: opus")
+    assert (file.description, file.model) == (description, "opus")
+
+
+def test_rule_4_quotes_and_blocks_mean_what_yaml_says() -> None:
+    """Rule 4: a comment after a quoted text is a comment, and blocks keep or fold their lines."""
+    assert file_of('name: agent\ndescription: "a # b" # c').description == "a # b"
+    assert file_of("name: agent\ndescription: |\n  a\n\n  b").description == "a\n\nb"
+    assert file_of("name: agent\ndescription: >-\n  a\n  b").description == "a b"
+    assert file_of("name: agent\ndescription: a\n  b").description == "a b"
+
+
+def test_rule_4_duplicate_keys_last_wins() -> None:
+    """Rule 4: the warning names both lines; other spellings of a key are the same key."""
+    file = file_of(HEAD + "maxTurns: 3\nmax-turns: 4\ncountdown:\n  from: 1\n  from: 2")
+    assert file.specialist is not None
+    assert (file.specialist.turns_limit, file.specialist.countdown.from_) == (4, 2)
+    assert lines_of(file) == [
+        "5:1: turns_limit: given on line 4 and again on line 5; the last wins",
+        "8:3: countdown: from is given twice; the last wins",
+    ]
+
+
+def test_rule_5_broken_yaml_is_read_field_by_field() -> None:
+    """Rule 5: the parser's place is told, and the other fields load as they would have."""
+    file = file_of(
+        "name: agent\ndescription: Use when: 'a', 'b'\ntools: [Read, Grep]\ntool_calls_limit: 7\nmodel: opus"
+    )
+    assert (file.description, file.tools, file.model) == ("Use when: 'a', 'b'", ("Read", "Grep"), "opus")
+    assert file.tool_calls_limit == 7
+    assert [(p.line, p.column, p.level) for p in file.problems] == [(3, 22, "warning")]
+
+
+def test_rule_5_only_known_keys_end_a_description() -> None:
+    """Rule 5: talk in an example is text, and so are keys inside an open example."""
+    talk = 'Examples:\n\n<example>\nContext: now\nuser: "hi"\nmodel: of thinking\n</example>\nassistant: done'
+    file = file_of(f"name: agent\ndescription: {talk}\ncolor: red\nmodel: opus")
+    assert file.description == talk
+    assert file.model == "opus"
+    assert "color" in file.lines
+
+
+def test_rule_5_an_example_that_never_closes_hides_nothing() -> None:
+    """Rule 5: an `<example>` without its end does not swallow the keys below."""
+    file = file_of("name: agent\ndescription: a: <example> b\nmodel: opus")
+    assert (file.description, file.model) == ("a: <example> b", "opus")
+
+
+@pytest.mark.parametrize(
+    ("written", "description"),
+    [
+        (r"Use it: yes\nand no", "Use it: yes\nand no"),
+        ('"Finds" and "reads": notes', '"Finds" and "reads": notes'),
+        ('"He said "hi" to me"', 'He said "hi" to me'),
+        ("'It's fine'", "It's fine"),
+        (r'"Finds \d+ and \"x\""', r'Finds \d+ and "x"'),
+        ('"never closed', "never closed"),
+        ("'it's never closed", "it's never closed"),
+        ("`code`: first", "`code`: first"),
+        ("@notes first", "@notes first"),
+        ("[draft] notes", "[draft] notes"),
+        ("{{var}} notes", "{{var}} notes"),
+        ("%percent", "%percent"),
+    ],
+)
+def test_rule_5_raw_descriptions(written: str, description: str) -> None:
+    """Rule 5: a description that is no YAML is the text that its author saw."""
+    file = file_of(f"name: agent\ndescription: {written}\ntools: Read")
+    assert (file.name, file.description, file.tools) == ("agent", description, ("Read",))
+    assert file.status == "warning"
+
+
+def test_rule_5_blocks_and_tabs_in_broken_files() -> None:
+    """Rule 5: fields that are fine on their own are read as YAML; tabs break only their own field."""
+    file = file_of("name:agent\ndescription: |\n  One\n  Two\nhooks:\n\tPre: x\ncountdown: {from: 3}")
+    assert (file.name, file.description) == ("agent", "One\nTwo")
+    assert file.specialist is not None
+    assert file.specialist.countdown.from_ == 3
+    assert any("no blank after the colon" in line for line in lines_of(file))
+
+
+def test_rule_5_comments_above_the_next_key_are_no_text() -> None:
+    """Rule 5: comment lines at the end of a broken description are left out; a heading with text below is kept."""
+    assert file_of("name: agent\ndescription: a: b\n# of all\nmodel: opus").description == "a: b"
+    assert file_of("name: agent\ndescription: a: b\n\n# last").description == "a: b"
+    kept = "a: b\n# When\nAlways"
+    assert file_of(f"name: agent\ndescription: {kept}\nmodel: opus").description == kept
+
+
+def test_rule_5_text_over_several_lines_is_told() -> None:
+    """Rule 5: the warning at a broken value says how far its text goes."""
+    file = file_of("name: agent\ndescription: One: a\nTwo\n\nThree\ntools:\n\t- Read\nmodel: opus")
+    assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
+    assert lines_of(file)[0] == "3:1: description: is no valid YAML by itself; its text up to line 6 is taken"
+    assert "7:1: tools: is no valid YAML by itself; its text up to line 8 is taken" in lines_of(file)
+
+
+def test_rule_5_what_follows_the_first_block_is_read() -> None:
+    """Rule 5: keys that stand further left than the first end the YAML, and are not lost."""
+    file = file_of("  name: agent\ndescription: Finds notes\ntools: Read")
+    assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read",))
+    assert "no valid YAML" in lines_of(file)[0]
+
+
+def test_rule_5_no_break_spaces_are_blanks() -> None:
+    """Rule 5: no-break spaces pasted from a web page separate like blanks."""
+    file = file_of("name:\u00a0agent\ndescription:\u00a0Finds notes\ntools:\u00a0Read,\u00a0Grep")
+    assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read", "Grep"))

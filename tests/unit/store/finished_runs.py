@@ -1,0 +1,45 @@
+"""Runs that are over, as they are stored, listed and named."""
+
+import asyncio
+from contextlib import closing
+from dataclasses import replace
+
+from run_specialist.store.writer import Writer
+from tests.unit.store.records import (
+    begun,
+    ended,
+    nowhere,
+    opened,
+    outcome,
+    turn_of,
+)
+
+
+def keep(url, **runs):
+    """Keep runs by their ids, each a list of records, and end the process that wrote them."""
+    with closing(Writer(nowhere(url))) as writer:
+        write(writer, **runs)
+
+
+def write(writer, **runs):
+    """Write runs; the process goes on."""
+    for run_id, records in runs.items():
+        journal = writer.journal(run_id)
+        for record in records:
+            journal.write(record)
+        assert asyncio.run(journal.committed()) is None
+
+
+def run_of(run_id, at=1_000.0, turns=1, status="answered", **changed):
+    """Return the records of a run that is over."""
+    worked = [record for turn in range(1, turns + 1) for record in turn_of(turn)]
+    *said, last, told = [*begun(run_id), *worked, *ended(run_id)]
+    said[0] = replace(opened(run_id, **changed), at=at)
+    return [*said, replace(last, at=at + 60, outcome=outcome(run_id, status)), told]
+
+
+def named(url):
+    """Return how a store is called."""
+    from run_specialist.store.location import shown
+
+    return shown(url)

@@ -1,0 +1,169 @@
+"""Listing, finding and deleting the runs of a store, on both databases."""
+
+import os
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from run_specialist.errors import RunNotFound, StoreMissing, UsageError
+from run_specialist.store.location import file_of
+from run_specialist.store.reader import Store
+from run_specialist.store.writer import Writer
+from tests.unit.store.finished_runs import keep, named, run_of, write
+from tests.unit.store.records import (
+    begun,
+    change,
+    counts,
+    ended,
+    nowhere,
+    opened,
+    turn_of,
+)
+
+
+@pytest.fixture
+def three(store_url):
+    """A store with three runs, of which r2 is the newest."""
+    keep(
+        store_url,
+        r1=run_of("r1", 1_000.0),
+        r2=run_of("r2", 3_000.0, turns=2, status="partial", specialist="reader", model="m", question="Why?\nHow?"),
+        r3=run_of("r3", 2_000.0),
+    )
+    with Store(store_url) as store:
+        yield store
+
+
+def ids(found):
+    """Return the ids of runs."""
+    return [one.run_id for one in found]
+
+
+def test_a_listing_has_the_newest_first(three):
+    """With all that is told of each run."""
+    found = three.runs()
+    assert ids(found) == ["r2", "r3", "r1"]
+    assert found[0] == replace(
+        found[1], run_id="r2", specialist="reader", model="m", question="Why?\nHow?", status="partial",
+        started_at=3_000.0, ended_at=3_060.0, tool_calls=2, cost_usd=0.5,
+    )  # fmt: skip
+    assert (found[1].parent_id, found[1].tool_calls, found[1].cost_usd) == (None, 1, 0.25)
+
+
+def test_a_listing_is_narrowed(three):
+    """By beginnings of ids, specialist, status, age and number; what stands beside each other must all be true."""
+    assert ids(three.runs(ids=["r1", "r2"])) == ["r2", "r1"]
+    assert ids(three.runs(ids=["r"], limit=2)) == ["r2", "r3"]
+    assert ids(three.runs(ids=["_1", "%"])) == []
+    assert ids(three.runs(specialist="looker")) == ["r3", "r1"]
+    assert ids(three.runs(status="answered", limit=1)) == ["r3"]
+    assert ids(three.runs(status="failed")) == []
+    assert ids(three.runs(before=2_060.0)) == ["r1"]
+    assert ids(three.runs(before=2_061.0, specialist="looker", limit=5)) == ["r3", "r1"]
+    assert ids(three.runs(limit=0)) == []
+
+
+def test_a_run_without_an_outcome_is_running_while_its_process_lives_and_then_interrupted(store_url):
+    """Both are stored as running; the lock of the process tells."""
+    keep(store_url, dead=begun("dead"), dead_too=[replace(opened("dead_too"), at=2.0)], over=run_of("over"))
+    with closing(Writer(nowhere(store_url))) as writer, Store(store_url) as store:
+        write(writer, alive=begun("alive"))
+        told = {one.run_id: (one.status, one.ended_at) for one in store.runs()}
+        dead = ("interrupted", None)
+        assert told == {"dead": dead, "dead_too": dead, "alive": ("running", None), "over": ("answered", 1_060.0)}
+        assert ids(store.runs(status="running", limit=1)) == ["alive"]
+        assert ids(store.runs(status="interrupted", limit=1)) == ["dead"]
+        assert (store.load("alive").status, store.load("dead").status) == ("running", "interrupted")
+        write(writer, alive=[replace(ended("alive")[0], at=5.0)])
+    with Store(store_url) as store:
+        assert store.find("alive").status == "answered"
+
+
+def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
+    """An id that is the beginning of another one means itself; the last one is none that another run started."""
+    keep(store_url, r1=run_of("r1", 3.0), r12=run_of("r12", 2.0), x1=run_of("x1", 1.0), child=run_of("child", 4.0))
+    change(store_url, "update runs set parent_id = 'r1' where run_id = 'child'")
+    with Store(store_url) as store:
+        assert [store.find(given).run_id for given in ("r1", "r12", "x", "last", "child")] == [
+            "r1", "r12", "x1", "r1", "child",
+        ]  # fmt: skip
+        assert store.find("child").parent_id == "r1"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("2", "7 runs begin with 2: 27, 26, 25, 24, 23 and 2 more; give more of the id"),
+        ("nothing like it", "no run nothing like it is kept in {}; the newest is 27"),
+        ("277", "no run 277 is kept in {}; did you mean 27?"),
+        ("%", "no run % is kept in {}; the newest is 27"),
+        ("\udcff\0", "no run \udcff\0 is kept in {}; the newest is 27"),
+    ],
+)
+def test_an_id_that_fits_none_or_several_is_told_with_those_that_fit_or_are_near(store_url, given, told):
+    """In one line."""
+    keep(store_url, **{f"2{number}": run_of(f"2{number}", float(number)) for number in range(1, 8)})
+    with Store(store_url) as store, pytest.raises(RunNotFound) as caught:
+        store.load(given)
+    assert str(caught.value) == told.format(named(store_url))
+
+
+def test_in_an_empty_store_no_run_is_the_last(store_url):
+    """That is said, and no id is made up."""
+    keep(store_url)
+    with closing(Writer(nowhere(store_url))) as writer:
+        writer.check()
+    with Store(store_url) as store, pytest.raises(RunNotFound, match=r"^no run is kept in .* yet$"):
+        store.find("last")
+
+
+def test_a_store_that_is_not_there_is_missing(store_url):
+    """And who only looks makes none."""
+    for _ in range(2):
+        with pytest.raises(StoreMissing, match=r"^there is no store at .* yet; a run makes it$"):
+            Store(store_url)
+
+
+def test_deleting_takes_all_that_was_kept_of_a_run_and_nothing_of_another(store_url):
+    """Ids are whole ones here; one that is not there is passed over."""
+    keep(store_url, r1=run_of("r1"), r12=run_of("r12"), r2=begun("r2"))
+    before = counts(store_url, "r12")
+    with Store(store_url) as store:
+        store.delete(["r1", "r2", "other"])
+        assert ids(store.runs()) == ["r12"]
+    assert counts(store_url) == counts(store_url, "r12") == before
+    assert min(before.values()) > 0
+
+
+def test_deleting_gives_the_room_back(tmp_path):
+    """Of an SQLite file, and says how much; a small run that stays costs little."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    noise = [turn for number in range(1, 30) for turn in turn_of(number, os.urandom(20_000).hex())]
+    keep(url, r1=[*begun("r1"), *noise], r2=run_of("r2"))
+    path = file_of(url)
+    with Store(url) as store:
+        before = store.size
+        assert before >= path.stat().st_size > 500_000
+        freed = store.delete(["r1"])
+        assert freed == before - store.size
+        assert path.stat().st_size < 200_000
+        assert store.load("r2").outcome is not None
+
+
+def test_a_run_at_work_is_not_deleted_nor_any_other_with_it(store_url):
+    """The line says which and whose; when its process has died, it can be."""
+    keep(store_url, dead=begun("dead"))
+    writer = Writer(nowhere(store_url))
+    with Store(store_url) as store:
+        with closing(writer):
+            write(writer, alive=begun("alive"), done=run_of("done"))
+            before = counts(store_url)
+            with pytest.raises(UsageError, match=r"^alive is still at work: .*; stop it first; nothing was deleted$"):
+                store.delete(["dead", "alive"])
+            assert counts(store_url) == before
+            # What a living process has ended may go.
+            store.delete(["done", "dead"])
+        assert ids(store.runs()) == ["alive"]
+        store.delete(["alive"])
+    assert set(counts(store_url).values()) == {0}

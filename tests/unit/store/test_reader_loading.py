@@ -1,0 +1,147 @@
+"""Loading a run from a store, on both databases."""
+
+import os
+import time
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from run_specialist.errors import StoreUnusable
+from run_specialist.loop.run import Run
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record.journal import Opened
+from run_specialist.record.messages import Message, ToolCall
+from run_specialist.store.conversation import transcript_rows
+from run_specialist.store.reader import Store
+from run_specialist.store.writer import Writer
+from tests.loop_jobs import job
+from tests.unit.store.finished_runs import keep, named, run_of
+from tests.unit.store.records import (
+    begun,
+    change,
+    ended,
+    nowhere,
+    opened,
+    outcome,
+    received,
+    returned,
+    stood,
+    turn_of,
+)
+
+DAY = 86_400.0
+
+
+def test_all_that_was_written_comes_back(store_url):
+    """Every field of every record, whatever characters are in it."""
+    odd = "\udcff \0 é 🦉 " + "long " * 500
+    call = ToolCall(odd, odd, None)
+    first = Opened(at=1.0, run_id="r1", specialist="looker", model="m", question=odd, frozen={"system": odd, "n": [1]})
+    reply = received(1, {"type": "thinking", "thinking": odd, "signature": "s"}, {"type": "text", "text": odd})
+    reply = replace(reply, choice="none", landing=True, reply=replace(reply.reply, more_room_helps=False))
+    result = replace(returned(1, odd), call=call, characters=7, is_error=True, note=odd, repeated=True)
+    said = [Message.user(odd), Message("assistant", reply.reply.content), Message.user("On.").ending(odd)]
+    standing = stood(1, 0, said)
+    keep(store_url, r1=[first, reply, result, standing, *ended("r1")])
+    with Store(store_url) as store:
+        kept = store.load("r1")
+    assert (kept.question, kept.frozen, kept.started_at) == (odd, first.frozen, 1.0)
+    assert kept.standing == standing.standing
+    assert kept.outcome == outcome("r1").as_json() | {"evidence": [], "gaps": [], "warnings": [], "children": []}
+    (turn,), (returned_,), (event,) = kept.turns, kept.calls, kept.events
+    assert (turn.reply, turn.cost_usd, turn.choice, turn.landing) == (reply.reply, 0.25, "none", True)
+    assert (turn.number, turn.at, turn.seconds) == (1, reply.at, 1.5)
+    assert (returned_.call, returned_.whole, returned_.text, returned_.note) == (call, odd, odd[:7], odd)
+    assert (returned_.number, returned_.turn, returned_.at, returned_.seconds) == (1, 1, result.at, 0.5)
+    assert (returned_.is_error, returned_.repeated, returned_.truncated) == (True, True, True)
+    assert [one.message.encoded for one in kept.messages] == [one.encoded for one in said]
+    assert [(one.part, one.place, one.copied) for one in kept.messages] == [(0, 0, False), (0, 1, False), (0, 2, False)]
+    assert kept.transcript == tuple(said)
+    assert (event.number, event.body["event"], event.body["outcome"]["answer"]) == (1, "finished", "It is known.")
+
+
+def test_a_run_that_has_only_begun_has_no_standing_and_no_outcome(store_url):
+    """Nor anything else."""
+    keep(store_url, r1=[opened("r1")])
+    with Store(store_url) as store:
+        kept = store.load("r1")
+    assert (kept.standing, kept.outcome, kept.ended_at) == (None, None, None)
+    assert (kept.turns, kept.calls, kept.messages, kept.events) == ((), (), (), ())
+
+
+def test_messages_come_in_order_and_the_calls_of_one_run_alone(store_url):
+    """Parts one after the other, and of another run nothing."""
+    later = stood(3, 0, [Message.user("Short."), Message.user("New.")], part=1, copies=1)
+    keep(store_url, r1=[*run_of("r1", turns=11)[:-2], later], r2=run_of("r2", turns=2))
+    with Store(store_url) as store:
+        kept = store.load("r1")
+    assert [call.number for call in kept.calls] == [turn.number for turn in kept.turns] == [*range(1, 12)]
+    assert [(one.part, one.place) for one in kept.messages] == [*((0, at) for at in range(23)), (1, 0), (1, 1)]
+    assert [one.copied for one in kept.messages][-3:] == [False, True, False]
+    assert [event.number for event in kept.events] == [*range(1, 23)]
+
+
+def test_what_cannot_be_read_is_one_line(store_url):
+    """A row that was spoiled names its run and the store; the other runs are read."""
+    keep(store_url, r1=run_of("r1"), r2=run_of("r2"))
+    change(store_url, "update runs set frozen = outcome, outcome = substr(question, 1, 1) where run_id = 'r1'")
+    with Store(store_url) as store:
+        with pytest.raises(StoreUnusable, match=r"^.*what is kept of r1 cannot be read: [^\n]*$"):
+            store.load("r1")
+        assert store.load("r2").frozen == {"system": "Look."}
+        change(store_url, "drop table events")
+        with pytest.raises(StoreUnusable, match=r"^[^\n]*events[^\n]*$") as caught:
+            store.load("r2")
+        assert str(caught.value).startswith(named(store_url))
+
+
+def test_the_past_of_a_specialist_are_its_runs_that_are_over(store_url):
+    """With how many calls were made, and how many of them repeated another."""
+    again = [returned(2, repeated=True), returned(3, repeated=True)]
+    keep(
+        store_url,
+        r1=[*run_of("r1", 1.0), *again],
+        r2=run_of("r2", 2.0, turns=0),
+        r3=begun("r3"),
+        r4=run_of("r4", 4.0, specialist="reader"),
+    )
+    with Store(store_url) as store:
+        found = store.past("looker")
+        assert [(one.run_id, one.started_at, one.calls, one.repeated) for one in found] == [
+            ("r2", 2.0, 0, 0), ("r1", 1.0, 3, 2),
+        ]  # fmt: skip
+        assert found[0].outcome["answer"] == "It is known."
+        assert store.past("nobody") == []
+
+
+def test_the_size_grows_with_what_is_kept(store_url):
+    """Counted in bytes on both databases."""
+    keep(store_url, r1=run_of("r1"))
+    with Store(store_url) as store:
+        before = store.size
+        keep(store_url, r2=[*begun("r2"), *turn_of(1, os.urandom(100_000).hex())])
+        assert store.size > before + 100_000 > 100_000
+
+
+@pytest.mark.anyio
+async def test_s4_4_every_message_is_in_the_database(store_url):
+    """A plain tool loop at a limit of 3: 1 user, 3 calls with their results, 1 assistant, in order."""
+    script = [calls(("look", {"query": word}), first_id=at) for at, word in enumerate("abc", 1)]
+    work = job(ScriptedProvider([*script, says("Owls eat mice.")]), 3, landing="none")
+    with closing(Writer(nowhere(store_url))) as writer:
+        done = await Run(work, journal=writer.journal(work.run_id)).outcome()
+    with Store(store_url) as store:
+        kept = store.load("last")
+    assert (kept.status, kept.tool_calls) == (done.status, 3) == ("landed", 3)
+    rows = transcript_rows(kept)
+    pair = ["tool_call", "tool_result"]
+    assert [row["kind"] for row in rows] == ["user", *pair, *pair, *pair, "assistant"]
+    assert [row["arguments"]["query"] for row in rows if row["kind"] == "tool_call"] == ["a", "b", "c"]
+    assert [row["content"] for row in rows if row["kind"] == "tool_result"] == [
+        "note on 'a', part 0",
+        "note on 'b', part 0\n1 tool call remaining",
+        "note on 'c', part 0\n0 tool calls remaining",
+    ]
+    assert (rows[0]["text"], rows[-1]["text"]) == ("What is known?", "Owls eat mice.")
+    assert kept.started_at <= time.time() < kept.started_at + DAY

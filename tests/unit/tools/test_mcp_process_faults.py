@@ -1,0 +1,185 @@
+"""MCP servers that are processes and misbehave: each fault costs one warning or one error result."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
+from run_specialist.tools.mcp.result import LONGEST
+from tests.unit.tools.mcp_configs import good
+from tests.wire.mcp_servers.running_servers import connected, raw, running, until
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc"),
+]
+
+
+@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("exits", r"it exited with code 1, saying: boo \\x1b\[31m failed"),
+        ("leaks", r"it exited with code 1, saying: refused: \[redacted\]"),
+        ("children", "it exited with code 1, saying: the child goes on"),
+        ("listless", "its list of tools is not what the protocol wants: tools: Input should be a valid list"),
+        ("silent", "it did not tell its tools within 2 seconds"),
+    ],
+)
+async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
+    """With its last words, printable; the others have their tools, and no process is left."""
+    marker = tmp_path / "marker"
+    async with connected(tmp_path, raw(how, marker, timeout=2 if how == "silent" else 30), good(tmp_path)) as one:
+        assert re.fullmatch(f"mcp_servers: raw: {why}; the run goes on without its tools", one.warnings[0])
+        assert "add" in one.tools
+    assert running(marker) == []
+    if how == "children":
+        assert int(marker.read_text()) not in running("time.sleep(600)")
+
+
+async def test_a_server_that_is_gone_before_it_is_listened_to_is_not_waited_for(tmp_path, monkeypatch):
+    """Though a child of its own keeps the pipes open: on a busy machine it may end while they are being connected."""
+    loop = asyncio.get_running_loop()
+    whole = loop.subprocess_exec
+
+    async def late(*given, **named):
+        transport, protocol = await whole(*given, **named)
+        await until(lambda: transport.get_returncode() is not None and protocol._process_exited)
+        return transport, protocol
+
+    monkeypatch.setattr(loop, "subprocess_exec", late)
+    async with connected(tmp_path, raw("children", tmp_path / "marker", timeout=30)) as one:
+        assert "it exited with code 1, saying: the child goes on; the run goes on" in one.warnings[0]
+
+
+async def test_what_is_odd_beside_the_tools_costs_none_of_them(tmp_path):
+    """The library passes over what a later protocol would say of how long the list holds; so it is no tool's fault."""
+    async with connected(tmp_path, raw("hasty", tmp_path / "marker")) as one:
+        assert one.warnings == ()
+        assert await one.call("look") == "seen"
+
+
+TORN = ", ".join([*(f"torn0{number}" for number in range(7)), *(f"torn1{number}" for number in range(3))])
+NO_SCHEMA = "inputSchema: Input should be a valid dictionary or instance of InputSchema"
+
+
+@pytest.mark.parametrize(
+    ("how", "what", "why", "it"),
+    [
+        ("untyped", "tool look is", "inputSchema.type: Field required", "it"),
+        ("nameless", "tool number 2 is", "name: Input should be a valid string", "it"),
+        ("worn", f"tools {TORN} and 5 more are", NO_SCHEMA, "them"),
+    ],
+)
+async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, how, what, why, it):
+    """One warning names what is left out; the others of its server can be called."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        told = f"mcp_servers: raw: its {what} not what the protocol wants: {why}; the run goes on without {it}"
+        assert one.warnings == (told,)
+        assert list(one.tools) == ([] if how == "untyped" else ["look"])
+        if one.tools:
+            assert await one.call("look") == "seen"
+
+
+async def test_a_program_that_is_not_there_or_no_program_is_a_warning(tmp_path):
+    """By name, by path, without the right to be run, and one that the system does not know how to run."""
+    (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "data").write_bytes(b"\x00\x01")
+    (tmp_path / "data").chmod(0o755)
+    names = ["no-such-program-here", "./nowhere.sh", "./plain.sh", "./data", "a\0b"]
+    servers = [ServerConfig(f"s{number}", (name,)) for number, name in enumerate(names)]
+    async with connected(tmp_path, *servers) as one:
+        assert [warning.split(": ", 2)[2].partition(";")[0] for warning in one.warnings] == [
+            "there is no program no-such-program-here",
+            "there is no program ./nowhere.sh",
+            "./plain.sh cannot be started: Permission denied",
+            "./data cannot be started: Exec format error",
+            "embedded null byte",
+        ]
+    assert one.tools == {}
+
+
+async def test_a_variable_that_is_not_set_is_a_warning(tmp_path):
+    """It names the variable, and nothing is started."""
+    async with connected(tmp_path, good(tmp_path, env=(("KEY", "${NO_SUCH_VARIABLE}"),))) as one:
+        assert "the environment variable NO_SUCH_VARIABLE is not set" in one.warnings[0]
+
+
+async def test_without_the_extra_a_warning_tells_how_to_install_it(tmp_path, monkeypatch):
+    """`pip install 'run-specialist[mcp]'`."""
+    monkeypatch.setitem(sys.modules, "mcp.client.stdio", None)
+    async with connected(tmp_path, good(tmp_path)) as one:
+        assert "pip install 'run-specialist[mcp]'" in one.warnings[0]
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize("how", ["old", "new"])
+async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
+    """One that ends when it hears anything before `initialize`, and one that no longer takes it."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert one.warnings == ()
+        assert await one.call("look") == "seen"
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "answer"), [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST)]
+)
+async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path, how, answer, capfd):
+    """Lines that are no message, 3 MB on stderr, 5 MB in one result: the call is answered, the terminal stays clean."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert (await one.call("look"))[:LONGEST] == answer
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("error", "no such thing"),
+        ("wrong", "its answer is not what the protocol wants: content: Input should be a valid list"),
+        ("invalid", "its answer is no valid message"),
+        ("wide", "the server ended before it answered: it sent more than 10 MiB in one message, and was stopped"),
+        ("curious", "the server asks for more input, and there is nobody to ask"),
+        ("shut", "the server ended before it answered: it closed its output"),
+    ],
+)
+@pytest.mark.exhaustive(one_in=3)
+async def test_a_call_that_goes_wrong_is_an_error_result(tmp_path, how, why, capfd):
+    """Each time anew; a server that had to be stopped is started again for the next call."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert [await one.call("look") for _ in range(2)] == [f"ToolError: {why}"] * 2
+    assert running(tmp_path) == []
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("how", "taken"), [("many", 1000), ("endless", 100), ("none", 0)])
+async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
+    """10,000 tools, pages without an end, and no tool at all."""
+    async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
+        assert len(one.tools) == taken
+        told = f"mcp_servers: raw: it lists more tools than are taken; there are the first {taken:,}"
+        assert one.warnings == ((told,) if taken else ())
+
+
+async def test_odd_schemas_and_names_are_made_fit_and_collisions_told(tmp_path):
+    """The first of two definitions of a name, one name each for `same.name` and `same_name`."""
+    async with connected(tmp_path, raw("odd", tmp_path / "marker")) as one:
+        assert list(one.tools)[:5] == ["any", "bare", "broken", "key", "same_name"]
+        (warning,) = one.warnings
+        assert re.search(r"raw: same_name is called mcp__raw__same_name_\w{8}, since another one has its name", warning)
+        assert all(tool.input_schema["type"] == "object" for tool in one.tools.values())
+
+
+async def test_what_a_server_asks_of_us_is_not_supported(tmp_path):
+    """Roots, sampling and elicitation are refused, a ping is answered; notifications are passed over."""
+    async with connected(tmp_path, raw("asks", tmp_path / "marker")) as one:
+        assert (await one.call("look")).split("; ") == [
+            "roots/list: List roots not supported",
+            "sampling/createMessage: Sampling not supported",
+            "elicitation/create: Elicitation not supported",
+            "ping: granted",
+        ]

@@ -1,0 +1,92 @@
+"""Files hidden by .gitignore and by `paths` stay hidden."""
+
+import os
+
+import pytest
+
+from run_specialist.errors import ToolError
+
+
+def test_gitignore_that_is_a_fifo_is_left_alone(call, write, root):
+    """Even the ignore file is opened only when it is a regular file."""
+    write({"x.md": "needle"})
+    os.mkfifo(root / ".gitignore")
+    assert call("grep", pattern="needle") == "x.md:1: needle"
+
+
+def test_gitignore_with_nested_files_and_negation(call, write):
+    """Ignored files are seen by no tool; the nearest .gitignore wins, `!` brings a file back."""
+    write(
+        {
+            ".gitignore": "*.log\nbuild/*\n!build/keep.md\n/top.md\n\\\n",
+            "a.log": "needle",
+            "build/x.md": "needle",
+            "build/keep.md": "needle",
+            "top.md": "needle",
+            "sub/top.md": "needle",
+            "sub/.gitignore": "!b.log\nonly.md\n",
+            "sub/b.log": "needle",
+            "sub/only.md": "needle",
+            "only.md": "needle",
+        }
+    )
+    seen = ["build/keep.md", "only.md", "sub/b.log", "sub/top.md"]
+    assert [line.split(":")[0] for line in call("grep", pattern="needle").splitlines()] == seen
+    assert [line for line in call("glob", pattern="*").splitlines() if "ignore" not in line] == seen
+    found = call("search", query="needle", limit=50)
+    assert {line.split(":")[0] for line in found.splitlines() if line[:1] not in ("", "[")} == set(seen)
+    for hidden in ("a.log", "build/x.md", "top.md", "sub/only.md"):
+        with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
+            call("read", path=hidden)
+
+
+def test_gitignore_that_opens_only_some_kinds_of_files(call, write):
+    """The idioms that ignore all and bring some back mean what they mean to git."""
+    write(
+        {
+            ".gitignore": "*\n!*/\n!*.md\n",
+            "a.txt": "needle",
+            "sub/a.md": "needle",
+            "sub/a.txt": "needle",
+            "docs/.gitignore": "x/**\n",
+            "docs/x/.gitignore": "!b.md\n",
+            "docs/x/a.md": "needle",
+            "docs/x/b.md": "needle",
+        }
+    )
+    assert call("grep", pattern="needle") == "docs/x/b.md:1: needle\nsub/a.md:1: needle"
+
+
+def test_git_is_never_shown_and_hidden_files_are(call, write):
+    """`.git` is invisible at any depth and in any case; other hidden files are ordinary."""
+    write({".git/config": "needle", "sub/.GIT/x": "needle", ".env.example": "needle"})
+    assert call("grep", pattern="needle") == ".env.example:1: needle"
+    with pytest.raises(ToolError, match="belongs to git"):
+        call("read", path=".git/config")
+    assert ".git" not in call("ls")
+
+
+def test_paths_limit_what_is_seen(call, write):
+    """With `paths` nothing else exists for any tool, but the folders above stay walkable."""
+    write({"thoughts/a.md": "needle", "docs/deep/b.md": "needle", "docs/deep/b.txt": "needle", "c.md": "needle"})
+    paths = ("thoughts/", "docs/**/*.md")
+    assert call("grep", paths=paths, pattern="needle") == "docs/deep/b.md:1: needle\nthoughts/a.md:1: needle"
+    assert call("ls", paths=paths) == "docs/  1 entry\nthoughts/  1 entry"
+    assert call("ls", paths=paths, path="docs/deep") == "b.md  6 B  1 line"
+    for hidden in ("c.md", "docs/deep/b.txt"):
+        with pytest.raises(ToolError, match="not among the paths"):
+            call("read", paths=paths, path=hidden)
+
+
+@pytest.mark.parametrize("paths", [(".",), ("",), ("./",)])
+def test_the_root_itself_as_path_is_no_restriction(call, write, paths):
+    """Naming the root among `paths` shows all of it."""
+    write({"a.md": "needle"})
+    assert call("grep", paths=paths, pattern="needle") == "a.md:1: needle"
+
+
+def test_a_linked_folder_among_paths_is_taken_by_its_target(call, write, root):
+    """`paths` may name a folder by a link inside the root."""
+    write({"documentation/a.md": "needle", "b.md": "needle"})
+    (root / "docs").symlink_to("documentation")
+    assert call("grep", paths=("docs/*.md",), pattern="needle") == "documentation/a.md:1: needle"

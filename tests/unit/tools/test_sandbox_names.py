@@ -1,0 +1,61 @@
+"""Odd file names are shown on one line and found again."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.tools.sandbox.sandbox import meant, shown
+
+NAMES = [
+    "with space.md",
+    "ünïcödé 漢字.md",
+    "new\nline.md",
+    "tab\t.md",
+    "-dash.md",
+    "[brackets].md",
+    "$(touch x).md",
+    "a:1: b.md",
+    "--pre=cat.md",
+    "*.md",
+    "{a,b}.md",
+    "!not.md",
+    "#comment.md",
+    r"back\\slash \n.md",
+    " blank before.md",
+    "\x1b]0;title\x07.md",
+    "\u202eturned.md",
+    f"{'long' * 63}.md",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("ripgrep", [True, False])
+def test_odd_file_names_survive(call, write, name, ripgrep, monkeypatch):
+    """What a tool prints as a path stays on one line and can be given back to read."""
+    if not ripgrep:
+        monkeypatch.setenv("PATH", "")
+    write({name: "needle"})
+    printed = call("glob", pattern="*.md")
+    assert "\n" not in printed
+    assert call("grep", pattern="needle") == f"{printed}:1: needle"
+    assert f"{printed}:1: needle" in call("search", query="needle")
+    assert "needle" in call("read", path=printed)
+
+
+def test_names_that_are_no_utf8_survive(call, root):
+    """A name of bytes that are no UTF-8 is printed escaped and can be read."""
+    (root / os.fsdecode(b"caf\xe9.md")).write_text("needle")
+    assert call("grep", pattern="needle") == "caf\\xe9.md:1: needle"
+    assert "needle" in call("read", path="caf\\xe9.md")
+
+
+@given(st.text())
+def test_shown_paths_are_one_line_of_valid_text(path):
+    """Whatever a path holds, its printed form can go into a message."""
+    printed = shown(path.encode("utf-8", "replace").decode())
+    assert not {"\n", "\r", "\t"} & set(printed)
+    printed.encode()
+    if "\\" not in path:
+        assert meant(printed) == path.encode("utf-8", "replace").decode()

@@ -1,0 +1,86 @@
+"""`@tool`: the context passed to a function."""
+
+from typing import Annotated, Optional
+
+import pytest
+
+import run_specialist
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.errors import ToolError
+from run_specialist.tools.context import Context
+from run_specialist.tools.decorator import tool
+from tests.unit.tools.decorated_functions import properties
+
+pytestmark = pytest.mark.anyio
+
+
+CONTEXT = Context("run-1", "call-1", Budget.of({Kind.TOOL_CALLS: 4}), 60, None)
+
+
+def typed(word: str, context: Context) -> str:
+    """Look."""
+    return context.call_id
+
+
+def optional(word: str, context: Context | None = None) -> str:
+    """Look."""
+    return context.call_id
+
+
+def older(word: str, context: Optional[Context] = None) -> str:  # noqa: UP045 - the older spelling is taken too
+    """Look."""
+    return context.call_id
+
+
+def annotated(word: str, context: Annotated[Context, "a note"]) -> str:
+    """Look."""
+    return context.call_id
+
+
+def text(word: str, context: "Context") -> str:
+    """Look."""
+    return context.call_id
+
+
+def named(word: str, ctx) -> str:
+    """Look."""
+    return ctx.call_id
+
+
+async def late(word: str, context: Context) -> str:
+    """Look."""
+    return context.call_id
+
+
+def elsewhere(word, context) -> str:
+    """Look."""
+    return context.call_id
+
+
+# As a function whose module imports the name for type checkers alone.
+elsewhere = type(elsewhere)(elsewhere.__code__, {"__builtins__": __builtins__}, "elsewhere")
+elsewhere.__annotations__ = {"word": "str", "context": "run_specialist.Context | None"}
+
+
+@pytest.mark.parametrize("function", [typed, optional, older, annotated, text, named, late, elsewhere])
+async def test_the_context_is_handed_in_and_never_shown(function):
+    """By its type in any spelling, or by the name `ctx`; no model sees it or can give it."""
+    made = tool(function)
+    assert list(properties(made)) == ["word"]
+    assert (await made.call({"word": "x"}, CONTEXT)).text == "call-1"
+    with pytest.raises(ToolError):
+        await made.call({"word": "x", "context": {}, "ctx": {}}, CONTEXT)
+
+
+async def test_what_is_left_can_be_asked_for():
+    """By the kind's name; None where there is no limit, and an unknown kind is told."""
+
+    @tool
+    def look(kind: str, ctx: run_specialist.Context) -> str:
+        """Look."""
+        return f"{ctx.left(kind)} of {ctx.limit(kind).limit}, {ctx.left()} calls, {ctx.seconds} s"
+
+    assert (await look.call({"kind": "tool_calls"}, CONTEXT)).text == "4 of 4, 4 calls, 60 s"
+    assert (await look.call({"kind": "tokens"}, CONTEXT)).text == "None of None, 4 calls, 60 s"
+    with pytest.raises(ValueError, match="calls"):
+        await look.call({"kind": "calls"}, CONTEXT)

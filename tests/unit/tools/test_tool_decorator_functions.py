@@ -1,0 +1,146 @@
+"""`@tool`: the kinds of functions it takes, and those it refuses."""
+
+import asyncio
+import functools
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from run_specialist.errors import ToolError, UsageError
+from run_specialist.tools.base import Tool
+from run_specialist.tools.context import Context
+from run_specialist.tools.decorator import tool
+from tests.unit.tools.decorated_functions import Place, properties
+
+pytestmark = pytest.mark.anyio
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping as OnlyForTypes
+
+
+class Desk:
+    """Has a method, can be called, and knows something."""
+
+    def look(self, word: str) -> str:
+        """Look on the desk."""
+        return f"desk {word}"
+
+    async def __call__(self, word: str) -> str:
+        """Ask the desk."""
+        return f"asked {word}"
+
+
+def looks(word: str, where: str = "here", *, times: int = 1) -> str:
+    """Look somewhere.
+
+    Args:
+        word: The word.
+        where: The place.
+        times: How often.
+    """
+    return f"{word} {where} {times}"
+
+
+async def test_methods_objects_and_partial_functions_are_functions():
+    """A bound method, an object that can be called, and a partial, whose bound arguments no model sees."""
+    method, thing = tool(Desk().look), tool(Desk())
+    assert (method.name, method.description, list(properties(method))) == ("look", "Look on the desk.", ["word"])
+    assert (await method.call({"word": "x"})).text == "desk x"
+    assert (thing.name, thing.description) == ("Desk", "Ask the desk.")
+    assert (await thing.call({"word": "x"})).text == "asked x"
+    partial = tool(functools.partial(looks, where="there"))
+    assert (partial.name, partial.description) == ("looks", "Look somewhere.")
+    assert list(properties(partial)) == ["word", "times"]
+    assert properties(partial)["word"]["description"] == "The word."
+    assert (await partial.call({"word": "x", "times": 2})).text == "x there 2"
+    with pytest.raises(ToolError, match="where"):
+        await partial.call({"word": "x", "where": "elsewhere"})
+    assert (await tool(functools.partial(looks, "bound")).call({"where": "y"})).text == "bound y 1"
+
+
+async def test_a_wrapped_function_is_seen_through_its_wrapper():
+    """`functools.wraps` keeps name, docstring and parameters."""
+
+    @functools.wraps(looks)
+    def wrapper(*arguments, **named):
+        return looks(*arguments, **named).upper()
+
+    assert list(properties(tool(wrapper))) == ["word", "where", "times"]
+    assert (await tool(wrapper).call({"word": "x"})).text == "X HERE 1"
+
+
+def starred(*words: str) -> str:
+    """Look."""
+
+
+def by_place(word, /) -> str:
+    """Look."""
+
+
+def unknown(word: "Nowhere") -> str:  # noqa: F821 - that is the point
+    """Look."""
+
+
+def only_for_types(word: "OnlyForTypes") -> str:
+    """Look."""
+
+
+def no_schema(good: str, word: Desk) -> str:
+    """Look."""
+
+
+def takes_callable(word: "asyncio.Future") -> str:
+    """Look."""
+
+
+def two(one: Context, other: Context) -> str:
+    """Look."""
+
+
+def broken(word: "1 / 0") -> str:
+    """Look."""
+
+
+async def yields(word: str):
+    """Look."""
+    yield word
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (starred, "starred: the parameter *words cannot be given by name"),
+        (by_place, "by_place: the parameter word cannot be given by name"),
+        (unknown, "unknown: no JSON Schema can be made of the parameter word: name 'Nowhere' is not defined"),
+        (only_for_types, "only_for_types: no JSON Schema can be made of the parameter word: name 'OnlyForTypes'"),
+        (no_schema, "no_schema: no JSON Schema can be made of the parameter word: "),
+        (takes_callable, "takes_callable: no JSON Schema can be made of the parameter word: "),
+        (two, "two: no JSON Schema can be made of the parameter other: "),
+        (broken, "broken: no JSON Schema can be made of the parameter word: division by zero"),
+        (yields, "yields: is an asynchronous generator"),
+        (Desk.look, "look: is the method of no object yet"),
+        (Place, "Place: is a class; a tool is made of a function"),
+        (3, "int: is of the type int; a tool is made of a function"),
+        (lambda: "", "'<lambda>': a tool's name is made of"),
+        (Tool("look", "Look.", looks), "Tool: is a tool already"),
+        (math.hypot, "hypot: "),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_function_that_no_model_could_call_is_refused_in_one_line(function, said):
+    """The function is named, and the parameter where one is at fault."""
+    with pytest.raises(UsageError) as caught:
+        tool(function)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given", [{"name": "two words"}, {"name": ""}, {"name": "x" * 65}, {"timeout": 0}, {"timeout": -1}], ids=str
+)
+def test_a_name_or_a_timeout_that_makes_no_sense_is_refused(given):
+    """Before any model sees it."""
+    with pytest.raises(UsageError):
+        tool(**given)(looks)

@@ -1,0 +1,158 @@
+"""`@tool`: the description and input schema made from a function."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+import run_specialist
+from run_specialist.tools.context import Context
+from run_specialist.tools.decorator import tool
+from tests.unit.tools.decorated_functions import properties
+
+pytestmark = pytest.mark.anyio
+
+
+def test_bare_and_with_arguments_it_makes_a_tool_that_is_public():
+    """`from run_specialist import tool`: the function's own words, or those that are given."""
+
+    @run_specialist.tool
+    def look(word: str) -> str:
+        """Look up a word."""
+        return word
+
+    @run_specialist.tool(name="find", description="Find it.", timeout=5, repeatable=True)
+    def other(word: str) -> str:
+        """Look up a word."""
+        return word
+
+    assert isinstance(look, run_specialist.Tool)
+    assert (look.name, look.description, look.timeout, look.repeatable) == ("look", "Look up a word.", None, False)
+    assert (other.name, other.description, other.timeout, other.repeatable) == ("find", "Find it.", 5, True)
+    assert look("still a function") == "still a function"
+
+
+GOOGLE = """Look up a word.
+
+    Takes long: it asks twice.
+
+    Args:
+        word: The word to look for. It may
+            go on here.
+        limit (int, optional): At most so many.
+        ctx: What is left.
+
+    Returns:
+        What was found.
+    """
+NUMPY = """Look up a word.
+
+    Takes long: it asks twice.
+
+    Parameters
+    ----------
+    word : str
+        The word to look for. It may
+        go on here.
+    limit : int, optional
+        At most so many.
+
+    Returns
+    -------
+    str
+        What was found.
+    """
+SPHINX = """Look up a word.
+
+    Takes long: it asks twice.
+
+    :param word: The word to look for. It may
+        go on here.
+    :type word: str
+    :param limit: At most so many.
+    :param ctx: What is left.
+    :returns: What was found.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_the_docstring_tells_what_the_parameters_mean(docstring):
+    """In each of the three styles; the section itself is no part of the description, and all the rest is."""
+
+    def look(word: str, limit: int = 3, ctx: Context | None = None) -> str:
+        return word * limit
+
+    look.__doc__ = docstring
+    made = tool(look)
+    told = {name: value.get("description") for name, value in properties(made).items()}
+    assert told == {"word": "The word to look for. It may go on here.", "limit": "At most so many."}
+    assert made.description.startswith("Look up a word.\n\nTakes long: it asks twice.\n\n")
+    assert "What was found." in made.description
+    assert "The word" not in made.description
+    assert "Args" not in made.description
+    assert "Parameters" not in made.description
+    assert "What is left" not in made.description
+
+
+def test_a_field_beats_the_docstring_and_says_what_else_holds():
+    """`Annotated[..., Field(...)]` stands nearer to the parameter."""
+
+    @tool
+    def look(word: Annotated[str, Field(description="Nearer.", min_length=2)], limit: int = 1) -> str:
+        """Look.
+
+        Args:
+            word: Farther.
+            limit: Most.
+            other: Is no parameter.
+        """
+        return word * limit
+
+    assert properties(look)["word"] == {"description": "Nearer.", "minLength": 2, "type": "string"}
+    assert properties(look)["limit"]["description"] == "Most."
+    assert (look.description, set(properties(look))) == ("Look.", {"word", "limit"})
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Look: it finds.\n\nExample:\n    word: 3\n",
+        "Look.\n\nArgs:\n",
+        "Look.\n\nArguments are: word.\n",
+        "Look.\n\n:word: is no field of Sphinx",
+    ],
+)
+def test_a_docstring_without_parameters_is_the_description_as_it_stands(docstring):
+    """What only looks like a section is not cut out."""
+
+    def look(word: str) -> str:
+        return word
+
+    look.__doc__ = docstring
+    assert tool(look).description == docstring.strip()
+    assert "description" not in properties(tool(look))["word"]
+
+
+def test_a_function_without_a_docstring_is_described_by_its_name():
+    """A description is never empty."""
+
+    def look() -> str:
+        return ""
+
+    assert tool(look).description == "look"
+
+
+def test_defaults_make_parameters_optional_and_odd_ones_are_left_out_in_silence():
+    """What JSON has no word for is no default of the schema; warnings are errors here, so none was given."""
+    nothing = object()
+
+    @tool
+    def look(word: str, where: Path = Path("a"), other: Any = nothing, plain=3) -> str:
+        """Look."""
+        return f"{word}{where}{plain}{other is nothing}"
+
+    assert look.input_schema["required"] == ["word"]
+    assert "default" not in properties(look)["other"]
+    assert "type" not in properties(look)["plain"]
+    assert properties(look)["plain"]["default"] == 3

@@ -1,0 +1,225 @@
+"""The limit that is suggested from past runs."""
+
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.views.advice import limit_for, suggest
+from run_specialist.views.needs import Need, bars, enough_for
+from run_specialist.views.tune import tune
+from tests.unit.views.past_runs import outcome, past
+
+NINE = Fraction(9, 10)
+
+
+def ended(*calls, limit=30):
+    """Return what runs tell that ended by themselves."""
+    return [Need(number, known=True, limit=limit) for number in calls]
+
+
+def cut(*calls, limit=30, by="tool_calls"):
+    """Return what runs tell that a limit cut."""
+    return [Need(number, known=False, limit=limit, cut_by=by) for number in calls]
+
+
+def test_a_run_that_was_cut_needs_at_least_what_it_used():
+    """Taking such runs for what they used would call 10 enough; leaving them out, 4."""
+    needs = [*ended(2, 3, 4), *cut(10, 10, 10, limit=10), *ended(12, 14, 15, limit=20)]
+    assert enough_for(needs, NINE) == 15
+    assert enough_for(ended(2, 3, 4), NINE) == 4
+    # Half of the twelve calls that nobody cut at 10 shows that the others would have needed more too.
+    assert enough_for(needs, Fraction(1, 2)) == 12
+
+
+def test_only_who_ended_by_itself_tells_its_need():
+    """A partial answer does not, with a landing or without; what failed tells nothing at all."""
+    told = [
+        Need.of(outcome(4)),
+        Need.of(outcome(4, status="partial")),
+        Need.of(outcome(30, status="landed", landed="tool_calls")),
+        Need.of(outcome(4, status="failed")),
+    ]
+    assert told == [Need(4, True, 30), Need(4, False, 30), Need(30, False, 30, "tool_calls"), None]
+
+
+def test_who_was_cut_after_so_many_calls_was_not_seen_to_need_no_more():
+    """A run with 10 calls lands at the tenth, so it tells nothing of how many end there by themselves."""
+    needs = [*cut(10, 10, 10, limit=10), *ended(10, limit=20), *cut(20, limit=20)]
+    assert enough_for(needs, Fraction(1, 2)) == 10
+
+
+@pytest.mark.parametrize(
+    ("need", "had"),
+    [
+        (ended(4, limit=11), True),
+        (ended(4, limit=10), False),
+        (ended(4, limit=None), True),
+        (ended(11, limit=12), True),
+        (cut(10, limit=10), False),
+        (cut(11, limit=11), True),
+    ],
+)
+def test_who_had_room_to_end_after_ten_calls(need, had):
+    """With a limit of ten a run lands at the tenth, whether it would have ended or not."""
+    assert need[0].had(10) is had
+
+
+def test_where_most_were_cut_nobody_knows_what_is_enough():
+    """No number of calls is reached by nine of ten."""
+    assert enough_for([*ended(1, 2), *cut(5, 5, 5)], NINE) is None
+    assert enough_for([], NINE) is None
+
+
+@pytest.mark.parametrize(
+    ("needs", "now", "verdict", "limit"),
+    [
+        # Enough is the largest of ten but one.
+        (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 15, "keep", 15),
+        (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 10, "keep", 10),
+        (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 9, "raise", 11),
+        (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 21, "keep", 21),
+        (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 22, "lower", 11),
+        (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), None, "set", 11),
+        (ended(0, 0, 0, 0, 0), 30, "lower", 1),
+        # Too few, and a limit that is meant.
+        (ended(1, 2, 3, 4), 30, "too early", None),
+        ([], 30, "too early", None),
+        (cut(0, 0, 0, 0, 0, limit=0), 0, "keep", 0),
+        # Cut by the limit that holds now: half again as much, rounded up.
+        (cut(10, 10, 10, 10, 10, limit=10), 10, "probe", 15),
+        (cut(30, 30, 30, 30, 30), 30, "probe", 45),
+        (cut(1, 1, 1, 1, 1, limit=1), 1, "probe", 2),
+        # The file's limit is new: those that were cut had less.
+        (cut(10, 10, 10, 10, 10, limit=10), 30, "too early", None),
+        (cut(10, 10, 10, 10, 10, limit=10), None, "too early", None),
+        (cut(9, 9, 9, 9, 9, limit=None, by="tokens"), None, "other cause", None),
+        (cut(9, 9, 9, 9, 9, by="context"), 30, "other cause", None),
+        (cut(9, 9, 9, 9, 9, by=None), 30, "other cause", None),
+        # One run that had more room than the others is not enough to go by, five are.
+        ([*cut(10, 10, 10, 10, 10, limit=10), *ended(50, limit=100)], 10, "probe", 75),
+        ([*cut(10, 10, 10, 10, 10, limit=10), *ended(20, 21, 22, 23, 24, limit=30)], 10, "raise", 30),
+        # Those that were cut just at what was enough for one are in its way too; one run of ten is in nobody's.
+        ([*cut(50, 50, 50, 50, 50, limit=50), *ended(50, limit=100)], 10, "probe", 75),
+        ([*ended(*[3] * 8, limit=4), *cut(4, limit=4), *ended(9)], 8, "raise", 11),
+        # Half of them by the limit of calls: that may be raised.
+        ([*cut(10, 10, 10, limit=10), *cut(8, 8, 8, limit=10, by="time")], 10, "probe", 15),
+        # A single one that was cut among many does not hinder.
+        ([*ended(*[4] * 19), *cut(4, by="time")], 8, "keep", 8),
+    ],
+)
+def test_what_is_suggested(needs, now, verdict, limit):
+    """Each way in which runs and limit can stand to each other."""
+    suggestion = suggest(needs, now, 0.0)
+    assert (suggestion.verdict, suggestion.tool_calls_limit) == (verdict, limit)
+
+
+def test_what_a_suggestion_says():
+    """The reason names the figures that it rests on; this is what a person reads."""
+    lower = suggest(ended(*[4] * 9, 6), 30, 0.0).reason
+    assert lower == (
+        "nine runs of ten end by themselves with 4 tool calls or fewer, far below the limit of 30; a countdown from "
+        "half of the limit would begin after 3 tool calls instead of 15, and a run that goes astray would feel it "
+        "earlier"
+    )
+    cut_short = "of 7 runs were cut before they had shown what they need"
+    probe = suggest(cut(*[30] * 7), 30, 0.0).reason
+    assert probe == f"7 {cut_short}; half again as much is a step to find out, then look again after some runs"
+    other = suggest(cut(*[9] * 7, by="tokens"), 30, 0.0).reason
+    assert other == f"7 {cut_short}, 7 of them by the limit of tokens; raise total_tokens_limit first"
+    new = suggest([*cut(*[10] * 6, limit=10), *ended(3)], 30, 0.0).reason
+    assert new == f"6 {cut_short}, and only one of them had the limit of 30 that holds now; let some more run"
+    assert suggest(ended(1), 30, 0.0).reason == "only 1 run tells what it needs; 5 are the least to judge by"
+
+
+def test_many_repeats_call_for_another_prompt():
+    """From a fifth of the calls on no limit is suggested, whatever was used."""
+    needs = cut(*[30] * 10)
+    assert suggest(needs, 30, 0.19).verdict == "probe"
+    suggestion = suggest(needs, 30, 0.2)
+    assert (suggestion.verdict, suggestion.tool_calls_limit) == ("prompt", None)
+    assert "20 %" in suggestion.reason
+    assert tune("looker", past(*[outcome(5)] * 5, repeated=1), 5).suggestion.verdict == "prompt"
+
+
+@pytest.mark.parametrize(
+    ("enough", "limit"),
+    [(0, 1), (1, 2), (4, 5), (5, 7), (10, 13), (16, 20), (17, 25), (83, 100), (84, 110), (450, 550)],
+)
+def test_a_limit_has_a_fifth_of_slack_and_is_a_number_that_one_would_choose(enough, limit):
+    """Whole numbers up to twenty, then fives, tens, fifties."""
+    assert limit_for(enough) == limit
+
+
+NEEDS = st.lists(
+    st.builds(
+        lambda calls, spare, known: Need(
+            calls, known, calls + spare if known else calls, None if known else "tool_calls"
+        ),
+        st.integers(0, 60),
+        st.integers(1, 30),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+LIMITS = st.none() | st.integers(1, 100)
+
+
+def quantile(needs):
+    """Return what nine of ten of those that ended by themselves used at most."""
+    calls = sorted(need.calls for need in needs if need.known)
+    return calls[ceil(NINE * len(calls)) - 1] if calls else 0
+
+
+@given(NEEDS, LIMITS)
+def test_no_suggestion_is_below_what_nine_of_ten_ended_with(needs, now):
+    """With the limit that is suggested, nine tenths of the runs that ended by themselves would have done so again."""
+    suggested = suggest(needs, now, 0.0).tool_calls_limit
+    assert suggested is None or suggested > quantile(needs)
+
+
+@given(NEEDS.filter(lambda needs: any(need.known for need in needs)))
+def test_with_nobody_cut_it_is_the_plain_quantile(needs):
+    """The estimator adds nothing where everything is known."""
+    known = [need for need in needs if need.known]
+    assert enough_for(known, NINE) == quantile(known)
+
+
+@given(NEEDS, st.integers(0, 60))
+def test_a_run_that_was_cut_never_makes_less_seem_enough(needs, calls):
+    """It can only show that more is needed, or that nothing is known."""
+    before, after = enough_for(needs, NINE), enough_for([*needs, *cut(calls, limit=calls)], NINE)
+    assert after is None or (before is not None and after >= before)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=5, max_size=40))
+def test_who_needs_more_gets_more(pairs):
+    """Where all ended by themselves, more calls in any of the runs never lead to a lower limit."""
+    less = suggest(ended(*(calls for calls, _ in pairs), limit=None), None, 0.0)
+    more = suggest(ended(*(calls + extra for calls, extra in pairs), limit=None), None, 0.0)
+    assert more.tool_calls_limit >= less.tool_calls_limit > quantile(ended(*(calls for calls, _ in pairs)))
+
+
+@given(st.integers(0, 5_000))
+def test_a_limit_grows_with_the_need_and_leaves_room(enough):
+    """One call more at least, and never half again as much but for the smallest."""
+    assert enough < limit_for(enough) <= limit_for(enough + 1)
+    assert limit_for(enough) <= 1.5 * enough + 2
+
+
+@given(NEEDS)
+def test_bars_hold_every_run_once(needs):
+    """At most twelve, of one width, side by side, none of them empty at either end."""
+    found = bars(needs)
+    assert sum(bar.ended for bar in found) == sum(need.known for need in needs)
+    assert sum(bar.ended + bar.cut for bar in found) == len(needs)
+    assert len(found) <= 12
+    assert {bar.last - bar.first for bar in found} <= {0, 1, 4, 9}
+    assert all(one.last + 1 == other.first for one, other in pairwise(found))
+    assert all(bar.ended + bar.cut for bar in (*found[:1], *found[-1:]))
+    for bar in found:
+        inside = [need for need in needs if bar.first <= need.calls <= bar.last]
+        assert bar.cut == sum(not need.known for need in inside)

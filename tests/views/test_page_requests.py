@@ -1,0 +1,182 @@
+"""The table of requests on the page of a run, its answer, and the formats of its figures."""
+
+import html
+
+import pytest
+
+from run_specialist.budget.ladder import Rung
+from run_specialist.record.messages import Usage
+from run_specialist.views.page import formats
+from run_specialist.views.page.chart_geometry import path
+from run_specialist.views.page.quotes import parted
+from run_specialist.views.report import data, report
+from tests.views import odd
+from tests.views.full import RESUMED, SUMMARY, full_run
+
+
+def test_where_the_cache_was_lost_is_said_with_the_reason(full):
+    """A summary and a forced choice lose it by nature; after five minutes it is gone."""
+    losses = {loss["turn"]: loss["words"] for loss in full["requests"]["losses"]}
+    assert list(losses) == [6, 7, 12]
+    assert "a summary stands in place" in losses[6]
+    assert "it came 2 h 11 min after the one before" in losses[7]
+    assert "with another tool choice" in losses[12]
+    assert full["requests"]["sentences"] == [
+        "10 of 12 requests read from the cache: 102,900 of 157,000 input tokens, 66%.",
+        "3 requests lost what the one before had left there.",
+    ]
+
+
+def test_a_server_that_does_not_tell_what_it_writes_is_taken_to_keep_all():
+    """But of little it may keep nothing, and that is no loss."""
+    tape = odd.Tape({})
+    for _ in range(4):
+        tape.ask("Hm.", stop="paused")
+    usages = [Usage(900, 0, 0, 9), Usage(5_000, 0, 0, 9), Usage(5_200, 0, 0, 9), Usage(200, 5_100, 0, 9)]
+    tape.turns[:] = [odd.replace(turn, usage=usage) for turn, usage in zip(tape.turns, usages, strict=True)]
+    losses = data(tape.stored("running"))["requests"]["losses"]
+    assert [loss["turn"] for loss in losses] == [3]
+    assert losses[0]["words"].startswith("read 0 of the 5,000 tokens")
+
+
+def test_a_summary_that_no_request_followed_is_in_the_table():
+    """It was paid for."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "x"))
+    tape.turn("", odd.grep("y", "y"))
+    tape.summarise("- notes")
+    assert [row["name"] for row in data(tape.stored("running"))["requests"]["rows"]] == ["turn 1", "turn 2", "summary"]
+
+
+def test_a_loss_that_nothing_explains_is_not_explained_away():
+    """The reader is told that the run did nothing that would lose it."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "x"))
+    tape.turn("", odd.grep("y", "y"), lost=0)
+    (loss,) = data(tape.stored("running"))["requests"]["losses"]
+    assert loss["words"].startswith("read 0 of the 6,596 tokens that were there: nothing that this run did explains it")
+
+
+def test_the_table_of_requests_has_those_for_summaries_and_adds_up(full):
+    """The sum is what the outcome says."""
+    run = full_run()
+    rows = full["requests"]["rows"]
+    assert [row["name"] for row in rows][4:7] == ["turn 5", "summary", "turn 6"]
+    total, usage = full["requests"]["total"], run.outcome["usage"]
+    assert total["total"] == sum(usage.values()) == full["facts"]["tokens"]
+    assert total["cost"] == pytest.approx(run.outcome["cost_usd"])
+
+
+def test_an_unknown_price_stays_unknown():
+    """One request without a price leaves the sum open."""
+    tape = odd.Tape({})
+    tape.ask("Done.", stop="answered")
+    tape.turns[0] = odd.replace(tape.turns[0], cost_usd=None)
+    run = odd.replace(tape.stored("running"), cost_usd=None)
+    assert data(run)["requests"]["total"]["cost"] is None
+    assert "price unknown" in report(run)
+
+
+def test_a_run_without_an_answer_says_why_and_how_to_go_on():
+    """The newest words of the model stand in its place."""
+    page = report(odd.interrupted_run())
+    assert "specialists resume 20261122-040000-5f3a9c" in page
+    assert "I read three files at once." in page
+    assert "under way" in report(odd.pending_run())
+
+
+def test_structured_output_is_shown_as_json():
+    """In place of the text, with its signs escaped."""
+    page = report(odd.structured_run())
+    assert "&#34;sure&#34;: true" in page
+    assert "&#34;note&#34;: &#34;&lt;/pre&gt;&#34;" in page
+
+
+def test_the_status_is_told_in_words(full):
+    """With the limit that was reached and how the answer was had."""
+    assert full["status_words"] == "the limit of 20 tool calls was reached, and the answer was forced in 1 request"
+    tape = odd.Tape({})
+    tape.land(odd.Kind.TOKENS, Rung.SALVAGE)
+    words_of = data(tape.end(tape.outcome("partial", "So far.")))["status_words"]
+    assert words_of.endswith("; the context was full, and the answer was salvaged from what was gathered")
+
+
+def test_the_page_shows_all_that_its_data_holds():
+    """Each of these stands somewhere in the page; what is missing would be missed by nobody else."""
+    page = html.unescape(report(full_run()))
+    for words_of in (
+        "codebase-analyst",
+        "2026-11-22 04:00 UTC",
+        "20 of 20, 2 failed, 2 skipped",
+        '<li dir="auto">Whether the thread pool waits',
+        "was longer than summary_limit and was cut",
+        "At 26.4 s the run was resumed, 2 h 10 min after it had stopped.",
+        "I look for the loop and for what ends it.",
+        "7 tool calls remaining</p>",
+        '<b class="state">repeated</b>',
+        '<b class="state">skipped</b>',
+        "[cut at 20000 of",
+        "The tool returned 40,",
+        'class="written" x="',
+        "You explain how existing code behaves.",
+        "Deliver your answer.",
+        '"landing": "force"',
+        "sha256:4f1c0a7e",
+        RESUMED,
+        SUMMARY,
+    ):
+        assert words_of in page, words_of
+
+
+def test_tools_in_the_shape_of_either_api_are_named():
+    """Chat completions wraps a definition once more."""
+    definition = {"name": "read", "description": "Read."}
+    frozen = {"tools": [definition, {"type": "function", "function": definition}]}
+    assert data(odd.replace(odd.empty_run(), frozen=frozen))["setup"]["tools"] == [definition] * 2
+
+
+def test_line_ends_of_other_systems_are_line_ends():
+    """A lone carriage return is none, and is shown."""
+    assert formats.legible("a\r\nb\rc") == "a\nb⟨CR⟩c"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0042, "4 ms"),
+        (1.25, "1.2 s"),
+        (59.4, "59 s"),
+        (59.9, "1 min"),
+        (185, "3 min 5 s"),
+        (3_599.9, "1 h"),
+        (7_830, "2 h 10 min"),
+        (273_600, "3 days 4 h"),
+    ],
+)
+def test_lengths_of_time_are_rounded_to_two_units(seconds, text):
+    """Nothing lasts 60 seconds and a minute."""
+    assert formats.lasted(seconds) == text
+
+
+def test_moments_on_the_axis_are_round_and_few():
+    """For any length there are 2 to 6 of them, from 0 on, none beyond the end."""
+    for seconds in (0.3, 1, 7, 42, 61, 600, 5_000, 90_000, 2_000_000):
+        found = formats.ticks(seconds)
+        assert found[0] == 0
+        assert 2 <= len(found) <= 6
+        assert found[-1] <= seconds
+    assert formats.ticks(0) == [0]
+    assert [formats.clock(at) for at in formats.ticks(100)] == ["0 s", "20 s", "40 s", "1:00", "1:20", "1:40"]
+
+
+def test_a_line_has_no_needless_corners():
+    """What goes on along an axis is one line; each corner stays."""
+    assert path([(0, 0), (1, 0), (2, 0), (2, 0.5), (2, 1), (4, 1)], 4, 1) == "M0 1000 500 1000 500 0 1000 0"
+    assert path([(0, 0.5), (0, 0.5)], 0, 1) == "M0 500"
+
+
+def test_quotes_that_overlap_are_marked_once():
+    """The first stays marked, the other leads to the call alone."""
+    pieces = parted("one two three", [(1, "one two"), (2, "two three")])
+    assert pieces == [{"text": "one two", "quote": 1}, {"text": " three", "quote": None}]
+    assert parted("a\tb", [(3, "a b")]) == [{"text": "a\tb", "quote": 3}]

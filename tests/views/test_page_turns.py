@@ -1,0 +1,244 @@
+"""Turns, calls, results and evidence on the page of a run."""
+
+import html
+import json
+
+import pytest
+
+from run_specialist import prompts
+from run_specialist.views.report import data, report
+from tests.views import odd
+from tests.views.full import RESUMED, SUMMARY, full_run
+
+ODD_RUNS = [
+    odd.odd_run,
+    odd.huge_run,
+    odd.interrupted_run,
+    odd.pending_run,
+    odd.empty_run,
+    odd.failed_run,
+    odd.structured_run,
+]
+
+
+def calls_of(shown):
+    """Return all calls in order."""
+    return [call for turn in shown["turns"] for call in turn["calls"]]
+
+
+def text_of(call):
+    """Return a result in one piece."""
+    return "".join(piece["text"] for piece in call["result"])
+
+
+@pytest.mark.parametrize("run", ODD_RUNS)
+def test_odd_runs_have_a_page_and_their_data_is_json(run):
+    """Whatever a run holds, and however it stands, its page can be written and its data dumped."""
+    kept = run()
+    assert json.loads(json.dumps(data(kept)))["run_id"] == kept.run_id
+    page = report(kept)
+    assert page.startswith("<!doctype html>")
+    page.encode("utf-8")
+
+
+def test_nothing_from_outside_becomes_markup():
+    """What tools, model, user and file say stands in the page as text, with its odd signs made visible."""
+    page = report(odd.odd_run())
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "<img" not in page
+    assert "&lt;/script&gt;" in page
+    assert "⟨ESC⟩[31mred⟨ESC⟩[0m ⟨NUL⟩ ⟨BEL⟩ ⟨DEL⟩ ⟨U+009B⟩" in page
+    assert "⟨U+202E⟩desrever⟨U+202C⟩" in page
+    assert "⟨U+D83D⟩ half ⟨U+FEFF⟩ שלום" in page
+    assert "{{ 7*7 }}" in page
+    assert not set(page) & {*map(chr, range(32)), "\x7f", "\x9b", "\u202e"} - {"\n", "\t"}
+
+
+def test_the_page_reaches_nobody():
+    """Its policy forbids every connection, and nothing in it names an address."""
+    page = html.unescape(report(full_run()))
+    assert "default-src 'none'; style-src 'sha256-" in page
+    assert "unsafe" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_evidence_leads_to_the_very_place_in_the_result_that_holds_it(full):
+    """Each quote that was found names its call and is marked in its result, also across lines with numbers."""
+    first, second, third, unfound = full["answer"]["evidence"]
+    assert [one["call"] for one in (first, second, third)] == [4, 5, 12]
+    assert [one["target"] for one in (first, second, third)] == ["quote-1", "quote-2", "quote-3"]
+    assert unfound["target"] is None
+    assert not unfound["verified"]
+    marked = {piece["quote"]: piece["text"] for call in calls_of(full) for piece in call["result"] if piece["quote"]}
+    assert marked[1] == first["quote"]
+    assert marked[2].startswith("with ThreadPoolExecutor() as pool:\n    27\t        return [")
+    assert marked[3] == "only finished runs are written"
+
+
+def test_a_quote_is_linked_to_the_call_that_its_source_names():
+    """Of several results that hold it, that of the named place is meant, and not the repeated one."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "a.py:3: the words\nz.py:1: other"), odd.grep("y", "b.py:9: the words"))
+    tape.turn("", odd.grep("y", "b.py:9: the words", repeated=True), odd.read("c.py", "     9\tthe words"))
+    tape.turn("", odd.grep("z", "d.py-4- the words"))
+    sources = ("b.py:9", "c.py:9", "d.py:4", "nowhere")
+    evidence = [odd.Evidence(source, "the words", verified=True) for source in sources]
+    run = tape.end(tape.outcome("answered", "It says so.", evidence))
+    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2, 4, 5, 1]
+
+
+def test_a_failed_call_bears_nothing_out():
+    """Its words are ours or the tool's own, and may repeat the model's."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "grep failed: the words", is_error=True), odd.grep("y", "a.py:1: the words"))
+    run = tape.end(tape.outcome("answered", "So.", [odd.Evidence("", "the words", verified=True)]))
+    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2]
+
+
+def test_a_quote_that_cannot_be_marked_leads_to_its_result():
+    """Of two that overlap one is marked, and the other leads to the beginning."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "a.py:1: one two three"))
+    evidence = [odd.Evidence("", quote, verified=True) for quote in ("one two", "two three")]
+    run = tape.end(tape.outcome("answered", "So.", evidence))
+    assert [one["target"] for one in data(run)["answer"]["evidence"]] == ["quote-1", "result-1"]
+
+
+def test_evidence_of_a_missing_answer_leads_to_its_calls():
+    """The beginning of each result stands for the answer; its source is the call itself."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "[only a notice about 7 files]"), odd.grep("y", "[only a notice about 7 files]"))
+    evidence = [odd.Evidence(f'grep {{"pattern": "{sign}"}}', "[only a notice", verified=True) for sign in "yx"]
+    run = tape.end(tape.outcome("partial", "What was gathered.", evidence))
+    assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2, 1]
+
+
+def test_calls_stand_in_order_with_what_became_of_each(full):
+    """Finished, failed, repeated, cut and skipped calls, and the answer at the end."""
+    calls = calls_of(full)
+    assert [call["number"] for call in calls] == [*range(1, 21), None, None, None]
+    assert {call["number"] for call in calls if call["state"] == "failed"} == {6, 11}
+    assert [call["number"] for call in calls if call["repeated"]] == [9]
+    assert [call["number"] for call in calls if call["whole"] and call["whole"] > call["characters"]] == [8]
+    assert [call["state"] for call in calls[-3:]] == ["skipped", "skipped", "answer"]
+    assert text_of(calls[-2]) == "Not run: limit reached, read skipped."
+    assert [call["ending"] for call in calls[18:20]] == ["1 tool call remaining", "0 tool calls remaining"]
+    assert not calls[0]["ending"]
+    assert calls[7]["added"] == ["8 tool calls remaining"]
+    assert text_of(calls[14]) == prompts.EMPTY_RESULT
+    assert calls[14]["ending"] == "5 tool calls remaining"
+
+
+def test_an_archived_result_is_shown_as_it_was_before_the_summary(full):
+    """The page shows what the model read then, and not what stands in its place now."""
+    assert "class Loop:" in text_of(calls_of(full)[3])
+
+
+def test_our_last_words_in_a_result_are_told_from_the_result():
+    """The order of a landing stands below the result, and is not taken for the countdown."""
+    tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
+    done = [odd.grep("x", "a.py:1: x"), odd.grep("y", "a.py:2: y")]
+    tape.ask("", done)
+    tape.run(done, words="Answer now.")
+    first, last = calls_of(data(tape.stored("running")))
+    assert first["added"] == ["1 tool call remaining"]
+    assert (text_of(last), last["ending"]) == ("a.py:2: y", "0 tool calls remaining")
+    assert last["added"] == ["0 tool calls remaining", "Answer now."]
+
+
+def test_a_note_of_several_lines_belongs_to_the_output():
+    """It is shown once, and none of its lines is taken for what the run has to say."""
+    tape = odd.Tape({odd.Kind.TOOL_CALLS: 1})
+    tape.turn("", odd.grep("x", "a.py:1: x\n[one]\n[two]"))
+    tape.calls[0] = odd.replace(tape.calls[0], whole="a.py:1: x", characters=9, note="[one]\n[two]")
+    (call,) = calls_of(data(tape.stored("running")))
+    assert (text_of(call), call["note"], call["added"]) == ("a.py:1: x", "[one]\n[two]", ["0 tool calls remaining"])
+
+
+def test_words_that_joined_a_result_after_a_summary_are_shown():
+    """They are in the part that was sent, and not in the one before it."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "a.py:1: x"))
+    tape.turn("", odd.grep("y", "a.py:2: y"))
+    tape.summarise("- notes")
+    last = tape.messages[-1]
+    tape.messages[-1] = odd.replace(last, message=last.message.ending("Answer now."))
+    tape.ask("It is so.", stop="answered")
+    assert calls_of(data(tape.stored("running")))[1]["added"] == ["Answer now."]
+
+
+def test_a_result_in_json_fields_is_shown_whole():
+    """Where a limit is told in fields, the output is inside an object and cannot be parted from them."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "a.py:1: x"))
+    last, wrapped = tape.messages[-1], '{"output": "a.py:1: x", "limit_reached": true}'
+    tape.messages[-1] = odd.replace(
+        last, message=odd.Message.results([odd.ToolResult(tape.turns[0].calls[0].id, wrapped)])
+    )
+    (call,) = calls_of(data(tape.stored("running")))
+    assert (text_of(call), call["added"]) == (wrapped, [])
+
+
+def test_ids_that_come_twice_do_not_mix_up_results():
+    """A result belongs to the call at its place, whatever id the server gave."""
+    calls = calls_of(data(odd.odd_run()))
+    assert [text_of(call).split()[0] for call in calls] == ["one", "two", "three", "four"]
+    assert [call["number"] for call in calls] == [1, 2, 3, 4]
+
+
+def test_turns_and_calls_that_repeat_each_other_keep_their_own_results():
+    """What was said word for word twice, in one turn or in several, also when a summary came in between."""
+    tape = odd.Tape({})
+    same = [
+        odd.Did("grep", {"pattern": "x"}, word, call_id="same")
+        for word in ("one", "two", "three", "four", "five", "six")
+    ]
+    tape.turn("", *same[:2])
+    tape.turn("", *same[2:4])
+    tape.summarise("- notes")
+    tape.turn("", *same[4:])
+    calls = calls_of(data(tape.stored("running")))
+    assert [text_of(call) for call in calls] == ["one", "two", "three", "four", "five", "six"]
+    assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_answer_that_was_not_taken_is_told_from_one_that_was():
+    """The result of `respond` says why it has to be called again."""
+    tape = odd.Tape({})
+    for why in (prompts.answer_does_not_fit("it is no list"), ""):
+        tape.ask("", [odd.Did("respond", {"answer": "So."}, "")])
+        call = tape.turns[-1].calls[0]
+        tape.say(odd.Message.results([odd.ToolResult(call.id, why or prompts.DELIVERED, is_error=bool(why))]))
+    calls = calls_of(data(tape.stored("running")))
+    assert [call["state"] for call in calls] == ["not taken", "answer"]
+
+
+def test_calls_that_the_process_did_not_finish_are_told_from_skipped_ones():
+    """What was cut off has no figures; what returned meanwhile has its result."""
+    shown = data(odd.interrupted_run())
+    assert [(call["number"], call["state"]) for call in shown["turns"][1]["calls"]] == [
+        (None, "unfinished"),
+        (3, "finished"),
+        (None, "unfinished"),
+    ]
+    assert text_of(shown["turns"][1]["calls"][1]) == "     1\tb"
+    assert data(odd.pending_run())["turns"][1]["calls"][0]["state"] == "unfinished"
+
+
+def test_a_long_result_is_cut_in_the_page_and_says_how_to_see_it_all():
+    """Two hundred thousand characters are enough; the rest is counted."""
+    run = odd.huge_run()
+    (call,) = calls_of(data(run))
+    assert (len(text_of(call)), call["left_out"]) == (200_000, 800_001)
+    assert f"leaves out 800,001 characters. <code>specialists transcript {run.run_id}</code>" in report(run)
+
+
+def test_what_happened_between_turns_stands_before_the_turn_that_followed(full):
+    """A summary with its text, a resumption with what was said, a landing with its rung."""
+    marks = {turn["number"]: [(mark["kind"], mark["text"]) for mark in turn["before"]] for turn in full["turns"]}
+    assert {number: found for number, found in marks.items() if found} == {
+        6: [("summarized", SUMMARY)],
+        7: [("resumed", RESUMED)],
+        12: [("landing", "")],
+    }

@@ -1,0 +1,66 @@
+"""An MCP server over HTTP in this process, and requests to it."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import httpx2
+
+from run_specialist.api.runner import Runner
+from run_specialist.mcp_server.http import Address, Http
+from run_specialist.mcp_server.server import make_server
+from run_specialist.mcp_server.service import Service
+from run_specialist.providers.scripted import ScriptedProvider
+from tests.wire.serving import PATIENCE
+
+ACCEPT = {"accept": "application/json, text/event-stream"}
+MODERN = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "progressToken": "p",
+}
+
+
+@asynccontextmanager
+async def serving(script=(), *, tools=(), store="none", host="127.0.0.1", token=None, bounds=None):
+    """Serve with a scripted model on a port that is free."""
+    async with Runner(provider=ScriptedProvider(script), tools=tools, store=store) as runner:
+        service = Service(runner, print)
+        http = Http(Address(host, 0), token, bounds=bounds)
+        ready = asyncio.Event()
+        serving = asyncio.create_task(http.serve(make_server(service), lambda _: ready.set()))
+        try:
+            await asyncio.wait_for(ready.wait(), PATIENCE)
+            yield SimpleNamespace(url=http.url, runs=service.runs)
+        finally:
+            await service.close(PATIENCE)
+            http.stop()
+            await asyncio.wait_for(serving, PATIENCE)
+
+
+def asks(name="tools/call", **params) -> dict:
+    """Return a request of the newer protocol, which stands for itself."""
+    return {"jsonrpc": "2.0", "id": 1, "method": name, "params": {**params, "_meta": META}}
+
+
+async def post(url: str, body: object, **headers: str) -> httpx2.Response:
+    """Send a request as the newer protocol wants it, and these headers."""
+    given = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+        **({"mcp-method": body["method"]} if isinstance(body, dict) else {}),
+        **headers,
+    }
+    content = json.dumps(body) if isinstance(body, dict) else body
+    async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+        return await client.post(url, content=content, headers=given)
+
+
+async def begins(client: httpx2.AsyncClient, url: str) -> httpx2.Response:
+    """Begin a session of the older protocol."""
+    us = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": us}
+    return await client.post(url, headers=ACCEPT, json=body)

@@ -1,0 +1,17 @@
+"""Runs that reach a limit: a tool with long results, and a clock that tests set."""
+
+from run_specialist.tools.base import Tool
+from tests.wire.specialists import note
+
+LONG = Tool("look", "Looks.", lambda query: f"{note(query)} {'x' * 2_000}")
+
+
+class Clock:
+    """Shows the time that a test says it is."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        """Return that time."""
+        return self.now

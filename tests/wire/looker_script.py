@@ -1,0 +1,14 @@
+"""The scripted replies of the specialist `looker`, and the tools of a listing."""
+
+from run_specialist.providers.scripted import calls
+
+LOOKS = calls(("look", {"query": "owls"}))
+FOUND = calls(
+    ("respond", {"answer": "Mice.", "evidence": [{"source": "x", "quote": "note on 'owls', part 0"}]}), first_id=9
+)
+HOLDS = calls(("hold", {}))
+
+
+def listed(result) -> dict:
+    """Return the tools of a listing by their names."""
+    return {tool.name: tool for tool in result.tools}

@@ -1,0 +1,73 @@
+"""MCP servers for tests: scripts that run as processes, connections to them, and a search for leftover processes."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from run_specialist.specialist.mcp_servers.server_config import ServerConfig
+from run_specialist.tools.base import Tool
+from run_specialist.tools.mcp.clients import McpClients
+
+SCRIPTS = Path(__file__).parent
+
+
+def script(name: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command that starts one of the scripts."""
+    return (sys.executable, str(SCRIPTS / f"{name}.py"), *arguments)
+
+
+def raw(how: str, marker: Path, timeout: float = 30) -> ServerConfig:
+    """Return a server that misbehaves; its command line ends with the marker."""
+    return ServerConfig("raw", script("raw", how, str(marker)), env=(("MARKER", str(marker)),), timeout=timeout)
+
+
+def running(mark: Path | str) -> list[int]:
+    """Return the ids of the processes whose command line contains the mark."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and int(folder.name) != os.getpid():
+            try:
+                words = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(mark).encode() in words:
+                found.append(int(folder.name))
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what another process does; far longer than it may take."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - no event comes from another process
+            await asyncio.sleep(0.01)
+
+
+class ServerTools:
+    """The tools of some servers, by the last part of their names."""
+
+    def __init__(self, clients: McpClients, tools: tuple[Tool, ...], warnings: tuple[str, ...]) -> None:
+        self.clients = clients
+        self.tools = {tool.name.split("__", 2)[2]: tool for tool in tools}
+        self.warnings = warnings
+
+    async def call(self, tool: str, within: float = 30, **arguments: object) -> str:
+        """Return what a tool answers, its error's text, or `nothing` after a time."""
+        try:
+            output = await self.tools[tool].call_within(within, arguments)
+        except Exception as error:  # noqa: BLE001 - told to the test
+            return f"{type(error).__name__}: {error}"
+        return "nothing" if output is None else output.text
+
+
+@asynccontextmanager
+async def connected(root: Path, *servers: ServerConfig) -> AsyncIterator[ServerTools]:
+    """Connect to some servers, yield their tools, and close everything at the end."""
+    clients = McpClients()
+    try:
+        tools, warnings = await clients.tools({server.name: server for server in servers}, root=root)
+        yield ServerTools(clients, tools, warnings)
+    finally:
+        await clients.aclose()

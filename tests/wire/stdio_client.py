@@ -1,0 +1,72 @@
+"""A client that writes the messages of the protocol to the server over pipes."""
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from tests.wire.serving import PATIENCE, Program, command
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def asks(number: int, name: str, **arguments) -> dict:
+    """Return a call of a tool as it goes over the wire."""
+    params = {"name": name, "arguments": arguments, "_meta": {"progressToken": f"p{number}"}}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def send(program: Program, *messages: object) -> None:
+    """Write messages, or lines that are none."""
+    for message in messages:
+        program.process.stdin.write(message if isinstance(message, str) else json.dumps(message) + "\n")
+    program.process.stdin.flush()
+
+
+def answer_to(program: Program, number: int) -> dict:
+    """Read until a request is answered; all that comes is a message of the protocol."""
+    for line in program.process.stdout:
+        message = json.loads(line)
+        assert message["jsonrpc"] == "2.0"
+        if message.get("id") == number:
+            return message
+    raise AssertionError("it ended without an answer")
+
+
+def ended(program: Program) -> tuple[int, list[str]]:
+    """Wait for the end, and return the exit code and what was said on standard error after the first line."""
+    _, err = program.process.communicate(timeout=PATIENCE)
+    first, *rest = err.splitlines()
+    assert re.fullmatch(r"specialists: serving \d+ specialists on standard input and output", first)
+    return program.process.returncode, rest
+
+
+PARENT = """
+import json, subprocess, sys
+server = subprocess.Popen(json.loads(sys.argv[1]), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+server.stdin.write(sys.argv[2].encode())
+server.stdin.flush()
+print(server.pid, flush=True)
+server.wait()
+"""
+
+
+@contextmanager
+def client_of(*messages: object):
+    """Start a client that starts the server, and give both processes' ids."""
+    sent = "".join(json.dumps(message) + "\n" for message in messages)
+    client = subprocess.Popen(
+        [sys.executable, "-c", PARENT, json.dumps(command()), sent], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield client, int(client.stdout.readline())
+    finally:
+        client.kill()
+        client.communicate()

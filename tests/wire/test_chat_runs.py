@@ -1,0 +1,149 @@
+"""Runs against chat completions servers, whole and streamed: odd replies, retries, usage and cost."""
+
+from dataclasses import replace
+
+import pytest
+
+from run_specialist.providers.openai_chat import ChatProvider, make_client
+from run_specialist.record.messages import Usage
+from tests.wire.chat.replies import answers, calls, says, tool_call
+from tests.wire.chat_messages import CALL
+
+pytestmark = pytest.mark.anyio
+
+
+LOOK = calls("look", {"query": "a"})
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        ("<think>secret</think>\n\nThe answer.", "The answer."),
+        ("\n<think>\nsecret\n</think>The answer.", "The answer."),
+        ("The answer says <think>so</think>.", "The answer says <think>so</think>."),
+        ("The answer.", "The answer."),
+    ],
+)
+async def test_s1_6_reasoning_that_a_server_left_in_the_text_never_leaks(ask_chat, content, answer):
+    """Only at the very beginning: anywhere else it is what the model wants to say."""
+    outcome, _ = await ask_chat([says(content)])
+    assert (outcome.status, outcome.answer) == ("answered", answer)
+
+
+async def test_s1_6_reasoning_without_an_end_is_no_answer(ask_chat):
+    """It is asked for again, and what the model then says is the answer."""
+    outcome, api = await ask_chat([says("<think>and on and on"), says("<think>hm</think>yes")])
+    assert (outcome.answer, len(api.requests)) == ("yes", 2)
+
+
+async def test_s1_6_reasoning_goes_back_as_it_came_and_never_leaks(ask_chat):
+    """Both names of it, details, and unknown fields of message, call and function; null and empty ones do not."""
+    fields = {
+        "reasoning_content": "secret thought",
+        "reasoning": "secret thought",
+        "reasoning_details": [{"type": "reasoning.text", "text": "secret thought", "signature": "x"}],
+    }
+    signed = tool_call("look", '{"query":  "ü"}', extra_content={"google": {"thought_signature": "sig"}})
+    first = says("I look.", {**signed, "index": 0, "note": None}, annotations=[1], audio={}, more=[], **fields)
+    outcome, api = await ask_chat([first, says("The answer.", **fields)])
+    assert (outcome.answer, outcome.status) == ("The answer.", "answered")
+    assert "secret" not in repr(outcome)
+    sent = api.requests[1].messages[2]
+    call = {**signed, "id": api.requests[0].message["tool_calls"][0]["id"]}
+    assert sent == {"role": "assistant", "content": "I look.", "tool_calls": [call], **fields}
+
+
+async def test_parts_that_are_no_text_go_back_as_they_came(ask_chat):
+    """Content in parts stays in parts; the thought among them is no text."""
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "I look."}]
+    outcome, api = await ask_chat([says(parts, CALL), says([*parts[:1], {"type": "text", "text": "Done."}])])
+    assert outcome.answer == "Done."
+    assert api.requests[1].messages[2]["content"] == parts
+
+
+async def test_s1_7_broken_arguments_are_answered_and_go_back_as_an_empty_object(ask_chat):
+    """The call is not run; the server, which reads the arguments of the history, still takes it."""
+    outcome, api = await ask_chat([says(None, tool_call("look", '{"query": "half')), answers("yes")])
+    assert (outcome.answer, outcome.tool_calls.failed) == ("yes", 1)
+    assert "the arguments are no JSON object" in api.requests[1].results[0]
+    assert api.requests[1].messages[2]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+async def test_calls_without_ids_are_answered_by_ids_of_ours(ask_chat):
+    """A local server that sends none, or the same one every time: every result still answers its call."""
+    nameless = says(None, {**CALL, "id": ""}, tool_call("look", {"query": "b"}, ""))
+    same = says(None, tool_call("look", {"query": "c"}, "0"))
+    again = says(None, tool_call("look", {"query": "d"}, "0"))
+    outcome, api = await ask_chat([nameless, same, again, answers("yes")])
+    assert outcome.answer == "yes"
+    wanted = [call["id"] for message in api.requests[3].messages for call in message.get("tool_calls", ())]
+    answered = [message["tool_call_id"] for message in api.requests[3].messages if message["role"] == "tool"]
+    assert wanted == answered
+    assert len(set(wanted)) == 4
+    assert [text.split(",")[0] for text in api.requests[3].results] == [f"note on '{query}'" for query in "abcd"]
+
+
+async def test_x_4_respond_beside_other_calls_ends_the_run(ask_chat):
+    """With what it gave; the others are not run."""
+    both = says("Well.", CALL, tool_call("respond", {"answer": "done"}))
+    outcome, api = await ask_chat([both])
+    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 0, 1)
+
+
+async def test_x_6_a_cut_call_is_not_executed_and_asked_for_with_more_room(ask_chat):
+    """Twice the room; the history is the same."""
+    cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
+    outcome, api = await ask_chat([cut, LOOK, answers("yes")])
+    assert (outcome.answer, outcome.tool_calls.used) == ("yes", 1)
+    assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, 32_000, 32_000]
+    assert api.requests[0].messages == api.requests[1].messages
+
+
+async def test_x_6_a_call_that_was_cut_twice_goes_back_as_one_that_can_be_read(ask_chat):
+    """It is answered without being run; half of its arguments would be refused by a server that reads them."""
+    cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
+    outcome, api = await ask_chat([cut, cut, answers("yes")])
+    assert (outcome.answer, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("yes", 0, 1)
+    assert api.requests[2].messages[2]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+async def test_x_6_what_came_of_a_cut_answer_is_kept(ask_chat):
+    """Twice cut inside `respond`: the part that arrived is the answer."""
+    cut = says(None, tool_call("respond", '{"answer": "so far so g'), finish_reason="length")
+    outcome, _ = await ask_chat([cut, cut])
+    assert (outcome.status, outcome.answer) == ("partial", "so far so g\n[truncated]")
+
+
+async def test_x_7_an_empty_answer_is_asked_for_once_more(ask_chat):
+    """Reasoning alone is no answer."""
+    outcome, _ = await ask_chat([says(None, reasoning_content="hm"), says("", reasoning_content="hm")])
+    assert (outcome.status, outcome.exit_code) == ("failed", 4)
+    outcome, _ = await ask_chat([says(""), says("At last.")])
+    assert outcome.answer == "At last."
+
+
+async def test_x_8_refusals_and_unknown_reasons_end_honestly(ask_chat):
+    """A filter, a refusal in words, and a reason that nobody knows."""
+    outcome, _ = await ask_chat([says("half", finish_reason="content_filter")])
+    assert (outcome.exit_code, outcome.error) == (4, "the model refused to answer (content_filter)")
+    outcome, _ = await ask_chat([says(None, refusal="I cannot\nhelp.")])
+    assert (outcome.exit_code, outcome.error) == (4, "the model refused to answer (I cannot help.)")
+    outcome, _ = await ask_chat([says("so far", CALL, finish_reason="abort")])
+    assert (outcome.answer, outcome.tool_calls.used) == ("so far", 0)
+    assert outcome.warnings == ("the model stopped for an unknown reason: abort",)
+
+
+async def test_usage_is_that_of_all_requests(ask_chat):
+    """Streamed, it comes in the last chunk, which has no choice."""
+    told = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
+    outcome, _ = await ask_chat([replace(LOOK, usage=told), replace(says("Yes."), usage=told)])
+    assert outcome.usage == Usage(80, 120, 0, 14)
+
+
+async def test_cost_is_that_of_the_price_list_or_unknown():
+    """By the id without its prefix; never a guess."""
+    async with make_client(api_key="test") as client:
+        known = ChatProvider("gpt-4o", client).cost(Usage(1_000_000, 0, 0, 0))
+        unknown = ChatProvider("my-own-model", client).cost(Usage(1_000_000, 0, 0, 0))
+    assert known == pytest.approx(2.5)
+    assert unknown is None

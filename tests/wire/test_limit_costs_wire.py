@@ -1,0 +1,73 @@
+"""Usage and cost reported for runs that reach a limit, over the wire."""
+
+import json
+
+import pytest
+
+from run_specialist.errors import UsageError
+from run_specialist.record.messages import Usage
+from tests.wire.limited_runs import LONG
+from tests.wire.simulator import Model, faults, policies
+from tests.wire.specialists import DONE, FORCED, batches, looks
+from tests.wire.usage import KEYS, price, used
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings", "place"), [(["cost_limit: 0.5"], {}, r"\S+looker\.md:5:1: "), ([], {"cost_limit": 0.5}, "")]
+)
+async def test_x_14_a_limit_of_cost_without_a_price_is_refused_before_any_request(ask_once, lines, settings, place):
+    """A limit that could not be kept is not promised: one line that says where, why and what to do."""
+    why = f"^{place}cost_limit: the price of my-own-model is not known.*total_tokens_limit[^\n]*$"
+    with pytest.raises(UsageError, match=why):
+        await ask_once([], *lines, model="my-own-model", api={"models": ()}, **settings)
+    assert ask_once.started[-1].requests == []
+
+
+async def test_x_14_the_landing_tells_its_own_usage_and_cost(ask):
+    """Those of its requests alone, beside the total."""
+    told = await ask(policies.always_tool("look"), "tool_calls_limit: 4", tools=[LONG])
+    (landing,) = used(told.requests[-1:])
+    outcome = json.loads(json.dumps(told.outcome.as_json()))
+    assert outcome["landing"]["usage"] == {key: told.requests[-1].usage[key] for key in KEYS}
+    assert outcome["landing"]["cost_usd"] == pytest.approx(price(landing), abs=1e-8)
+    assert told.outcome.usage == sum(used(told.requests), Usage())
+    assert outcome["cost_usd"] == pytest.approx(sum(map(price, used(told.requests))), abs=1e-8)
+
+
+async def test_x_14_a_landing_of_several_requests_tells_the_sum(ask_once):
+    """Force, order and none, all ignored: three requests, what each cost, and none of the calls run."""
+    told = await ask_once(policies.ignores_everything("look"), "tool_calls_limit: 2", tools=[LONG])
+    rungs = used(told.requests[2:])
+    assert told.outcome.landing.requests == len(rungs) == 3
+    assert told.outcome.landing.usage == sum(rungs, Usage())
+    assert told.outcome.landing.cost_usd == pytest.approx(sum(map(price, rungs)), abs=1e-8)
+
+
+async def test_x_14_a_request_that_was_refused_costs_nothing(ask_once):
+    """A 400 on forcing is no answered request: neither counted nor billed."""
+    refusal = faults.invalid('tool_choice: type "tool" and "any" are not supported for this model.')
+    told = await ask_once([*batches(1), refusal, DONE], "tool_calls_limit: 1", tools=[LONG])
+    assert told.outcome.landing.requests == 1
+    assert told.outcome.landing.usage == used(told.requests[2:])[0]
+    assert told.outcome.limits["turns"].used == 2
+
+
+async def test_x_14_without_a_price_the_cost_is_unknown_and_never_0(ask_once):
+    """A model that is not on the price list: null in the total and for the landing, usage all the same."""
+    own = Model("my-own-model")
+    told = await ask_once(policies.always_tool("look"), "tool_calls_limit: 1", model=own.id, api={"models": (own,)})
+    assert (told.outcome.cost_usd, told.outcome.landing.cost_usd) == (None, None)
+    assert told.outcome.limits["cost"].used is None
+    assert told.outcome.landing.usage.total_tokens > 0
+
+
+async def test_x_14_what_went_over_a_limit_is_told(ask_once):
+    """A reply that took more than anybody could know: it is in `limits`, and a warning says so."""
+    huge = {"input_tokens": 50_000, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+    told = await ask_once([looks("a", usage=huge), DONE], "total_tokens_limit: 30000")
+    assert told.choices == [None, FORCED]
+    assert told.outcome.limits["tokens"].used > 50_000
+    assert any(" tokens used, over the limit of 30,000 tokens: " in warning for warning in told.outcome.warnings)
+    assert told.outcome.status == "landed"

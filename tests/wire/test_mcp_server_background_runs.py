@@ -1,0 +1,171 @@
+"""Background runs of an MCP server: `start_run`, `get_run` and `cancel_run`."""
+
+import asyncio
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from sqlalchemy import create_engine, text
+
+from run_specialist.mcp_server import runs as mcp_runs
+from run_specialist.providers.scripted import calls, says
+from tests.loop_jobs import LOOK
+from tests.wire.looker_script import HOLDS, LOOKS
+from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
+
+
+async def test_a_started_run_goes_on_and_tells_how_it_stands(looker, mode):
+    """Its id comes at once; get_run tells the progress, waits, and has the outcome; waiting is told about as well."""
+    held, progress_log = BlockingTool(), ProgressLog()
+    async with serving([HOLDS, says("Here.")], mode=mode, tools=[held.tool]) as served:
+        begun = (await served.call("start_run", specialist="looker", query="?", tool_calls_limit=3)).structured_content
+        assert begun["status"] == "running"
+        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        midway = await served.call("get_run", run_id=begun["run_id"])
+        assert midway.structured_content == {
+            "run_id": begun["run_id"],
+            "specialist": "looker",
+            "status": "running",
+            "progress": f"looker started on scripted · 3 tool calls · run {begun['run_id']}",
+            "tool_calls_used": 0,
+            "outcome": None,
+        }
+        assert midway.content[0].text.startswith("[running] looker started")
+        waiting = asyncio.ensure_future(
+            served.call("get_run", progress_log, run_id=begun["run_id"], wait_seconds=PATIENCE)
+        )
+        held.released.set()
+        done = (await waiting).structured_content
+        again = await served.call("get_run", run_id=begun["run_id"], wait_seconds=5)
+        cancelled = await served.call("cancel_run", run_id=begun["run_id"])
+    assert (done["status"], done["outcome"]["answer"], done["tool_calls_used"]) == ("answered", "Here.", 1)
+    assert again.structured_content == cancelled.structured_content == done
+    assert progress_log.messages[-1] == "answered after 1 tool call"
+
+
+async def test_cancel_run_returns_what_was_gathered(looker):
+    """The outcome is that of an abort."""
+    held = BlockingTool()
+    async with serving([LOOKS, calls(("hold", {}), first_id=2)], tools=[LOOK, held.tool]) as served:
+        run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
+        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        result = await served.call("cancel_run", run_id=run_id)
+    assert not result.is_error
+    assert result.structured_content["status"] == "aborted"
+    assert "note on 'owls'" in result.structured_content["outcome"]["answer"]
+
+
+async def test_cancelling_the_look_at_a_run_leaves_the_run_alone(looker):
+    """A started run belongs to the server and not to who looks at it."""
+    held = BlockingTool()
+    async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
+        run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
+        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        progress_log = ProgressLog()
+        looking = asyncio.ensure_future(served.call("get_run", progress_log, run_id=run_id, wait_seconds=PATIENCE))
+        await asyncio.wait([looking], timeout=0.01)
+        looking.cancel()
+        await asyncio.wait([looking])
+        held.released.set()
+        done = (await served.call("get_run", run_id=run_id, wait_seconds=PATIENCE)).structured_content
+    assert done["status"] == "answered"
+
+
+async def test_a_run_that_cannot_begin_is_an_error_of_start_run(project):
+    """No id is given out for what never was."""
+    write_specialist(project, "toolless", "tools: [nothing-of-this-name]")
+    async with serving() as served:
+        refused = await served.call("start_run", specialist="toolless", query="?")
+        asked = await served.call("toolless", query="?")
+    assert refused.is_error
+    assert asked.is_error
+    assert "specialists/toolless.md:4:1: tools: none of nothing-of-this-name exists here" in refused.content[0].text
+    assert refused.content == asked.content
+
+
+async def test_what_nobody_has_trusted_is_not_started_for_a_client(project):
+    """The file is offered, and a call of it says what it would do and who may allow it; nothing was imported."""
+    (project / "own.py").write_text("raise SystemExit('imported')\n")
+    write_specialist(project, "own", "python_tools: ['own:look']")
+    async with serving() as served:
+        refused = await served.call("own", query="?")
+    assert refused.is_error
+    assert "would import own" in refused.content[0].text
+    assert "--trust" in refused.content[0].text
+
+
+async def test_a_run_of_before_is_found_in_the_store_by_its_whole_id(looker, tmp_path):
+    """Another server on the same store has its outcome; the beginning of an id, or `last`, tells nothing."""
+    store = f"sqlite:///{tmp_path}/runs.db"
+    async with serving([says("Here.")], store=store) as served:
+        before = (await served.call("looker", query="?")).structured_content
+    async with serving(store=store) as served:
+        found = await served.call("get_run", run_id=before["run_id"])
+        guesses = [await served.call("get_run", run_id=guess) for guess in ("last", before["run_id"][:-1], "2")]
+        cancelled = await served.call("cancel_run", run_id=before["run_id"])
+    assert found.structured_content["outcome"] == before
+    assert found.structured_content["status"] == "answered"
+    assert cancelled.structured_content == found.structured_content
+    assert all(one.is_error and before["run_id"] not in one.content[0].text for one in guesses)
+
+
+async def test_a_run_whose_process_died_says_so(looker, tmp_path):
+    """Stored as running, its owner gone: interrupted, with the command that goes on. One at work elsewhere stays."""
+    store = f"sqlite:///{tmp_path}/runs.db"
+    held = BlockingTool()
+    async with serving([HOLDS, says("Here.")], tools=[held.tool], store=store) as first, serving(store=store) as other:
+        run_id = (await first.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
+        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            # The store is written behind the run's back.
+            while (elsewhere := await other.call("get_run", run_id=run_id)).is_error:
+                pass
+        refused = await other.call("cancel_run", run_id=run_id)
+        engine = create_engine(store)
+        with engine.begin() as connection:
+            owner = connection.execute(text("select owner from runs")).scalar_one()
+            connection.execute(text("update runs set owner = 'gone:1:1'"))
+        dead = await other.call("get_run", run_id=run_id)
+        with engine.begin() as connection:
+            connection.execute(text("update runs set owner = :owner"), {"owner": owner})
+        engine.dispose()
+    assert elsewhere.structured_content["status"] == "running"
+    assert "another process works on it" in elsewhere.content[0].text
+    assert refused.is_error
+    assert "worked on by another process" in refused.content[0].text
+    assert dead.structured_content["status"] == "interrupted"
+    assert f"specialists resume {run_id}" in dead.content[0].text
+
+
+async def test_what_is_begun_is_bounded_and_an_ending_server_takes_nothing_on(looker, monkeypatch):
+    """Too many at once are refused with a way out; at the end all are aborted, and later calls told why not."""
+    monkeypatch.setattr(mcp_runs, "MOST_AT_WORK", 1)
+    held = BlockingTool()
+    async with serving([HOLDS], tools=[held.tool]) as served:
+        run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
+        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        refused = await served.call("looker", query="?")
+        await served.service.close(PATIENCE)
+        stopped = await served.call("get_run", run_id=run_id)
+        late = await served.call("looker", query="?")
+    assert "1 runs are at work already; wait for one of them, or cancel one" in refused.content[0].text
+    assert stopped.structured_content["status"] == "aborted"
+    assert late.content[0].text == "the server is shutting down"
+
+
+async def test_outcomes_are_remembered_in_bounds_where_nothing_is_stored(looker, monkeypatch):
+    """The oldest of those that are over is forgotten first."""
+    monkeypatch.setattr(mcp_runs, "MOST_REMEMBERED", 2)
+    async with serving([says("1"), says("2"), says("3")]) as served:
+        ids = [(await served.call("looker", query="?")).structured_content["run_id"] for _ in range(3)]
+        found = [(await served.call("get_run", run_id=one)).is_error for one in ids]
+    assert found == [True, False, False]
+
+
+async def test_an_unknown_method_is_an_error_of_the_protocol(looker):
+    """We offer tools and nothing else."""
+    async with serving() as served:
+        assert served.client.server_capabilities.resources is None
+        with pytest.raises(MCPError, match="Method not found"):
+            await served.client.list_prompts()

@@ -1,0 +1,159 @@
+"""Access to an MCP server over HTTP: Host and Origin headers, tokens, and addresses."""
+
+import socket
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from run_specialist.errors import UsageError
+from run_specialist.mcp_server.guard import LOOPBACK, Guard
+from run_specialist.mcp_server.http import Address, Http
+from tests.wire.http_requests import asks, post, serving
+from tests.wire.serving import PATIENCE
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("looker")]
+
+
+TOKEN = "a secret"  # noqa: S105 - of a server that lives for a test
+GUARD = Guard(None, LOOPBACK)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("127.0.0.1:8000", None, None),
+        ("localhost", None, None),
+        ("LocalHost:1", None, None),
+        ("[::1]:8000", None, None),
+        ("[::1]", None, None),
+        ("127.0.0.2:8000", None, None),
+        ("evil.example:8000", None, 421),
+        ("localhost.evil.example", None, 421),
+        ("localhost:8000.evil.example", None, 421),
+        ("localhost:evil", None, 421),
+        ("evil.example@localhost", None, 421),
+        ("localhost/evil", None, 421),
+        ("0.0.0.0:8000", None, 421),
+        ("", None, 421),
+        ("[::1", None, 421),
+        ("[::1].evil.example", None, 421),
+        ("evil.example[::1]", None, 421),
+        ("@localhost", None, 421),
+        ("localhost:8000", "http://localhost:8000", None),
+        ("localhost:8000", "http://127.0.0.1:6274", None),
+        ("localhost:8000", "https://[::1]:1", None),
+        ("localhost:8000", "http://evil.example", 403),
+        ("localhost:8000", "http://localhost.evil.example", 403),
+        ("localhost:8000", "http://localhost:1.evil.example", 403),
+        ("localhost:8000", "null", 403),
+        ("localhost:8000", "", 403),
+        ("localhost:8000", "file://localhost", 403),
+        ("localhost:8000", "http://localhost@evil.example", 403),
+        ("localhost:8000", "http://[::1].evil.example", 403),
+    ],
+)
+def test_host_and_origin_must_mean_this_machine(host, origin, status):
+    """A page on the web that makes a browser come here, by its own name or from its own place, is refused."""
+    refusal = GUARD.refusal([host], [] if origin is None else [origin], [])
+    assert (refusal and refusal.status) == status
+
+
+def test_each_header_counts_once():
+    """Sent twice, or no Host at all: refused, whatever the values."""
+    assert GUARD.refusal([], [], []).status == 421
+    assert GUARD.refusal(["localhost", "localhost"], [], []).status == 421
+    assert GUARD.refusal(["localhost"], ["http://localhost"] * 2, []).status == 403
+    assert Guard("t", LOOPBACK).refusal(["localhost"], [], ["Bearer t", "Bearer t"]).status == 401
+
+
+def test_a_server_for_others_goes_by_any_name_and_lets_in_only_its_own_pages():
+    """Its token is what guards it; a page of another place is refused although the browser would send one along."""
+    guard = Guard("secret", None)
+    known = ["Bearer secret"]
+    assert guard.refusal(["box.example:80"], [], known) is None
+    assert guard.refusal(["box.example:80"], ["http://box.example:80"], known) is None
+    assert guard.refusal(["box.example:80"], ["http://localhost:6274"], known) is None
+    assert guard.refusal(["box.example:80"], ["http://evil.example"], known).status == 403
+    assert guard.refusal(["box.example:80"], [], []).status == 401
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_let_in"),
+    [
+        ("Bearer sécret", True),
+        ("bearer  sécret ", True),
+        ("Bearer secret", False),
+        ("Bearer sécret2", False),
+        ("Bearer ", False),
+        ("sécret", False),
+        ("Basic sécret", False),
+    ],
+)
+def test_the_token_is_the_whole_token(sent, is_let_in):
+    """Of the right kind, letter by letter."""
+    refusal = Guard("sécret", LOOPBACK).refusal(["localhost"], [], [sent])
+    assert (refusal is None) == is_let_in
+    if refusal:
+        assert refusal.headers == {"WWW-Authenticate": 'Bearer error="invalid_token"'}
+
+
+async def test_refusals_over_the_wire():
+    """Status, reason and the header that names the way in; with the token the official client is served."""
+    async with serving(token=TOKEN) as served:
+        foreign = await post(served.url, asks("tools/list"), host="evil.example")
+        page = await post(served.url, asks("tools/list"), origin="http://evil.example", authorization=f"Bearer {TOKEN}")
+        nobody = await post(served.url, asks("tools/list"))
+        wrong = await post(served.url, asks("tools/list"), authorization="Bearer another")
+        elsewhere = await post(served.url.replace("/mcp", "/other"), asks("tools/list"))
+        known = httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE)
+        async with known, Client(streamable_http_client(served.url, http_client=known)) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+    assert [one.status_code for one in (foreign, page, nobody, wrong, elsewhere)] == [421, 403, 401, 401, 401]
+    assert nobody.headers["www-authenticate"] == "Bearer"
+    assert wrong.headers["www-authenticate"] == 'Bearer error="invalid_token"'
+    assert "Authorization: Bearer TOKEN" in nobody.text
+    assert "looker" in names
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:8000", "127.0.0.1", 8000),
+        ("8000", "127.0.0.1", 8000),
+        (":0", "127.0.0.1", 0),
+        ("[::1]:65535", "::1", 65535),
+        ("box.example:80", "box.example", 80),
+    ],
+)
+def test_an_address_is_a_host_and_a_port_or_a_port_of_this_machine(text, host, port):
+    """IPv6 stands in brackets, as in a URL."""
+    assert Address.parse(text) == Address(host, port)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "localhost", "localhost:", "::1:80", "1:2:3", "x:99999", "http://x:1", "x:-1", "a:1b"]
+)
+def test_what_is_no_address_is_named(text):
+    """One line that says what is wanted."""
+    with pytest.raises(UsageError, match="wanted HOST:PORT"):
+        Address.parse(text)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - it is refused
+def test_who_listens_to_others_needs_a_token(host):
+    """Nothing is bound without one; with one it is, and any Host is let in by it."""
+    if host == "::" and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with pytest.raises(UsageError, match="set a token with --token or SPECIALIST_MCP_TOKEN, or"):
+        Http(Address(host, 0), None)
+    http = Http(Address(host, 0), "secret")
+    assert http._guard == Guard("secret", None)
+    http._socket.close()
+
+
+def test_a_name_that_leads_nowhere_is_one_line():
+    """The name and the reason."""
+    with pytest.raises(UsageError, match=r"--http: no-such-host\.invalid: "):
+        Http(Address("no-such-host.invalid", 0), "t")

@@ -1,0 +1,62 @@
+"""Bounds of an MCP server over HTTP: the size of a body, and the number and age of sessions."""
+
+import asyncio
+
+import httpx2
+import pytest
+
+from run_specialist.mcp_server.http import LONGEST_BODY
+from run_specialist.mcp_server.server_limits import ServerLimits
+from tests.wire.http_requests import ACCEPT, asks, begins, post, serving
+from tests.wire.serving import PATIENCE
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("looker")]
+
+
+async def lists(client: httpx2.AsyncClient, url: str, session: str) -> httpx2.Response:
+    """Ask for the tools in a session of the older protocol."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    return await client.post(url, headers={**ACCEPT, "mcp-session-id": session}, json=body)
+
+
+async def test_a_body_is_bounded():
+    """A longer one is refused before it is read as JSON."""
+    async with serving() as served:
+        refused = await post(served.url, b"x" * (LONGEST_BODY + 1))
+        broken = await post(served.url, b"{", **{"mcp-method": "ping"})
+        assert (await post(served.url, asks("tools/list"))).status_code == 200
+    assert refused.status_code == 413
+    assert broken.status_code == 400
+
+
+async def test_a_session_that_nobody_uses_is_forgotten():
+    """Its tasks end by themselves; who comes back is told to begin another one."""
+    async with serving(bounds=ServerLimits(idle=0.05)) as served:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+            # The library keeps one task of the first reply of all.
+            await begins(client, served.url)
+            before = asyncio.all_tasks()
+            session = (await begins(client, served.url)).headers["mcp-session-id"]
+        _, at_work = await asyncio.wait(asyncio.all_tasks() - before, timeout=PATIENCE)
+        assert not at_work
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+            gone = await lists(client, served.url, session)
+            another = (await begins(client, served.url)).headers["mcp-session-id"]
+    assert (gone.status_code, gone.json()["error"]["message"]) == (404, "Session not found")
+    assert another != session
+
+
+async def test_a_session_too_many_ends_the_one_that_is_idle_longest():
+    """Its client is told to begin another one; the tasks of the ended session are gone, and the others go on."""
+    async with serving(bounds=ServerLimits(sessions=2)) as served, httpx2.AsyncClient(timeout=PATIENCE) as client:
+        first, second = [(await begins(client, served.url)).headers["mcp-session-id"] for _ in range(2)]
+        assert "looker" in (await lists(client, served.url, first)).text
+        third = await begins(client, served.url)
+        gone = await lists(client, served.url, second)
+        assert (third.status_code, gone.status_code) == (200, 404)
+        for session in (first, third.headers["mcp-session-id"]):
+            assert "looker" in (await lists(client, served.url, session)).text
+        before = asyncio.all_tasks()
+        for _ in range(20):
+            assert (await begins(client, served.url)).status_code == 200
+        assert len(asyncio.all_tasks()) < len(before) + 10

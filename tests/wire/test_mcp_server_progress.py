@@ -1,0 +1,218 @@
+"""Progress notifications, errors and cancellation of an MCP tool call."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from run_specialist.errors import ProviderError
+from run_specialist.mcp_server import runs as mcp_runs
+from run_specialist.providers.scripted import calls, says
+from run_specialist.store.reader import Store
+from run_specialist.tools.base import Tool
+from tests.loop_jobs import LOOK
+from tests.wire.looker_script import FOUND, HOLDS, LOOKS, listed
+from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, write_specialist
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
+
+
+async def test_progress_counts_down_in_words_and_always_grows(looker, mode):
+    """One notification at the start, one after each call, one at the landing, one at the end."""
+    progress_log = ProgressLog()
+    wanted = [("look", {"query": "owls"}), ("look", {"query": "x " * 60}), ("nothing", {}), ("look", {})]
+    script = [calls(one, first_id=number) for number, one in enumerate(wanted)]
+    async with serving([*script, FOUND], mode=mode, tools=[LOOK]) as served:
+        outcome = (await served.call("looker", progress_log, query="?")).structured_content
+    # Those over the wire are passed on by tasks of their own.
+    notifications = sorted(progress_log.notifications)
+    assert [message for _, _, message in notifications] == [
+        f"looker started on scripted · 4 tool calls · run {outcome['run_id']}",
+        "look: 'owls' · 1 of 4 tool calls used, 3 remaining",
+        f"look: '{('x ' * 30)[:60]}…' · 2 of 4 tool calls used, 2 remaining",
+        "nothing failed · 3 of 4 tool calls used, 1 remaining",
+        "look · 4 of 4 tool calls used, 0 remaining",
+        "the limit of tool calls is reached: landing, it must answer now",
+        "landed after 4 tool calls",
+    ]
+    figures = [progress for progress, _, _ in notifications]
+    assert figures[:5] == [0, 1, 2, 3, 4]
+    assert all(before < after for before, after in itertools.pairwise(figures))
+    assert all(progress <= total for progress, total, _ in notifications)
+
+
+async def test_progress_of_another_kind_is_its_share_of_the_first(project):
+    """Characters run out first: the words tell them, the figures go on growing towards the total of the calls."""
+    write_specialist(project, "reader", "tools: []", "tool_calls_limit: 10", "tool_chars_limit: 46")
+    progress_log = ProgressLog()
+    script = [calls(("look", {"query": "owls"}), first_id=n) for n in (1, 2)]
+    async with serving([*script, FOUND], tools=[LOOK]) as served:
+        await served.call("reader", progress_log, query="?")
+    assert (4.783, 10, "look: 'owls' · 22 of 46 characters used, 24 remaining") in progress_log.notifications
+    assert (9.565, 10, "look: 'owls' · 44 of 46 characters used, 2 remaining") in progress_log.notifications
+
+
+async def test_what_another_specialist_does_on_the_way_is_told_too(project):
+    """X.11 through this door: its calls in words, under its name; the figures are those of the run that was asked."""
+    write_specialist(project, "child", "tools: []", "tool_calls_limit: 3")
+    write_specialist(project, "parent", "tools: []", "tool_calls_limit: 9", "agents: [child]")
+    asks = calls(("delegate", {"specialist": "child", "query": "And?"}))
+    progress_log = ProgressLog()
+    script = [asks, calls(("look", {"query": "owls"}), first_id=4), says("Mice."), FOUND]
+    async with serving(script, tools=[LOOK]) as served:
+        outcome = (await served.call("parent", progress_log, query="?")).structured_content
+    assert [child["specialist"] for child in outcome["children"]] == ["child"]
+    assert "child: look: 'owls' · 1 of 3 tool calls used, 2 remaining" in progress_log.messages
+    figures = [progress for progress, _, _ in progress_log.notifications]
+    assert figures == sorted(set(figures))
+
+
+async def test_a_client_hears_that_a_slow_run_is_still_at_work(looker, monkeypatch):
+    """Without news for a while the last news comes again, with a figure that grew: it resets the client's patience."""
+    monkeypatch.setattr(mcp_runs, "HEARTBEAT", 0.01)
+    held, progress_log = BlockingTool(), ProgressLog()
+
+    def enough(message: str | None) -> bool:
+        return "still at work" in (message or "")
+
+    async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
+        asked = asyncio.ensure_future(served.call("looker", progress_log, query="?"))
+        while sum(map(enough, progress_log.messages)) < 3:
+            progress_log.received.clear()
+            await asyncio.wait_for(progress_log.received.wait(), PATIENCE)
+        held.released.set()
+        assert not (await asked).is_error
+    assert all((message or "").count("still at work") <= 1 for message in progress_log.messages)
+    figures = [progress for progress, _, _ in progress_log.notifications]
+    assert all(before < after for before, after in itertools.pairwise(figures))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("looker", {}, "query: wanted a text that is not empty, found nothing"),
+        ("looker", {"query": " \n"}, "query: wanted a text"),
+        ("looker", {"query": ["x"]}, "query: wanted a text that is not empty, found ['x']"),
+        (
+            "looker",
+            {"query": "x", "tool_calls_limit": -1},
+            "tool_calls_limit: wanted a whole number from 0 up, found -1",
+        ),
+        ("looker", {"query": "x", "tool_calls_limit": 1.5}, "found 1.5"),
+        (
+            "looker",
+            {"query": "x", "tool_calls_limit": True},
+            "tool_calls_limit: wanted a whole number from 0 up, found True",
+        ),
+        ("looker", {"query": "x", "tool_calls_limit": "none"}, "found 'none'"),
+        ("looker", {"query": "x", "tool_calls_limit": 10**40}, "tool_calls_limit: wanted a whole number"),
+        ("looker", {"query": "x", "time_limit": 0}, "time_limit: wanted seconds above 0, found 0"),
+        ("looker", {"query": "x", "time_limit": "1m"}, "time_limit: wanted seconds from 0"),
+        ("looker", {"query": "x", "limit": 3}, "there is no argument limit; there are: query, tool_calls_limit"),
+        ("nobody", {"query": "x"}, "there is no tool 'nobody'; there are: looker, start_run, get_run, cancel_run"),
+        ("start_run", {"specialist": "nobody", "query": "x"}, "there is no specialist 'nobody'; there are: looker"),
+        ("start_run", {"query": "x"}, "specialist: wanted a text"),
+        ("get_run", {"run_id": "2"}, "no run 2 is known here"),
+        ("get_run", {"run_id": "x", "wait_seconds": 601}, "wait_seconds: wanted seconds from 0 to 600, found 601"),
+        ("cancel_run", {"run_id": "x"}, "no run x is known here"),
+    ],
+)
+async def test_a_mistake_is_a_result_that_a_model_can_act_on(looker, name, arguments, told, mode):
+    """Nothing is asked of a model, and no error of the protocol ends the conversation."""
+    async with serving(mode=mode) as served:
+        result = await served.call(name, **arguments)
+    assert result.is_error
+    assert told in result.content[0].text
+    assert "\n" not in result.content[0].text
+
+
+async def test_a_run_that_fails_is_an_error_with_what_was_gathered(looker):
+    """X.12 through this door: the reason stands in the text, the outcome beside it."""
+    async with serving(
+        [LOOKS, ProviderError("the API is down"), ProviderError("the API is down")], tools=[LOOK]
+    ) as served:
+        result = await served.call("looker", query="?")
+    assert result.is_error
+    assert "[the API is down]" in result.content[0].text
+    assert result.structured_content["status"] == "failed"
+    assert "note on 'owls'" in result.structured_content["answer"]
+
+
+async def test_a_mistake_of_ours_ends_one_call_and_no_more(looker, monkeypatch):
+    """It is told as one, and the next call is answered."""
+    async with serving([says("Here.")]) as served:
+        with monkeypatch.context() as broken:
+            broken.setattr("run_specialist.mcp_server.service.outcome_result", lambda *_, **__: 1 / 0)
+            first = await served.call("get_run", run_id="x")
+            broken.setattr("run_specialist.mcp_server.service.past_run", lambda *_: 1 / 0)
+            second = await served.call("get_run", run_id="x")
+        assert "no run x" in first.content[0].text
+        assert second.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"
+        assert not (await served.call("looker", query="?")).is_error
+
+
+async def test_an_edit_shows_in_the_next_list_and_in_the_next_call(project, looker):
+    """Files are read anew: limits, new files, files that are gone; a broken one is told once, with its place."""
+    async with serving([LOOKS, FOUND], tools=[LOOK]) as served:
+        await served.client.list_tools()
+        write_specialist(project, "looker", "tool_calls_limit: 1", "tools: []")
+        broken = write_specialist(project, "broken", "turns_limit: -3")
+        write_specialist(project, "new", "tools: []")
+        assert [*listed(await served.client.list_tools())][:2] == ["looker", "new"]
+        await served.client.list_tools()
+        assert [line for line in served.said if str(broken) in line] == served.said
+        assert len(served.said) == 1
+        assert served.said[0].startswith(f"not served: {broken}:4:")
+        outcome = (await served.call("looker", query="?")).structured_content
+        assert outcome["tool_calls"]["limit"] == 1
+        looker.unlink()
+        assert "there is no tool 'looker'" in (await served.call("looker", query="?")).content[0].text
+
+
+async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_path, mode):
+    """S3.6 through this door: the tool is let go, what was gathered is stored, and nothing keeps running."""
+    held = BlockingTool()
+    store = f"sqlite:///{tmp_path}/runs.db"
+    async with serving(
+        [LOOKS, calls(("hold", {}), first_id=2)], mode=mode, tools=[LOOK, held.tool], store=store
+    ) as served:
+        asked = asyncio.ensure_future(served.client.call_tool("looker", {"query": "?"}))
+        await asyncio.wait_for(held.entered.wait(), PATIENCE)
+        asked.cancel()
+        await asyncio.wait([asked])
+        assert asked.cancelled()
+        async with asyncio.timeout(PATIENCE):
+            while served.service.runs._at_work:
+                await asyncio.wait([one.task for one in served.service.runs._at_work])
+        assert held.cancelled
+    with Store(store) as opened:
+        run = opened.load("last")
+    assert (run.status, run.tool_calls) == ("aborted", 2)
+    assert "note on 'owls'" in run.outcome["answer"]
+
+
+async def test_s0_7_calls_at_the_same_time_each_have_their_own_run(project, looker):
+    """Four at once, each with its own budget and its own progress."""
+    started, go = asyncio.Event(), asyncio.Event()
+    inside = 0
+
+    async def meet(query: str) -> str:
+        nonlocal inside
+        inside += 1
+        if inside == 4:
+            started.set()
+        await go.wait()
+        return query
+
+    script = [calls(("meet", {"query": str(n)}), first_id=n) for n in range(1, 5)] + [says("Met.")] * 4
+    async with serving(script, tools=[Tool("meet", "Waits for the others.", meet)]) as served:
+        ears = [ProgressLog() for _ in range(4)]
+        asked = [asyncio.ensure_future(served.call("looker", progress_log, query="?")) for progress_log in ears]
+        await asyncio.wait_for(started.wait(), PATIENCE)
+        go.set()
+        outcomes = [one.structured_content for one in await asyncio.gather(*asked)]
+    assert len({one["run_id"] for one in outcomes}) == 4
+    assert [one["tool_calls"]["used"] for one in outcomes] == [1] * 4
+    assert all(
+        progress_log.messages[0].endswith(one["run_id"]) for progress_log, one in zip(ears, outcomes, strict=True)
+    )

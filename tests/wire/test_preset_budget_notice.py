@@ -1,0 +1,165 @@
+"""The preset `budget-notice` over the wire."""
+
+import json
+
+import pytest
+
+from run_specialist.api.runner import Runner
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.record.messages import text_of
+from run_specialist.specialist.fields import Specialist
+from tests.wire.preset_texts import NOW, last_lines, left
+from tests.wire.simulator import policies
+from tests.wire.simulator.replies import calls, says
+from tests.wire.specialists import DONE, FORCED, NO_TOOLS, batches, looks, note
+
+pytestmark = pytest.mark.anyio
+
+
+def paragraphs(request):
+    """Return the paragraphs of the system prompt."""
+    return text_of(request.body["system"]).split("\n\n")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("preset: soft-landing",),
+        ("preset: budget-notice",),
+        ("preset: soft-warning", "budget_notice: true"),
+        ("preset: finalize", "budget_notice: true"),
+        ("preset: openai-loop", "budget_notice: true"),
+        (),
+    ],
+)
+@pytest.mark.parametrize(("limit", "amount"), [(30, "30 tool calls"), (2, "2 tool calls"), (1, "1 tool call")])
+async def test_s3_1_the_system_prompt_ends_with_the_resolved_budget(ask_once, lines, limit, amount):
+    """In any preset that has a notice: the last paragraph, singular at 1, the number that holds for this run."""
+    told = await ask_once([says("done")], *lines, "tool_calls_limit: 17", tool_calls_limit=limit)
+    *others, last = paragraphs(told.requests[0])
+    assert f"{last} ".replace(",", " ").startswith(f"Tool budget: you have {amount} ")
+    assert not any("Tool budget" in other for other in others)
+
+
+@pytest.mark.parametrize("preset", ["soft-warning", "finalize", "openai-loop"])
+async def test_s3_1_a_preset_without_a_notice_leaves_the_child_unaware(ask_once, preset):
+    """Nothing of its first request tells of a budget."""
+    told = await ask_once([says("done")], f"preset: {preset}", "tool_calls_limit: 7")
+    assert "udget" not in text_of(told.requests[0].body["system"])
+    assert b"7 tool calls" not in told.requests[0].raw
+
+
+@pytest.mark.parametrize("body", ["", "You look.\n\nTool budget: you have 99 tool calls for this.", "You look.\n\n\n"])
+async def test_s3_1_whatever_the_prompt_says_the_notice_is_last(ask_once, body):
+    """An empty prompt, one that has a budget of its own, one that ends in blank lines."""
+    told = await ask_once([says("done")], "preset: budget-notice", "tool_calls_limit: 3", body=body)
+    assert paragraphs(told.requests[0])[-1].startswith("Tool budget: you have 3 tool calls for this task")
+
+
+async def test_s3_1_a_specialist_made_in_code_is_told_too(messages_api, tmp_path):
+    """The prompt's origin does not matter."""
+    api = messages_api([says("done")])
+    made = Specialist(name="finder", description="Finds", prompt="You find.", preset="budget-notice", tools=())
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        runner = Runner(root=tmp_path, provider=AnthropicProvider("haiku", client))
+        await runner.run(made, "What?", tool_calls_limit=1)
+    assert paragraphs(api.requests[0])[-1].startswith("Tool budget: you have 1 tool call for this task")
+
+
+@pytest.mark.parametrize(
+    ("limit", "lines"),
+    [
+        (5, [None, left(3, 5), left(2, 5), left(1, 5), NOW]),
+        (3, [left(2, 3), left(1, 3), NOW]),
+        (1, [NOW]),
+        (30, [None] * 26 + [left(3, 30), left(2, 30), left(1, 30), NOW]),
+    ],
+)
+async def test_s3_2_the_last_three_calls_are_counted_down(ask, limit, lines):
+    """Word for word, in the plural at 1 too, and `finalize NOW` at the end."""
+    told = await ask(policies.always_tool("look"), "preset: budget-notice", f"tool_calls_limit: {limit}")
+    assert last_lines(told) == lines
+    assert (told.outcome.status, told.outcome.landing.how) == ("landed", "force")
+
+
+async def test_s3_2_in_a_batch_each_result_has_its_own_line(ask_once):
+    """Four of five calls at once: 4 are silent's, then 3, 2, 1 in call order; a skipped call has none."""
+    told = await ask_once([*batches(4, 2), DONE], "preset: budget-notice", "tool_calls_limit: 5")
+    first, second = told.results
+    assert [result.partition("\n")[2] for result in first] == ["", left(3, 5), left(2, 5), left(1, 5)]
+    assert second == [f"{note('2.0')}\n{NOW}", "Not run: limit reached, look skipped."]
+
+
+async def test_s3_3_augmenters_are_the_last_stage_on_failures_too(ask):
+    """One's own line stands before the countdown; one that raises is a warning and harms no result."""
+
+    def tag(executed):
+        return f"[{executed.call.name} {'failed' if executed.is_error else 'found something'}]"
+
+    def bad(executed):
+        raise KeyError("oops")
+
+    script = [looks("a"), calls("fly", {}), DONE]
+    told = await ask(script, "preset: budget-notice", "tool_calls_limit: 2", augmenters=[bad, tag])
+    assert told.results[0] == [f"{note('a')}\n[look found something]\n{left(1, 2)}"]
+    (failed,) = told.results[1]
+    assert failed.startswith("fly failed: there is no such tool")
+    assert failed.splitlines()[-2:] == ["[fly failed]", NOW]
+    assert [event.text.partition(":")[0] for event in told.named("warning")] == [
+        "an augmenter failed on look",
+        "an augmenter failed on fly",
+    ]
+    assert told.outcome.status == "landed"
+
+
+async def test_s3_3_fields_of_ones_own_stand_beside_those_of_the_limit(ask_once):
+    """Augmenters may return fields: all of them join the one JSON object that the result becomes."""
+
+    def rank(executed):
+        return {"rank": executed.number}
+
+    lines = ("preset: openai-loop", "tool_calls_limit: 2")
+    told = await ask_once([looks("a", "b"), says("done")], *lines, augmenters=[rank])
+    first, last = (json.loads(result) for result in told.results[0])
+    assert first == {"output": note("a"), "rank": 1}
+    assert last == {
+        "output": note("b"),
+        "rank": 2,
+        "limit_reached": True,
+        "limit_message": "Tool call limit reached (2). Stopping tool loop.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings", "limit"),
+    [
+        ((), {}, 30),
+        (("tool_calls_limit: 7",), {}, 7),
+        (("tool_calls_limit: 7",), {"tool_calls_limit": 4}, 4),
+        (("tool_calls_limit: 7",), {"tool_calls_limit": 0}, 0),
+        ((), {"tool_calls_limit": 4}, 4),
+        (("tool_calls_limit: 7",), {"tool_calls_limit": None}, None),
+        (("tool_calls_limit: none",), {}, None),
+    ],
+)
+async def test_s3_4_an_explicit_limit_beats_the_file_which_beats_the_default(ask_once, lines, settings, limit):
+    """In the notice, in the outcome, and in when the run lands."""
+    told = await ask_once([DONE], "preset: budget-notice", *lines, **settings)
+    system = text_of(told.requests[0].body["system"])
+    assert told.outcome.tool_calls.limit == limit
+    assert (f"Tool budget: you have {limit} tool calls" in system) is (limit is not None)
+    assert ("Tool budget" in system) is (limit is not None)
+    assert told.choices == [FORCED if limit == 0 else None]
+
+
+async def test_s3_4_from_strong_to_weak_flag_preset_of_the_call_file_preset_of_the_file(ask_once):
+    """Four words on one run: each is heard where no stronger one speaks."""
+    lines = ("preset: openai-loop", "budget_notice: true", "landing: order", "tool_calls_limit: 3")
+    told = await ask_once(policies.always_tool("look"), *lines, preset="finalize", budget_notice=False, landing="none")
+    assert "udget" not in text_of(told.requests[0].body["system"])
+    assert last_lines(told) == [None] * 3
+    assert told.choices == [None] * 3 + [NO_TOOLS]
+    told = await ask_once(policies.always_tool("look"), *lines)
+    assert "Tool budget: you have 3 tool calls" in text_of(told.requests[0].body["system"])
+    assert told.outcome.landing.how == "order"
+    assert '"limit_reached": true' in told.results[-1][0]

@@ -1,0 +1,98 @@
+"""The preset `finalize` over the wire."""
+
+import pytest
+
+from tests.wire.simulator import policies
+from tests.wire.simulator.replies import says
+from tests.wire.specialists import NO_TOOLS, looks, note
+
+pytestmark = pytest.mark.anyio
+
+
+NOTICE = "Answer directly now, from what is here, without more tool calls."
+
+
+async def test_s2_1_the_limit_spans_the_whole_run(ask):
+    """Three turns use up three calls; it is no limit of a turn, and not of a message."""
+    told = await ask(policies.ignores_everything("look"), "preset: finalize", "tool_calls_limit: 3")
+    assert len(told.phases("finished")) == 3
+    assert len(told.phases("skipped")) == len(told.requests) - 3
+    assert (told.outcome.status, told.outcome.tool_calls.used) == ("partial", 3)
+
+
+async def test_s2_2_a_batch_that_straddles_the_limit(ask):
+    """3 calls, N = 2: two run in order, the third is told that it was not run; one message, in call order."""
+    told = await ask([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    asked_for = [block["id"] for block in told.requests[1].messages[1]["content"]]
+    blocks = told.requests[1].messages[2]["content"]
+    assert len(told.requests[1].messages) == 3
+    assert [block["tool_use_id"] for block in blocks] == asked_for
+    assert [block["content"] for block in blocks[:2]] == [note("a"), note("b")]
+    assert blocks[2]["content"].startswith("Not run: limit reached, look skipped.")
+    assert [block.get("is_error", False) for block in blocks] == [False, False, True]
+    assert told.phases("skipped") == asked_for[2:]
+    assert told.phases("finished") == told.phases("started") == asked_for[:2]
+    assert (told.outcome.tool_calls.used, told.outcome.tool_calls.skipped) == (2, 1)
+    assert (told.outcome.status, told.outcome.answer) == ("landed", "done")
+
+
+async def test_s2_4_the_notice_stands_beside_the_first_skipped_result_of_a_straddling_batch(ask):
+    """3 calls, N = 2: request 2 carries the notice, once, and it is the first counted landing request."""
+    told = await ask([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    *ran, skipped = told.results[0]
+    assert ran == [note("a"), note("b")]
+    assert skipped.splitlines()[0] == "Not run: limit reached, look skipped."
+    assert skipped.endswith(NOTICE)
+    assert told.carrying(NOTICE) == [2]
+    assert told.requests[1].raw.count(NOTICE.encode()) == 1
+    assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
+
+
+async def test_s2_4_a_straddling_batch_and_then_more_calls_meet_the_next_rung(ask):
+    """The notice stands once; a model that calls tools all the same may call none after that."""
+    told = await ask([looks("a", "b", "c"), looks("d"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    assert told.carrying(NOTICE) == [2]
+    assert told.choices == [None, None, NO_TOOLS]
+    assert (told.outcome.landing.how, told.outcome.landing.requests) == ("none", 2)
+
+
+async def test_s2_3_s2_4_the_notice_comes_only_when_the_model_asks_again(ask):
+    """2 calls, then 1, N = 2: nothing is said at the limit, then the call is skipped and the notice stands beside."""
+    told = await ask([looks("a", "b"), looks("c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    assert told.results[0] == [note("a"), note("b")]
+    (result,) = told.results[1]
+    skipped, notice = result.splitlines()
+    assert skipped == "Not run: limit reached, look skipped."
+    assert notice.endswith(NOTICE)
+    assert told.choices == [None] * 3
+    assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
+
+
+async def test_s2_3_a_model_that_asks_a_second_time_meets_the_next_rung(ask):
+    """The notice stands in one result of the whole history; after it no tool may be called."""
+    script = [looks("a", "b"), looks("c", "d"), looks("e"), says("done")]
+    told = await ask(script, "preset: finalize", "tool_calls_limit: 2")
+    assert told.carrying(NOTICE) == [3]
+    assert NOTICE not in told.results[1][0]
+    assert told.requests[-1].raw.count(NOTICE.encode()) == 1
+    assert told.choices == [None, None, None, NO_TOOLS]
+    assert told.results[2] == ["Not run: limit reached, look skipped."]
+    assert (told.outcome.tool_calls.used, told.outcome.tool_calls.skipped) == (2, 3)
+    assert (told.outcome.landing.how, told.outcome.landing.requests) == ("none", 2)
+
+
+async def test_s2_3_a_model_that_answers_at_the_limit_is_told_nothing(ask_once):
+    """Text at k = N is the answer; no rung was needed."""
+    told = await ask_once([looks("a", "b"), says("done")], "preset: finalize", "tool_calls_limit: 2")
+    assert NOTICE.encode() not in told.requests[-1].raw
+    assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 0)
+
+
+@pytest.mark.parametrize("preset", ["finalize", "soft-landing"])
+async def test_s2_11_the_limit_of_the_call_beats_the_files(ask_once, preset):
+    """2 beats 10 in what is run, what is said, and what the outcome tells."""
+    lines = (f"preset: {preset}", "tool_calls_limit: 10", "landing: none")
+    told = await ask_once(policies.always_tool("look"), *lines, tool_calls_limit=2)
+    assert len(told.phases("finished")) == 2
+    assert (told.outcome.tool_calls.limit, told.outcome.limits["tool_calls"].limit) == (2, 2)
+    assert told.choices == [None, None, NO_TOOLS]

@@ -1,0 +1,70 @@
+"""Faults of a server that the Anthropic provider meets: broken streams, long waits, odd figures and keys."""
+
+import asyncio
+from dataclasses import replace
+
+import httpx2
+import pytest
+
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from run_specialist.providers.json_reader import MOST_TOKENS, count
+from run_specialist.providers.sdk_errors import refuse_long_waits
+from tests.loop_jobs import job, outcome_of
+from tests.wire.fault_replies import GOOD
+from tests.wire.simulator import faults
+from tests.wire.simulator.replies import cut_call, says
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_content_types_are_compared_without_regard_to_case(messages_api):
+    """`Application/JSON` is JSON."""
+    api = messages_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
+    assert outcome.answer == "fine"
+
+
+async def test_text_that_streamed_before_a_break_is_salvaged(messages_api):
+    """What was shown while it came is not lost when the stream breaks off."""
+    reply = says("The first half of a long answer that never came to its end.")
+    api = messages_api([faults.BrokenOff(reply, after_events=5)])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        shown = []
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda d: shown.append(d.text))
+    assert outcome.status == "failed"
+    assert "".join(shown)
+    assert "".join(shown) in outcome.answer
+
+
+async def test_a_key_that_cannot_be_sent_is_never_shown(messages_api):
+    """A line break in the key: the line says where to look, and holds nothing of the key."""
+    api = messages_api([])
+    async with make_client(base_url=api.base_url, api_key="sk-my\nsecret-key", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
+    assert outcome.error == "the request cannot be sent; check ANTHROPIC_API_KEY for stray characters"
+    assert "secret" not in repr(outcome)
+
+
+async def test_x_3_broken_arguments_that_streamed_are_not_run(messages_api):
+    """Half an object under `tool_use`: only a cut reply may be read in part, and its calls are never run."""
+    half = replace(cut_call("look", '{"query": "half of', {}), stop_reason="tool_use")
+    api = messages_api([half, GOOD])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda delta: None)
+    assert (outcome.answer, outcome.tool_calls.failed) == ("fine", 1)
+    assert "the arguments are no JSON object" in next(iter(api.requests[1].results.values()))
+
+
+def test_a_wait_is_bounded_at_a_minute():
+    """60 seconds are waited for, 61 are not."""
+    for seconds, refused in (("60", None), ("61", "false")):
+        response = httpx2.Response(429, headers={"retry-after": seconds})
+        asyncio.run(refuse_long_waits(response))
+        assert response.headers.get("x-should-retry") == refused
+
+
+def test_the_largest_figure_that_is_believed():
+    """A limit of our own: a million times a million tokens."""
+    assert count({"a": MOST_TOKENS}, "a") == MOST_TOKENS == 10**12
+    assert [count(values, "a") for values in ({"a": MOST_TOKENS + 1}, {"a": True}, {"a": False}, {}, None)] == [0] * 5

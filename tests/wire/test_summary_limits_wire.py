@@ -1,0 +1,165 @@
+"""Summarizing over the wire: its target, its chunks, and its cost."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from run_specialist.record.messages import Usage
+from run_specialist.tools.base import Tool
+from tests.wire.simulator import Gate, faults, policies
+from tests.wire.simulator.replies import says, thinking
+from tests.wire.specialists import DONE, FORCED, batches, for_summary, looks, note, noting, texts
+from tests.wire.summary_scripts import LONG, NOTES, SMALL, estimate, first_id, ids, reading
+from tests.wire.usage import price, used
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_s2_10_one_event_a_pass_and_its_usage_is_counted(ask):
+    """Summary, count, tokens before and after; usage and cost in the event, in the total, not among the turns."""
+    told = await ask(noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE]), *SMALL, tools=[LONG])
+    outcome, asked = told.outcome, [request for request in told.api.requests if for_summary(request)]
+    passes = [(told.named("summarized")[0], 2, asked[:2]), (told.named("summarized")[1], 4, asked[2:])]
+    assert len(told.named("summarized")) == 2
+    for event, number, requests in passes:
+        assert event.archived == 2
+        assert event.tokens_before == estimate(told.requests[number], told.results[number]) > 12_000
+        assert event.tokens_after < 12_000 / 2
+        assert len(requests) == 2
+        assert event.usage == sum(used(requests), Usage())
+        assert event.cost_usd == pytest.approx(sum(map(price, used(requests))))
+    everything = used(told.api.requests)
+    assert outcome.usage == sum(everything, Usage())
+    assert outcome.cost_usd == pytest.approx(sum(map(price, everything)))
+    assert outcome.limits["tokens"].used == outcome.usage.total_tokens
+    assert outcome.limits["turns"].used == len(told.requests) == 6
+    assert outcome.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "lines", [(), ("preset: soft-landing",), ("preset: budget-notice",), ("preset: finalize", "summarize_at: none")]
+)
+async def test_s2_10_it_is_off_unless_asked_for(ask_once, lines):
+    """However long the transcript grows, as long as it fits."""
+    large = Tool("look", "Looks.", lambda query: "x" * 100_000)
+    script = [looks("a"), looks("b", usage={"input_tokens": 900_000}), DONE]
+    told = await ask_once(script, *lines, "tool_result_limit: 100000", tools=[large])
+    assert not told.named("summarized")
+    assert len(told.requests[-1].messages) == 5
+
+
+async def test_s2_10_the_preset_summarises_above_150_000_tokens(ask_once):
+    """That much is not over; one more is."""
+    for more, passes in ((0, 0), (1, 1)):
+        usage = {"input_tokens": 150_000 - 10 - 2 + more, "output_tokens": 10}
+        usage |= {"cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+        tool = Tool("look", "Looks.", lambda query: "12345678")
+        script = noting(NOTES, [looks("a"), looks("b", usage=usage), DONE])
+        told = await ask_once(script, "preset: finalize", tools=[tool])
+        assert len(told.named("summarized")) == passes
+
+
+async def test_s2_10_missing_the_target_is_a_warning_and_no_failure(ask_once):
+    """The newest turn alone is larger than what was aimed at: the run goes on, the outcome says so once."""
+    script = noting(NOTES, [*batches(1, 1, 1, 1), DONE])
+    lines = ("preset: finalize", "summarize_at: 2000", "context_target: 100")
+    told = await ask_once(script, *lines, tools=[LONG])
+    assert told.outcome.status == "answered"
+    assert len([text for text in told.outcome.warnings if text.endswith("context_target is 100")]) == 1
+
+
+@pytest.mark.parametrize(("target", "archived"), [(11_500, 1), (6_000, 2)])
+async def test_s2_10_no_more_is_summarised_than_the_target_asks_for(ask_once, target, archived):
+    """The oldest turns go first, until what remains is as small as `context_target` says."""
+    lines = (*SMALL, f"context_target: {target}", "summary_limit: 300")
+    told = await ask_once(noting(NOTES, [*batches(1, 1, 1), DONE]), *lines, tools=[LONG])
+    (event,) = told.named("summarized")
+    assert event.archived == archived
+    assert event.tokens_after <= target
+    assert told.outcome.warnings == ()
+
+
+@pytest.mark.parametrize("fault", [faults.server_error(), says(""), says(thinking("hm")), faults.ConnectionReset()])
+async def test_s2_7_a_part_that_cannot_be_summarised_leaves_a_marker(ask_once, fault):
+    """Which call, and why; the output stays readable by its id, the run goes on, a warning tells of it."""
+    replies = iter([NOTES, fault])
+    script = noting(lambda request: next(replies), reading(first_id, [0], noted=False))
+    told = await ask_once(script, *SMALL, tools=[LONG])
+    (event,) = told.named("summarized")
+    assert "- owls eat mice (n.md:1)" in event.summary
+    (marker,) = [line for line in event.summary.splitlines() if line.startswith("[not summarised: look (")]
+    assert sum(ids(request)[0] in marker for request in told.requests[:2]) == 1
+    assert event.summary in [text for message in told.requests[-1].messages for text in texts(message)]
+    assert any("could not be summarised" in text for text in told.outcome.warnings)
+    assert told.results[-1][0].startswith(LONG.function("1.0"))
+    assert told.outcome.status == "answered"
+
+
+async def test_s2_7_chunks_keep_pairs_together_and_their_notes_become_one_summary(ask_once):
+    """A batch that is larger than one request: several requests for notes, each call with its result in exactly one."""
+    numbers = count(1)
+    script = noting(lambda request: says(f"notes {next(numbers)}"), [looks(*"abcd"), looks("e"), DONE])
+    told = await ask_once(script, "preset: finalize", "summarize_at: 20000", tools=[LONG])
+    asked = [texts(request.messages[0])[0] for request in told.api.requests if for_summary(request)]
+    (event,) = told.named("summarized")
+    assert len(asked) == 2
+    for query, call_id in zip("abcd", ids(told.requests[0]), strict=True):
+        (whole,) = [text for text in asked if LONG.function(query) in text]
+        assert f'"id":"{call_id}"' in whole
+        assert sum(call_id in text for text in asked) == 1
+    assert all(f"notes {number}" in event.summary for number in (1, 2))
+
+
+async def test_s2_7_notes_that_are_too_long_are_merged_until_they_fit(ask_once):
+    """Notes of more than `summary_limit` are asked for again as one; what comes of it is the summary."""
+
+    def noter(request):
+        merging = "<notes>" in texts(request.messages[0])[0]
+        return says("all in one") if merging else says("much " * 200)
+
+    script = noting(noter, [*batches(1, 1, 1), DONE])
+    told = await ask_once(script, *SMALL, "summary_limit: 300", tools=[LONG])
+    (event,) = told.named("summarized")
+    assert event.summary == "all in one"
+    assert event.usage == sum(used(request for request in told.api.requests if for_summary(request)), Usage())
+
+
+async def test_s2_10_summarising_at_the_limit_comes_before_the_landing(ask):
+    """The landing's request is the short one, it still is forced, and the landing pays for both."""
+    script = noting(NOTES, policies.always_tool("look"))
+    told = await ask(script, "summarize_at: 12000", "tool_calls_limit: 3", tools=[LONG])
+    assert told.choices == [None] * 3 + [FORCED]
+    order = [event.event for event in told.events if event.event in ("landing", "summarized")]
+    assert order == ["landing", "summarized"]
+    assert "SUMMARIZED" in str(told.requests[-1].messages)
+    assert told.requests[-1].last_line == "0 tool calls remaining"
+    assert (told.outcome.status, told.outcome.landing.requests) == ("landed", 1)
+    paid = used(told.api.requests[3:])
+    assert told.outcome.landing.usage == sum(paid, Usage())
+    assert told.outcome.landing.cost_usd == pytest.approx(sum(map(price, paid)))
+
+
+async def test_x_14_a_pass_that_spends_the_budget_is_followed_by_the_landing(ask_once):
+    """Summarising has its price: when nothing but the landing can still be paid, the landing comes next."""
+    script = noting(NOTES, policies.always_tool("look"))
+    told = await ask_once(script, "summarize_at: 12000", "total_tokens_limit: 44000", tools=[LONG])
+    order = [event.event for event in told.events if event.event in ("request", "summarized", "landing")]
+    assert order == ["request"] * 3 + ["summarized", "landing", "request"]
+    assert told.choices == [None] * 3 + [FORCED]
+    assert (told.outcome.landing.reason, told.outcome.warnings) == ("tokens", ())
+    assert told.outcome.landing.usage == used(told.requests[-1:])[0]
+    assert told.outcome.limits["tokens"].used <= 44_000
+
+
+async def test_s3_6_an_abort_while_notes_are_taken_keeps_everything(ask_once):
+    """It is no reply of the run: aborted, with what was found."""
+    gate = Gate()
+    script = noting(says("late", gate=gate), batches(1, 1, 1))
+    async with ask_once.prepared(script, *SMALL, tools=[LONG]) as told:
+        task = asyncio.create_task(told.run.outcome())
+        await asyncio.to_thread(gate.wait_for_request)
+        told.run.abort()
+        outcome = await task
+    assert (outcome.status, outcome.tool_calls.used) == ("aborted", 3)
+    assert all(note(f"{turn}.0") in outcome.answer for turn in (1, 2, 3))
