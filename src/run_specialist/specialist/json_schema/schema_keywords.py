@@ -163,7 +163,7 @@ def _key(value: object) -> object:
             return bool, value
         case int() | float():
             # As text: numbers can be chosen so that all their hashes are the same, and a set of them is slow.
-            return float, f"{int(value):x}" if value == value // 1 else value.hex()
+            return float, f"{int(value):x}" if value == value // 1 else float(value).hex()
         case dict():
             return frozenset((name, _key(item)) for name, item in value.items())
         case list():
