@@ -5,11 +5,11 @@ from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
+from run_specialist.loop.dispatch_settings import DispatchSettings
+from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.loop.tool_calls.countdown import countdown
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
-from run_specialist.loop.tool_calls.executed import Augmenter
 from run_specialist.providers.base import Opening, Provider, Watch
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.events import Event

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.api.runner import Runner
+from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
 from run_specialist.loop.spending.account import Clock
-from run_specialist.loop.tool_calls.executed import Augmenter
-from run_specialist.providers.scripted import Line, ScriptedProvider, ScriptedRequest
+from run_specialist.providers.base import Request
+from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.record.events import Event
 from run_specialist.record.journal import EventLogged
 from run_specialist.record.outcome import Outcome
@@ -44,9 +45,9 @@ class RunSegment:
         return resumed.note
 
     @property
-    def asked(self) -> list[ScriptedRequest]:
+    def requests(self) -> list[Request]:
         """Its requests."""
-        return self.provider.asked
+        return self.provider.requests
 
     def named(self, name: str) -> list[Any]:
         """Return the events of one name, in order."""

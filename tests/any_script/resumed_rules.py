@@ -31,9 +31,9 @@ class RunSegment:
     transcript: tuple[Message, ...] = ()
 
     @property
-    def asked(self) -> Sequence[Any]:
+    def requests(self) -> Sequence[Any]:
         """Its requests."""
-        return self.model.asked
+        return self.model.requests
 
     @property
     def end(self) -> Outcome:
@@ -84,11 +84,11 @@ def history_goes_on(case: Case) -> None:
     first, again = (of(Opened, records)[0].frozen for records in (case.kept, case.segment.notebook.records))
     assert all(again[key] == first[key] for key in ("system", "tools", "effort"))
     received = of(Received, case.kept)
-    answered = [asked for asked in case.before.asked if asked.reply is not None]
+    answered = [asked for asked in case.before.requests if asked.reply is not None]
     begun = len(of(Received, case.whole)) - len(of(Received, case.before.notebook.records))
-    if case.summarised or not case.segment.asked or len(received) <= begun:
+    if case.summarised or not case.segment.requests or len(received) <= begun:
         return
-    last, next_ = answered[len(received) - begun - 1], case.segment.asked[0]
+    last, next_ = answered[len(received) - begun - 1], case.segment.requests[0]
     if len(next_.messages) > len(last.messages):
         assert next_.encoded[: len(last.encoded)] == last.encoded
     else:
@@ -152,9 +152,9 @@ def events_tell_the_story(case: Case) -> None:
     assert isinstance(case.segment.events[-1], Finished)
     assert (kinds[Started], kinds[Finished]) == (1, 1)
     assert kinds[Resumed] <= 1
-    if case.segment.asked:
+    if case.segment.requests:
         assert kinds[Resumed] == 1
-        assert any(isinstance(event, Resumed) for event in case.segment.events[: case.segment.asked[0].events])
+        assert any(isinstance(event, Resumed) for event in case.segment.events[: case.segment.requests[0].events])
 
 
 RULES = (

@@ -46,7 +46,7 @@ def _is_silence(error: str | None) -> bool:
 def a_stopped_run_asks_nothing_more(played: Played) -> None:
     """What was under way when it was stopped is the last."""
     if played.script.abort_at is not None:
-        assert all(asked.events <= played.script.abort_at for asked in played.asked)
+        assert all(asked.events <= played.script.abort_at for asked in played.requests)
         stopped, after = played.events[played.script.abort_at :][:1], played.events[played.script.abort_at + 1 :]
         begun = any(isinstance(event, Called) and event.phase == "started" for event in after)
         # From within a call others of its turn may just begin.
@@ -57,14 +57,14 @@ def nothing_gathered_is_lost(played: Played) -> None:
     """The answer holds something when a reply or a result did."""
     end = played.end
     gathered = any(told.executed.text.strip() and not told.executed.is_error for told in played.told)
-    said = any(asked.reply and asked.reply.text for asked in played.asked)
+    said = any(asked.reply and asked.reply.text for asked in played.requests)
     if gathered or said:
         assert end.answer.strip()
 
 
 def every_call_has_one_result(played: Played) -> None:
     """Before the next request goes out, in call order; and at the end."""
-    for messages in (*(asked.messages for asked in played.asked), played.transcript):
+    for messages in (*(asked.messages for asked in played.requests), played.transcript):
         for at, message in enumerate(messages):
             called = [block["id"] for block in message.content if block["type"] == "tool_use"]
             behind = messages[at + 1].content if at + 1 < len(messages) else ()
@@ -72,7 +72,7 @@ def every_call_has_one_result(played: Played) -> None:
             if message.role == "assistant":
                 assert called == answers, f"{called} were called and {answers} answered"
                 assert message.content
-                assert message.words is None
+                assert message.landing_instruction is None
             else:
                 assert not called
                 assert not (at == 0 and any(block["type"] == "tool_result" for block in message.content))
@@ -83,7 +83,7 @@ def history_is_only_added_to(played: Played) -> None:
     """Byte for byte, but for a summary, and the last message of a request that never became history."""
     (opening,) = played.model.openings
     assert opening is played.opening
-    for one, two in pairwise(played.asked):
+    for one, two in pairwise(played.requests):
         if any(isinstance(event, Summarized) for event in played.events[one.events : two.events]) or played.is_deaf:
             continue
         kept = len(one.encoded)
@@ -169,7 +169,7 @@ def results_say_what_came_out(played: Played) -> None:
 
 def _contents(played: Played, told: Told) -> list[str]:
     """Return what the model read of a call; several where ids repeat."""
-    asked = next((one for one in played.asked if one.events and played.replies_before(one) == told.turn), None)
+    asked = next((one for one in played.requests if one.events and played.replies_before(one) == told.turn), None)
     if asked is None:
         return []
     return [

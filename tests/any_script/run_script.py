@@ -8,11 +8,11 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.loop.compaction.summarizer import Summarizer
+from run_specialist.loop.dispatch_settings import DispatchSettings
+from run_specialist.loop.executed import Executed
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.loop.tool_calls.countdown import countdown, warning
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
-from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.providers.base import Opening
 from run_specialist.record.events import Event, Finished, Replied, Summarized
 from run_specialist.record.messages import Message, Usage
@@ -66,9 +66,9 @@ class Played:
     seconds: float = 0
 
     @property
-    def asked(self) -> list[Asked]:
+    def requests(self) -> list[Asked]:
         """The requests of the run itself."""
-        return self.model.asked
+        return self.model.requests
 
     @property
     def end(self) -> Outcome:
@@ -184,7 +184,7 @@ def _job(played: Played) -> Job:
         answer_schema=LOADED if script.schema else None,
         archive=archive if script.archive else None,
         summarize_at=script.summarize_at,
-        summariser=summariser if played.has_summariser else None,
+        summarizer=summariser if played.has_summariser else None,
         augmenters=(_spy(played), _breaks, *([_fields] if script.fields else [])),
         dispatch=DispatchSettings(script.parallel, script.timeout, script.result_limit, script.limit_fields),
     )

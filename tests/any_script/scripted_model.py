@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
-from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from tests.any_script.scripted_tools import Clock
 
@@ -107,7 +107,7 @@ class ScriptedModel:
     events: list[Any] = field(default_factory=list)
     """What the run told so far; the test's listener fills it."""
     openings: list[Opening] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
     """Every request of the run itself, in order."""
     used: list[Usage] = field(default_factory=list)
     """Of every reply that went out, those for summaries too."""
@@ -134,13 +134,13 @@ class ScriptedModel:
 
     async def answer(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
         """Play the next line."""
-        if len(self.asked) >= self.most:
-            raise Endless(f"{len(self.asked)} requests, and no end")
-        at = len(self.asked)
+        if len(self.requests) >= self.most:
+            raise Endless(f"{len(self.requests)} requests, and no end")
+        at = len(self.requests)
         line = self.lines[at] if at < len(self.lines) else self.afterwards
         encoded = tuple(message.encoded for message in messages)
         asked = Asked(tuple(messages), encoded, choice, max_tokens, len(self.events))
-        self.asked.append(asked)
+        self.requests.append(asked)
         try:
             if choice is Choice.RESPOND and self.refuses_force:
                 raise ForcingRefused("tool_choice is not taken")  # noqa: TRY301 - told like any other
@@ -199,7 +199,7 @@ class _Conversation:
     model: ScriptedModel
     is_summary: bool
 
-    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+    async def ask(self, request: Request) -> Reply:
         if self.is_summary:
             return await self.model.summary()
-        return await self.model.answer(messages, choice, max_tokens)
+        return await self.model.answer(request.messages, request.choice, request.max_tokens)

@@ -47,7 +47,7 @@ def _counted(played: Played) -> int:
     """Count the replies of the landing, those that were asked for again apart."""
     excused: Counter[str] = Counter()
     counted, rung, events = 0, None, played.events
-    replies = iter([asked for asked in played.asked if asked.reply])
+    replies = iter([asked for asked in played.requests if asked.reply])
     for at, event in enumerate(events):
         if isinstance(event, Landed):
             rung = event.how
@@ -115,7 +115,7 @@ def usage_is_the_sum_of_all_replies(played: Played) -> None:
     # A summary that breaks off is paid for all the same, and no event tells of it.
     assert sum(told, Usage()) == end.usage or played.has_summariser
     assert end.usage.total_tokens == end.limits["tokens"].used
-    replies = [asked.reply for asked in played.asked if asked.reply is not None]
+    replies = [asked.reply for asked in played.requests if asked.reply is not None]
     assert end.limits["turns"].used == len(played.of(Replied)) == len(replies)
     if all(one.total_tokens for one in played.model.used):
         assert sum(played.model.used, Usage()) == end.usage
@@ -154,7 +154,7 @@ def the_budget_is_told_as_it_stands(played: Played) -> None:
 
 def _fields_tell_the_limit(played: Played, turn: int, *, is_spent: bool) -> None:
     """Check that the last result of a turn, and no other, says in JSON that a limit is reached."""
-    asked = next((one for one in played.asked if played.replies_before(one) == turn), None)
+    asked = next((one for one in played.requests if played.replies_before(one) == turn), None)
     if asked is not None:
         blocks = [block for block in asked.messages[-1].blocks if block["type"] == "tool_result"]
         told = ['"limit_reached": true' in block["content"] for block in blocks]

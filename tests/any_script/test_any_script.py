@@ -67,7 +67,7 @@ def test_a_request_that_is_out_of_time_lands_even_if_its_client_raises_an_error_
 def test_a_model_that_wants_tools_and_names_none_is_not_asked_for_ever():
     """Such a turn spends no call; it is taken as the text that it holds, an empty one twice in a row as no answer."""
     played = checked(Script((), Line(Stop.WANTS_TOOLS)))
-    assert (played.end.status, int(played.end.exit_code), len(played.asked)) == ("failed", 4, 2)
+    assert (played.end.status, int(played.end.exit_code), len(played.requests)) == ("failed", 4, 2)
 
 
 @pytest.mark.parametrize("stop", [Stop.ANSWERED, Stop.PAUSED])
@@ -77,7 +77,7 @@ def test_calls_beside_a_stop_that_has_none_are_answered_too(stop):
     answer = Line(wishes=(ScriptedCall("respond", {"answer": {"n": 1}}),))
     played = checked(Script((wrong,), answer, schema=True))
     assert played.end.output == {"n": 1}
-    assert len(played.asked) == 2
+    assert len(played.requests) == 2
 
 
 def test_the_characters_that_events_tell_are_those_that_are_left_after_the_cut():
@@ -128,7 +128,7 @@ def test_a_summary_that_breaks_off_is_paid_all_the_same():
     limits = {Kind.TOOL_CALLS: 9, Kind.TIME: 60.0}
     played = checked(Script((both, LONG), DUTIFUL, limits, summarize_at=500, summaries=summaries))
     assert played.end.usage == sum(played.model.used, Usage())
-    assert len(played.model.used) > len([asked for asked in played.asked if asked.reply])
+    assert len(played.model.used) > len([asked for asked in played.requests if asked.reply])
 
 
 def test_a_summary_that_fails_for_whatever_reason_does_not_end_the_run():

@@ -55,12 +55,12 @@ class Conversation:
         self._whim, self._chance, self._may_ask, self._opening = whim, chance, may_ask, opening
         self._id = 1
 
-    async def ask(self, messages, choice, max_tokens):
+    async def ask(self, request):
         """Say anything; a refusal of the server is among it."""
         await asyncio.sleep(self._chance.uniform(0, SLOWEST))
         if self._chance.random() < 0.03:
             raise ProviderError("the server is gone")
-        reply = self._reply(choice)
+        reply = self._reply(request.choice)
         self._whim.usage += reply.usage
         return reply
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from run_specialist import prompts
 from run_specialist.api.runner import Runner
-from run_specialist.providers.base import Capabilities, Choice, Opening, Watch
+from run_specialist.providers.base import Capabilities, Opening, Request, Watch
 from run_specialist.record.journal import EventLogged, Journal, Record
-from run_specialist.record.messages import Message, Reply, Stop, Usage
+from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store import writer
 from run_specialist.store.writer import Writer
@@ -65,13 +65,13 @@ class _Talk:
         self._opening = opening
         self._path = asked
 
-    async def ask(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
+    async def ask(self, request: Request) -> Reply:
         """Reply."""
         await asyncio.sleep(0)
         if self._opening.system == prompts.SUMMARY:
             append(self._path, {"notes": True})
             return Reply(Stop.ANSWERED, ({"type": "text", "text": "What was noted."},), NOTES)
-        sent = [{"role": message.role, "content": [*message.content]} for message in messages]
+        sent = [{"role": message.role, "content": [*message.content]} for message in request.messages]
         blocks = _next(sent, ordered="respond" in str(sent[-1]["content"]))
         usage = Usage(len(json.dumps(sent)) // 4, 0, 0, secrets.randbelow(40) + 1)
         stop = Stop.WANTS_TOOLS if blocks[0]["type"] == "tool_use" else Stop.ANSWERED

@@ -62,7 +62,7 @@ def said(run: StoredRun) -> list[list[Wire]]:
         messages = [one.message for one in run.messages if one.part == part]
         newest = part == run.messages[-1].part
         if newest and run.pending:
-            messages[-1] = messages[-1].ending(run.pending.words)
+            messages[-1] = messages[-1].with_instruction(run.pending.landing_instruction)
         wire: list[Wire] = [{"role": each.role, "content": [*each.content]} for each in messages]
         if newest and run.pending:
             wire.append({"role": "assistant", "content": [*run.pending.blocks]})

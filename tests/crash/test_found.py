@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from run_specialist.loop.executed import EarlierCalls, Executed
 from run_specialist.loop.job import ResumeState
 from run_specialist.loop.run import Run
-from run_specialist.loop.tool_calls.dispatcher import EarlierCalls
-from run_specialist.loop.tool_calls.executed import Executed
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Checkpointed, Ended, RunSnapshot
@@ -34,8 +33,8 @@ async def test_x_13_a_call_that_never_returned_is_run_when_it_is_made_again(earl
         RunSnapshot({"tool_calls": 1, "turns": 1}, calls=1), earlier=EarlierCalls({1: earlier}, started=1)
     )
     tools = (replace(LOOK, repeatable=True),)
-    await outcome_of(job(provider, 9, tools=tools, augmenters=(), past=past))
-    assert results(provider.asked[1].messages[-1])[0].startswith(again)
+    await outcome_of(job(provider, 9, tools=tools, augmenters=(), resume_state=past))
+    assert results(provider.requests[1].messages[-1])[0].startswith(again)
 
 
 @pytest.mark.anyio

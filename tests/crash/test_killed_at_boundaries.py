@@ -57,7 +57,7 @@ class Case:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     @property
-    def asked(self) -> list[Asked]:
+    def requests(self) -> list[Asked]:
         """The requests, but for those for notes."""
         asked = [line for line in self.lines("asked") if "notes" not in line]
         return [Asked(one["messages"], one["content"], Usage(**one["usage"])) for one in asked]
@@ -68,7 +68,7 @@ class Case:
 
     def check(self, run: StoredRun, *, ended: bool = False) -> None:
         """Check what is stored of it, and what was run."""
-        kept = (check_ended if ended else check_kept)(run, self.asked, self.limit, self._for_notes(run))
+        kept = (check_ended if ended else check_kept)(run, self.requests, self.limit, self._for_notes(run))
         assert kept.lost <= 2
         begun = Counter(query for what, query in self.lines("executed") if what == "begun")
         assert set(begun.values()) <= {1}, f"run twice: {begun}"
@@ -112,7 +112,7 @@ def test_s4_4_killed_at_each_place_a_run_can_be_gone_on_with(fork_server, store_
             case.check(run, ended=True)
             break
         if run is None:
-            assert len(case.asked) <= 1
+            assert len(case.requests) <= 1
             continue
         case.check(run)
         resume(case, run, number % 4 if at == "kept" and number % 2 else 0)

@@ -32,7 +32,7 @@ async def test_the_example_is_run(tmp_path, monkeypatch):
     provider = ScriptedProvider([calls(("mcp__owls__count", {"place": "barn"})), says("3")])
     async with Runner(provider=provider, trust=True) as runner:
         outcome = await runner.run("owl-counter", "How many owls live in the barn?")
-    assert results(provider.asked[1].messages[-1]) == ["3 owls were seen in the barn"]
+    assert results(provider.requests[1].messages[-1]) == ["3 owls were seen in the barn"]
     assert (outcome.status, outcome.warnings) == ("answered", ())
 
 

@@ -60,7 +60,7 @@ async def test_the_specialist_of_the_page_uses_the_function_of_the_page(project)
     async with Runner(provider=provider, trust=True) as runner:
         await runner.run("word-keeper", "What is a rung?")
     provider.assert_used_up()
-    assert results(provider.asked[1].messages[-1])[0].startswith("Rung: one of the ways")
+    assert results(provider.requests[1].messages[-1])[0].startswith("Rung: one of the ways")
 
 
 def test_the_kinds_that_can_be_asked_for_are_told():
@@ -78,5 +78,5 @@ async def test_what_is_left_changes_what_a_tool_does():
     provider = ScriptedProvider([*looks, calls(("respond", {"answer": "mice"}), first_id=9)])
     async with Runner(provider=provider, tools=[survey], dir=ROOT / "specialists") as runner:
         await runner.run("thoughts-analyzer", "What?", tool_calls_limit=4)
-    told = [results(asked.messages[-1])[0].splitlines()[0] for asked in provider.asked[1:]]
+    told = [results(asked.messages[-1])[0].splitlines()[0] for asked in provider.requests[1:]]
     assert told == [f"owls: {n} sources asked within 60 s, None tokens are left" for n in (20, 1)]

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
+from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import Called, Warned
 from run_specialist.tools.base import Tool
@@ -26,7 +26,7 @@ async def test_s2_2_a_batch_that_straddles_the_limit_runs_the_first_and_skips_th
     """3 calls, N = 2: two run in order, the third is answered without running, all in one message."""
     provider, events = ScriptedProvider([batch("a", "b", "c"), ANSWER]), []
     outcome = await outcome_of(job(provider, 2), events)
-    message = provider.asked[1].messages[-1]
+    message = provider.requests[1].messages[-1]
     assert [block["tool_use_id"] for block in message.content] == ["call_1", "call_2", "call_3"]
     assert results(message) == [
         "note on 'a', part 0\n1 tool call remaining",
@@ -52,7 +52,7 @@ async def test_x_2_countdown_lines_stand_in_call_order_whatever_finishes_first()
     provider = ScriptedProvider([batch("slow", "fast"), DONE])
     await outcome_of(job(provider, 4, tools=[Tool("look", "Race.", race)]))
     assert order == ["fast", "slow"]
-    assert results(provider.asked[1].messages[-1]) == ["slow", "fast\n2 tool calls remaining"]
+    assert results(provider.requests[1].messages[-1]) == ["slow", "fast\n2 tool calls remaining"]
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -73,7 +73,7 @@ async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
     settings = DispatchSettings(parallel_tools_limit=most)
     await outcome_of(job(provider, None, tools=[Tool("look", "Work.", work)], dispatch=settings))
     assert peak == most
-    assert results(provider.asked[1].messages[-1]) == list("abcdef")
+    assert results(provider.requests[1].messages[-1]) == list("abcdef")
 
 
 async def test_s2_5_plain_functions_run_in_parallel_too():
@@ -86,7 +86,7 @@ async def test_s2_5_plain_functions_run_in_parallel_too():
 
     provider = ScriptedProvider([batch(*"abc"), DONE])
     await outcome_of(job(provider, None, tools=[Tool("look", "Meet.", meet)]))
-    assert results(provider.asked[1].messages[-1]) == list("abc")
+    assert results(provider.requests[1].messages[-1]) == list("abc")
 
 
 def broken(query: str) -> str:
@@ -109,7 +109,7 @@ async def test_s1_7_x_3_failures_go_to_the_model_and_spend_budget(name, argument
     """A failed, unknown or invalid call is an error result that names the tool and says why; it counts."""
     provider = ScriptedProvider([calls((name, arguments)), ANSWER])
     outcome = await outcome_of(job(provider, 1, tools=[Tool("look", "Breaks.", broken)]))
-    (block,) = provider.asked[1].messages[-1].content
+    (block,) = provider.requests[1].messages[-1].content
     assert block["is_error"] is True
     assert block["content"].startswith(said)
     assert block["content"].splitlines()[-1] == "0 tool calls remaining"
@@ -122,7 +122,7 @@ async def test_x_3_arguments_that_are_no_object_are_an_error_and_mended_in_histo
     reply = type(reply)(reply.stop, ({**reply.content[0], "input": "oops"},), reply.usage)
     provider = ScriptedProvider([reply, DONE])
     await outcome_of(job(provider, 5))
-    assistant, user = provider.asked[1].messages[-2:]
+    assistant, user = provider.requests[1].messages[-2:]
     assert assistant.content[0]["input"] == {}
     assert results(user) == ["look failed: the arguments are no JSON object"]
 
@@ -138,7 +138,7 @@ async def test_s1_7_a_tool_that_hangs_is_given_up():
     provider = ScriptedProvider([batch("a"), DONE])
     settings = DispatchSettings(tool_timeout=0.01)
     outcome = await outcome_of(job(provider, 9, tools=[Tool("look", "Hangs.", hang)], dispatch=settings))
-    assert results(provider.asked[1].messages[-1]) == ["look failed: no result within 0.01 seconds"]
+    assert results(provider.requests[1].messages[-1]) == ["look failed: no result within 0.01 seconds"]
     assert outcome.answer == "done"
 
 
@@ -153,8 +153,8 @@ async def test_s3_3_augmenters_are_the_last_stage_and_never_harm_a_result():
 
     provider, events = ScriptedProvider([batch("a"), calls(("fly", {}), first_id=2), ANSWER]), []
     await outcome_of(job(provider, 2, augmenters=[tag, bad, COUNT_DOWN]), events)
-    assert results(provider.asked[1].messages[-1]) == ["note on 'a', part 0\n[look ok]\n1 tool call remaining"]
-    last = results(provider.asked[2].messages[-1])[0]
+    assert results(provider.requests[1].messages[-1]) == ["note on 'a', part 0\n[look ok]\n1 tool call remaining"]
+    last = results(provider.requests[2].messages[-1])[0]
     assert last.splitlines()[-2:] == ["[fly failed]", "0 tool calls remaining"]
     assert len([event for event in events if isinstance(event, Warned)]) == 2
 
@@ -171,8 +171,8 @@ async def test_x_13_a_repeated_call_is_answered_from_the_record_and_spends():
     provider = ScriptedProvider([batch("a", "a"), batch("a", first=3), DONE])
     outcome = await outcome_of(job(provider, 9, tools=[tool]))
     assert ran == ["a"]
-    first, second = results(provider.asked[1].messages[-1])
-    (third,) = results(provider.asked[2].messages[-1])
+    first, second = results(provider.requests[1].messages[-1])
+    (third,) = results(provider.requests[2].messages[-1])
     assert first == "note a"
     assert second == third
     assert second.startswith("note a\n[You made this very call before")
@@ -183,14 +183,14 @@ async def test_x_13_tools_of_your_own_are_run_each_time():
     """Only read-only file tools are answered from the record."""
     provider = ScriptedProvider([batch("a"), batch("a", first=2), DONE])
     await outcome_of(job(provider, 9, tools=[LOOK]))
-    assert results(provider.asked[1].messages[-1]) == results(provider.asked[2].messages[-1])
+    assert results(provider.requests[1].messages[-1]) == results(provider.requests[2].messages[-1])
 
 
 async def test_long_results_are_cut_before_anything_is_added():
     """Raw output, `[truncated]`, then the countdown."""
     provider = ScriptedProvider([calls(("look", {"query": "x" * 100})), ANSWER])
     outcome = await outcome_of(job(provider, 1, dispatch=DispatchSettings(tool_result_limit=12)))
-    (text,) = results(provider.asked[1].messages[-1])
+    (text,) = results(provider.requests[1].messages[-1])
     assert text == "note on 'xxx\n[truncated]\n0 tool calls remaining"
     assert outcome.limits["characters"].used == len("note on 'xxx")  # without words of ours
 
@@ -200,7 +200,7 @@ async def test_secrets_are_masked_before_the_model_sees_them():
     secret = "sk-ant-api03-" + "A1b2" * 10
     provider = ScriptedProvider([calls(("look", {"query": secret})), says(""), says("")])
     outcome = await outcome_of(job(provider, 9))
-    assert results(provider.asked[1].messages[-1]) == ["note on '[redacted]', part 0"]
+    assert results(provider.requests[1].messages[-1]) == ["note on '[redacted]', part 0"]
     assert "note on '[redacted]'" in outcome.answer
     assert all(secret not in one.quote for one in outcome.evidence)
 
@@ -210,7 +210,7 @@ async def test_a_secret_across_the_cut_is_masked_whole():
     secret = "sk-ant-api03-" + "A1b2" * 10
     provider = ScriptedProvider([calls(("look", {"query": secret})), DONE])
     await outcome_of(job(provider, 9, dispatch=DispatchSettings(tool_result_limit=30)))
-    assert results(provider.asked[1].messages[-1]) == ["note on '[redacted]', part 0"]
+    assert results(provider.requests[1].messages[-1]) == ["note on '[redacted]', part 0"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_s1_7_whatever_a_tool_raises_goes_to_the_model(error, kind):
     provider = ScriptedProvider([batch("a"), DONE])
     outcome = await outcome_of(job(provider, 9, tools=[Tool("look", "Raises.", function)]))
     assert (outcome.status, outcome.tool_calls.failed) == ("answered", 1)
-    assert results(provider.asked[1].messages[-1])[0].startswith("look failed: ")
+    assert results(provider.requests[1].messages[-1])[0].startswith("look failed: ")
 
 
 async def test_s3_3_an_augmenter_may_return_what_it_likes_and_its_failure_is_told():
@@ -242,7 +242,7 @@ async def test_s3_3_an_augmenter_may_return_what_it_likes_and_its_failure_is_tol
 
     provider = ScriptedProvider([batch("a"), DONE])
     outcome = await outcome_of(job(provider, 9, augmenters=[lambda executed: 7, bad]))
-    assert results(provider.asked[1].messages[-1]) == ["note on 'a', part 0\n7"]
+    assert results(provider.requests[1].messages[-1]) == ["note on 'a', part 0\n7"]
     assert "an augmenter failed on look" in outcome.warnings[0]
 
 
@@ -250,7 +250,7 @@ async def test_an_empty_result_is_said_in_words():
     """The API would take an empty text for a mistake, and so would a model."""
     provider = ScriptedProvider([batch("a"), DONE])
     await outcome_of(job(provider, 9, tools=[Tool("look", "Finds nothing.", lambda query: " ")]))
-    assert results(provider.asked[1].messages[-1]) == ["(no output)"]
+    assert results(provider.requests[1].messages[-1]) == ["(no output)"]
 
 
 async def test_x_13_a_repeat_counts_down_from_its_own_place():
@@ -258,5 +258,5 @@ async def test_x_13_a_repeat_counts_down_from_its_own_place():
     tool = Tool("look", "Looks.", lambda query: "note", repeatable=True)
     provider = ScriptedProvider([batch("a", "a"), ANSWER])
     await outcome_of(job(provider, 2, tools=[tool]))
-    first, second = results(provider.asked[1].messages[-1])
+    first, second = results(provider.requests[1].messages[-1])
     assert (first.splitlines()[-1], second.splitlines()[-1]) == ("1 tool call remaining", "0 tool calls remaining")

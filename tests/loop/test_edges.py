@@ -48,7 +48,7 @@ async def test_x_6_respond_cut_by_max_tokens_is_asked_for_again_with_more_room()
     """The cut turn does not enter the history: the same messages go out once more."""
     provider = ScriptedProvider([LOOKS, cut(("respond", {"answer": "the ans"})), ANSWER])
     outcome = await outcome_of(job(provider, 9))
-    first, second = provider.asked[1:]
+    first, second = provider.requests[1:]
     assert first.messages == second.messages
     assert second.max_tokens > first.max_tokens
     assert (outcome.status, outcome.answer) == ("answered", "the answer")
@@ -82,9 +82,9 @@ async def test_x_6_a_tool_call_that_was_cut_is_never_executed():
     halves = [cut(("look", {"query": "ha"}), first_id=number) for number in (50, 60)]
     provider = ScriptedProvider([LOOKS, *halves, ANSWER])
     outcome = await outcome_of(job(provider, 9))
-    assert [asked.messages for asked in provider.asked[1:3]] == [provider.asked[1].messages] * 2
-    assert results(provider.asked[3].messages[-1])[0].startswith("Not run: your reply was cut off")
-    assert provider.asked[3].choice is Choice.RESPOND
+    assert [asked.messages for asked in provider.requests[1:3]] == [provider.requests[1].messages] * 2
+    assert results(provider.requests[3].messages[-1])[0].startswith("Not run: your reply was cut off")
+    assert provider.requests[3].choice is Choice.RESPOND
     assert outcome.tool_calls.used == 1
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
     assert outcome.tool_calls.skipped == 1
@@ -96,7 +96,7 @@ async def test_x_5_a_landing_for_another_reason_runs_no_calls_either():
     provider = ScriptedProvider([*halves, LOOKS, ANSWER])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (0, 2)
-    assert results(provider.asked[-1].messages[-1])[0].startswith("Not run: limit reached")
+    assert results(provider.requests[-1].messages[-1])[0].startswith("Not run: limit reached")
     assert (outcome.status, outcome.landing.how) == ("landed", "order")
 
 
@@ -120,7 +120,7 @@ async def test_x_7_an_empty_answer_is_asked_for_once_more():
     silent = Reply(Stop.ANSWERED, (THINKING,))
     provider = ScriptedProvider([LOOKS, silent, says("now")])
     outcome = await outcome_of(job(provider, 9))
-    assert provider.asked[1].messages == provider.asked[2].messages
+    assert provider.requests[1].messages == provider.requests[2].messages
     assert (outcome.status, outcome.answer) == ("answered", "now")
 
 
@@ -139,7 +139,7 @@ async def test_x_8_a_paused_turn_is_sent_back_as_is():
     paused = says("still searching", Stop.PAUSED)
     provider = ScriptedProvider([paused, says("found")])
     outcome = await outcome_of(job(provider, 9))
-    last = provider.asked[1].messages[-1]
+    last = provider.requests[1].messages[-1]
     assert (last.role, last.content) == ("assistant", paused.content)
     assert outcome.answer == "found"
 
@@ -178,7 +178,7 @@ async def test_x_9_thinking_goes_back_unmodified():
     reply = Reply(Stop.WANTS_TOOLS, (THINKING, *LOOKS.content))
     provider = ScriptedProvider([reply, ANSWER])
     await outcome_of(job(provider, 9))
-    assert provider.asked[1].messages[1].content == reply.content
+    assert provider.requests[1].messages[1].content == reply.content
 
 
 @pytest.mark.parametrize("limit", [1, 9])
@@ -251,7 +251,7 @@ async def test_x_8_a_pause_at_the_landing_keeps_its_rung_and_is_bounded():
     pauses = [says(f"wait {number}", Stop.PAUSED) for number in range(3)]
     provider = ScriptedProvider([LOOKS, *pauses])
     outcome = await outcome_of(job(provider, 1))
-    assert [asked.choice for asked in provider.asked[1:]] == [Choice.RESPOND] * 3
+    assert [asked.choice for asked in provider.requests[1:]] == [Choice.RESPOND] * 3
     assert (outcome.status, outcome.landing.requests) == ("partial", 3)
     assert "note on 'a'" in outcome.answer
 

@@ -66,7 +66,7 @@ async def test_s3_6_an_abort_before_the_start_makes_no_request():
     run = Run(job(provider, 4))
     run.abort()
     outcome = await run.outcome()
-    assert (outcome.status, outcome.exit_code, provider.asked) == ("aborted", Exit.INTERRUPTED, [])
+    assert (outcome.status, outcome.exit_code, provider.requests) == ("aborted", Exit.INTERRUPTED, [])
 
 
 async def test_s3_6_an_abort_midway_keeps_what_was_gathered(hanging):
@@ -104,7 +104,7 @@ async def test_a_run_is_worked_on_once_however_often_its_outcome_is_asked_for(ha
         await run.outcome()
     run.abort()
     assert await first is await run.outcome()
-    assert len(provider.asked) == 1
+    assert len(provider.requests) == 1
 
 
 async def test_s3_6_a_cancelled_parent_stays_cancelled(hanging):
@@ -145,7 +145,7 @@ async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
     run = Run(job(provider, 4), lambda told: run.abort() if told.event == event else None)
     outcome = await run.outcome()
     await asyncio.sleep(0)
-    assert (outcome.status, len(provider.asked), outcome.tool_calls.used) == ("aborted", requests, calls_run)
+    assert (outcome.status, len(provider.requests), outcome.tool_calls.used) == ("aborted", requests, calls_run)
 
 
 async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was(hanging):

@@ -20,10 +20,10 @@ async def test_s2_2_calls_after_the_most_that_are_kept_cost_nothing():
     outcome = await outcome_of(job(provider, 20))
     assert (outcome.status, outcome.answer) == ("landed", "done")
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (20, MOST_CALLS - 20)
-    answered = results(provider.asked[1].messages[-1])
+    answered = results(provider.requests[1].messages[-1])
     assert len(answered) == MOST_CALLS
     assert "Not run: limit reached, look skipped." in answered
-    assert sum(block["type"] == "tool_use" for block in provider.asked[1].messages[1].content) == MOST_CALLS
+    assert sum(block["type"] == "tool_use" for block in provider.requests[1].messages[1].content) == MOST_CALLS
     assert outcome.warnings == ("the model made 10,000 tool calls in one reply; those after call 200 were dropped",)
 
 

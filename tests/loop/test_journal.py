@@ -54,7 +54,7 @@ async def test_what_went_out_with_words_of_ours_is_put_on_record_again():
     """The order joins the last results as they go out, after they were put on record."""
     run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], limit=2, landing="order")
     assert places(notebook) == [(0, 1), (1, 2), (3, 2), (4, 3)]
-    assert run.transcript[4].words
+    assert run.transcript[4].landing_instruction
     assert stored(notebook.records).transcript == run.transcript
 
 
@@ -67,8 +67,8 @@ async def test_a_reply_is_kept_with_the_request_that_it_answers():
         ("respond", True),
         ("auto", True),
     ]
-    assert (first.words, forced.words) == (None, None)
-    assert "0 tool calls remain" in ordered.words
+    assert (first.landing_instruction, forced.landing_instruction) == (None, None)
+    assert "0 tool calls remain" in ordered.landing_instruction
     assert [one.cost_usd for one in notebook.of(Received)] == [0.00015] * 3
 
 
@@ -129,12 +129,12 @@ async def test_s3_6_an_abort_keeps_everything_so_far(at):
         return f"note {query}"
 
     class Silent(ScriptedProvider):
-        async def ask(self, messages, choice, max_tokens):
+        async def ask(self, request):
             """Say nothing to the second request, where that is what is wanted."""
-            if len(self.asked) == 1 and at == "request":
+            if len(self.requests) == 1 and at == "request":
                 reached.set()
                 await asyncio.Event().wait()
-            return await super().ask(messages, choice, max_tokens)
+            return await super().ask(request)
 
     notebook = Notebook()
     provider = Silent([looks(1, 1 if at == "request" else 2)])

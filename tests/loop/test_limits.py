@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.budget.budget import Kind
+from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.loop.run import Run
-from run_specialist.loop.tool_calls.dispatcher import DispatchSettings
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record.events import Called, Landed
@@ -30,12 +30,12 @@ def answer_reply(text="the answer"):
 
 def last_lines(provider):
     """Return the last line of each result, in order, as the model saw it in the next request."""
-    return [results(asked.messages[-1])[-1].splitlines()[-1] for asked in provider.asked[1:]]
+    return [results(asked.messages[-1])[-1].splitlines()[-1] for asked in provider.requests[1:]]
 
 
 def choices(provider):
     """Return what each request asked for."""
-    return [asked.choice for asked in provider.asked]
+    return [asked.choice for asked in provider.requests]
 
 
 async def test_x_14_turns_land_softly():
@@ -117,21 +117,21 @@ async def test_x_14_a_hanging_model_call_is_cancelled_and_the_run_lands():
     cancelled = []
 
     class Hanging(ScriptedProvider):
-        async def ask(self, messages, choice, max_tokens):
-            if choice is Choice.AUTO and len(self.asked) == 1:
-                self.asked.append(None)
+        async def ask(self, request):
+            if request.choice is Choice.AUTO and len(self.requests) == 1:
+                self.requests.append(None)
                 try:
                     await asyncio.Event().wait()
                 except asyncio.CancelledError:
-                    cancelled.append(len(self.asked))
+                    cancelled.append(len(self.requests))
                     raise
-            return await super().ask(messages, choice, max_tokens)
+            return await super().ask(request)
 
     provider = Hanging([look_reply(1), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TIME: 0.4}))
     assert cancelled == [2]
     assert (outcome.status, outcome.answer, outcome.landing.reason) == ("landed", "the answer", "time")
-    assert results(provider.asked[-1].messages[-1])[0].startswith("note on '1'")
+    assert results(provider.requests[-1].messages[-1])[0].startswith("note on '1'")
     assert outcome.limits["turns"].used == 2
 
 
@@ -139,10 +139,10 @@ async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_sa
     """Nobody waits for ever: a tenth after the limit the answer is made of the results."""
 
     class Hanging(ScriptedProvider):
-        async def ask(self, messages, choice, max_tokens):
-            if choice is not Choice.AUTO:
+        async def ask(self, request):
+            if request.choice is not Choice.AUTO:
                 await asyncio.Event().wait()
-            return await super().ask(messages, choice, max_tokens)
+            return await super().ask(request)
 
     events = []
     provider = Hanging([look_reply(1)])
@@ -164,7 +164,7 @@ async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
     provider = ScriptedProvider([look_reply(1), answer_reply()])
     made = job(provider, 30, tools=[Tool("look", "Hang.", hang)], limits={Kind.TIME: 0.4})
     outcome = await outcome_of(made, events)
-    (result,) = results(provider.asked[1].messages[-1])
+    (result,) = results(provider.requests[1].messages[-1])
     assert result.startswith("look failed: no result within 0.")
     assert "when the time of the run was up" in result
     assert [event.phase for event in events if isinstance(event, Called)][1] == "failed"
@@ -186,7 +186,7 @@ async def test_x_14_a_tool_that_hangs_for_itself_is_cancelled_by_its_own_limit()
         limits={Kind.TIME: 60},
     )
     outcome = await outcome_of(made)
-    assert results(provider.asked[1].messages[-1]) == ["look failed: no result within 0.05 seconds"]
+    assert results(provider.requests[1].messages[-1]) == ["look failed: no result within 0.05 seconds"]
     assert outcome.status == "answered"
 
 
@@ -212,7 +212,7 @@ async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_r
     tool = Tool("look", "Look.", lambda query: query * 6)
     provider = ScriptedProvider([calls(*(("look", {"query": one}) for one in "abc")), answer_reply()])
     outcome = await outcome_of(job(provider, 30, tools=[tool], augmenters=[], limits={Kind.CHARACTERS: 10}))
-    assert results(provider.asked[1].messages[-1]) == ["aaaaaa", "bbbb\n[truncated]", "\n[truncated]"]
+    assert results(provider.requests[1].messages[-1]) == ["aaaaaa", "bbbb\n[truncated]", "\n[truncated]"]
     assert choices(provider) == [Choice.AUTO, Choice.RESPOND]
     assert (outcome.limits["characters"].used, outcome.landing.reason) == (10, "characters")
 

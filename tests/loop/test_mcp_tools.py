@@ -57,7 +57,7 @@ async def test_calls_are_counted_and_landed_like_all_others(tmp_path, write):
         calls(("respond", {"answer": "It is 7."}), first_id=9),
         tool_calls_limit=3,
     )
-    first, second = (results(asked.messages[-1]) for asked in provider.asked[1:])
+    first, second = (results(asked.messages[-1]) for asked in provider.requests[1:])
     assert first[0] == "3"
     assert first[1].splitlines()[0].startswith("mcp__good__fail failed: Error executing tool fail")
     assert first[1].endswith("\n1 tool call remaining")
@@ -79,7 +79,7 @@ async def test_a_long_result_is_cut_and_can_be_read_on(tmp_path, write):
         calls(("get_tool_response", {"execution_id": "call_1", "offset": 1_999_990}), first_id=2),
         says("done"),
     )
-    first, second = (results(asked.messages[-1])[0] for asked in provider.asked[1:])
+    first, second = (results(asked.messages[-1])[0] for asked in provider.requests[1:])
     assert first.startswith("x" * 100 + "\n[truncated]")
     assert second.startswith("x" * 10 + "\n[3,000,000 more characters were not kept]")
     assert outcome.tool_calls.failed == 0
@@ -90,7 +90,7 @@ async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
     write(servers={"good": ("good", str(tmp_path))})
     secret = "sk-ant-" + "a" * 30
     _, provider = await run(tmp_path, calls(("mcp__good__echo", {"text": secret})), says("done"))
-    assert results(provider.asked[1].messages[-1])[0].startswith("[redacted]")
+    assert results(provider.requests[1].messages[-1])[0].startswith("[redacted]")
 
 
 @pytest.mark.exhaustive(one_in=6)
@@ -139,7 +139,7 @@ async def test_a_server_that_misbehaves_in_a_call_costs_an_error_result(tmp_path
     monkeypatch.setenv("HOME", str(tmp_path))
     write("tool_timeout: 2", servers={"raw": ("raw", how, str(tmp_path))})
     outcome, provider = await run(tmp_path, calls(("mcp__raw__look", {})), says("done"))
-    assert results(provider.asked[1].messages[-1])[0].startswith("mcp__raw__look failed: ")
+    assert results(provider.requests[1].messages[-1])[0].startswith("mcp__raw__look failed: ")
     assert (outcome.status, outcome.tool_calls.failed) == ("answered", 1)
     assert running(tmp_path) == []
 
@@ -161,7 +161,7 @@ async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp
     provider = ScriptedProvider([calls(("mcp__good__environment", {})), says("done")] * 2)
     async with Runner(root=tmp_path, provider=provider, trust=True) as runner:
         outcomes = [await runner.run("finder", "What is known?") for _ in range(2)]
-    told = [results(provider.asked[number].messages[-1])[0] for number in (1, 3)]
+    told = [results(provider.requests[number].messages[-1])[0] for number in (1, 3)]
     pids = [next(line for line in text.splitlines() if line.startswith("pid=")) for text in told]
     assert pids[0] == pids[1]
     assert [outcome.tool_calls.used for outcome in outcomes] == [1, 1]
@@ -186,7 +186,7 @@ async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
     async with Runner(root=tmp_path, provider=provider, trust=True, store=store) as runner:
         outcome = await (await runner.resume("last", tool_calls_limit=3)).outcome()
     assert "mcp__good__slow" in provider.opening.tools.names
-    assert results(provider.asked[-1].messages[-1])[0].startswith("7" if there else "mcp__good__add failed: ")
+    assert results(provider.requests[-1].messages[-1])[0].startswith("7" if there else "mcp__good__add failed: ")
     assert ["own.py" in warning for warning in outcome.warnings] == ([] if there else [True])
     assert (outcome.status, running(tmp_path)) == ("answered", [])
 
@@ -207,7 +207,7 @@ async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(t
         run_id = (await runner.run("finder", "What is known?")).run_id
     async with Runner(root=tmp_path, provider=again, store=store) as runner:
         await (await runner.resume(run_id, "And now?")).outcome()
-    assert all("OWL=plain-hoot" in results(one.asked[-1].messages[-1])[0] for one in (first, again))
+    assert all("OWL=plain-hoot" in results(one.requests[-1].messages[-1])[0] for one in (first, again))
     with Store(store) as kept:
         frozen = kept.load(run_id).frozen
     assert frozen["settings"]["mcp_servers"]["good"]["env"] == {"OWL": "[redacted]"}

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.providers.scripted import ScriptedRequest, calls, says
+from run_specialist.providers.scripted import Request, calls, says
 from run_specialist.record.events import ChildTold, Finished
 from run_specialist.tools.base import Tool
 from tests.loop.nested_replies import answers, asks, looks
@@ -21,9 +21,9 @@ async def test_x_11_a_child_is_one_call_whose_result_is_its_answer(run_lead, fil
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
     outcome, _ = await run_lead(cast)
     lead, finder = cast.played["lead"][0], cast.played["finder"][0]
-    (told,) = results(lead.asked[1].messages[-1])
+    (told,) = results(lead.requests[1].messages[-1])
     assert told.startswith("[finder: answered after 1 of 6 tool calls]\n\nmice")
-    assert finder.asked[0].messages[0].content[0]["text"] == "What of finder?"
+    assert finder.requests[0].messages[0].content[0]["text"] == "What of finder?"
     assert (outcome.status, outcome.answer) == ("answered", "all")
 
 
@@ -49,12 +49,12 @@ async def test_x_11_the_childs_calls_draw_on_what_the_parent_has_left(run_lead, 
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[child])
     outcome, _ = await run_lead(cast)
     finder, lead = cast.played["finder"][0], cast.played["lead"][0]
-    assert [result.rsplit("\n", 1)[-1] for result in results(finder.asked[1].messages[-1])] == [
+    assert [result.rsplit("\n", 1)[-1] for result in results(finder.requests[1].messages[-1])] == [
         "note on 'a', part 0",
         "1 tool call remaining",
     ]
-    assert results(finder.asked[2].messages[-1])[-1].endswith("0 tool calls remaining")
-    assert results(lead.asked[1].messages[-1])[-1].endswith("0 tool calls remaining")
+    assert results(finder.requests[2].messages[-1])[-1].endswith("0 tool calls remaining")
+    assert results(lead.requests[1].messages[-1])[-1].endswith("0 tool calls remaining")
     assert (outcome.tool_calls.used, outcome.status, outcome.children[0].status) == (4, "landed", "landed")
 
 
@@ -115,7 +115,7 @@ async def test_x_11_a_child_is_held_to_the_price_of_its_own_model(tmp_path, monk
     monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", {"opus": dear, "haiku": cheap}.__getitem__)
     async with Runner() as runner:
         outcome = await runner.run("lead", "What is known?")
-    assert [child.specialist for child in outcome.children] == ["finder"], dear.played["lead"][0].asked[-1].messages
+    assert [child.specialist for child in outcome.children] == ["finder"], dear.played["lead"][0].requests[-1].messages
 
 
 async def test_x_11_what_a_child_leaves_over_is_given_back(run_lead, files):
@@ -136,7 +136,7 @@ async def test_x_11_with_nothing_left_a_child_is_not_asked(run_lead, files):
     files(lead=["tool_calls_limit: 1"])
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[])
     outcome, _ = await run_lead(cast)
-    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert told.startswith("finder could not be asked: of the tool calls nothing is left that it could use")
     assert (outcome.tool_calls.used, outcome.tool_calls.failed, outcome.children) == (1, 1, ())
 
@@ -162,7 +162,7 @@ async def test_x_11_many_children_at_once_cannot_spend_what_is_not_there(run_lea
     begun = [event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started"]
     assert sum(one.limits["tokens"] or one.limits["cost"] * 100_000 for one in begun) <= 10_000
     assert (len(outcome.children), outcome.tool_calls.failed) == (2, 6)
-    told = results(cast.played["lead"][0].asked[1].messages[-1])
+    told = results(cast.played["lead"][0].requests[1].messages[-1])
     assert f"of the {words} nothing is left that it could use" in str(told)
 
 
@@ -196,9 +196,9 @@ async def test_two_levels_of_children_are_counted_into_the_one_above(run_lead, t
     assert any("agents: nobody is asked more than 2 levels below" in text for text in inner[-1].outcome.warnings)
 
 
-def asked_of(cast: Cast, name: str) -> list[ScriptedRequest]:
+def asked_of(cast: Cast, name: str) -> list[Request]:
     """Return the requests of the only run of a specialist."""
-    return cast.played[name][0].asked
+    return cast.played[name][0].requests
 
 
 async def test_a_child_lands_when_its_part_is_spent_and_the_parent_goes_on(run_lead, files):

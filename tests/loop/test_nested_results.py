@@ -79,7 +79,7 @@ async def test_a_child_that_fails_costs_an_error_result(run_lead, files):
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]])
     outcome, _ = await run_lead(cast)
-    (block,) = cast.played["lead"][0].asked[1].messages[-1].content
+    (block,) = cast.played["lead"][0].requests[1].messages[-1].content
     assert block["is_error"]
     assert "the server is gone" in block["content"]
     assert "note on 'a'" in block["content"]
@@ -118,7 +118,7 @@ async def test_an_empty_question_is_an_error_result(run_lead, files, query):
     empty = calls(("delegate", {"specialist": "finder", "query": query}))
     cast = Cast(lead=[[empty, answers("all")]], finder=[])
     await run_lead(cast)
-    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert "the query is empty" in told
 
 
@@ -128,7 +128,7 @@ async def test_a_name_that_is_not_listed_is_an_error_result(run_lead, files, tmp
     write(tmp_path, "other")
     cast = Cast(lead=[[asks("other"), answers("all")]], finder=[], other=[])
     await run_lead(cast)
-    (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+    (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert told.startswith("delegate failed: invalid arguments: specialist")
     assert "finder" in told
 

@@ -83,7 +83,7 @@ async def test_a_child_works_in_the_folder_of_its_parent_wherever_that_is_taken_
     async with Runner(provider=more, root=tmp_path, store=store) as runner:
         outcome = await (await runner.resume(begun.run_id, "What of owls?")).outcome()
     assert [child.status for child in outcome.children] == ["answered"]
-    assert "Owls eat mice." in results(more.played["finder"][0].asked[1].messages[-1])[0]
+    assert "Owls eat mice." in results(more.played["finder"][0].requests[1].messages[-1])[0]
     with Store(store) as kept:
         assert kept.load(outcome.children[0].run_id).frozen["root"] == str(notes)
 
@@ -180,7 +180,7 @@ async def test_x_11_what_a_child_spent_that_died_with_its_parent_is_counted(stor
     assert (child.run_id, child.status, child.tool_calls) == (child_id, "aborted", 2)
     assert outcome.tool_calls.used == (3 if shared else 1)
     assert outcome.usage.input_tokens == 40
-    (result,) = results(more.played["lead"][0].asked[0].messages[-1])
+    (result,) = results(more.played["lead"][0].requests[0].messages[-1])
     assert result.startswith("Not finished: the process ended before delegate returned")
 
 

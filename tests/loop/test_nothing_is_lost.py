@@ -48,7 +48,7 @@ class Talking(ScriptedProvider):
         self.watch = watch
         return super().open(opening, watch)
 
-    async def ask(self, messages, choice, max_tokens):
+    async def ask(self, request):
         """Stream the beginning of an answer."""
         for piece in ('{"answer": "Owls ', "eat mice, and th"):
             self.watch(Delta(piece, tool="respond"))
@@ -105,7 +105,7 @@ async def test_s3_3_whatever_an_augmenter_does_the_result_is_whole(augmenter):
     provider = ScriptedProvider([calls(("look", {"query": "a"})), says("done")])
     made = job(provider, 2, augmenters=[augmenter, *job(provider).augmenters])
     outcome = await outcome_of(made)
-    (result,) = results(provider.asked[1].messages[-1])
+    (result,) = results(provider.requests[1].messages[-1])
     assert "note on 'a', part 0" in result
     assert "1 tool call remaining" in result
     assert outcome.status == "answered"
@@ -128,7 +128,7 @@ async def test_x_14_a_tool_that_will_not_be_cancelled_is_left_to_itself():
     outcome = await outcome_of(made)
     done.set()
     assert (outcome.status, outcome.answer) == ("landed", "What was gathered.")
-    assert results(provider.asked[1].messages[-1])[0].startswith("look failed: no result within")
+    assert results(provider.requests[1].messages[-1])[0].startswith("look failed: no result within")
 
 
 async def test_x_8_the_newest_results_are_cut_where_the_context_has_no_room_for_them():
@@ -137,5 +137,5 @@ async def test_x_8_the_newest_results_are_cut_where_the_context_has_no_room_for_
     turn = calls(("look", {"query": "a"}), ("look", {"query": ""}))
     provider = ScriptedProvider([turn, ContextExceeded("too long"), GATHERED])
     outcome = await outcome_of(job(provider, tools=[tool]))
-    assert results(provider.asked[2].messages[-1]) == [f"{'a' * 2_000}\n[truncated]", "(no output)"]
+    assert results(provider.requests[2].messages[-1]) == [f"{'a' * 2_000}\n[truncated]", "(no output)"]
     assert (outcome.status, outcome.landing.reason, LOOK.name) == ("landed", "tokens", "look")

@@ -20,7 +20,7 @@ async def test_a_function_of_the_project_is_called_and_counted(app):
     app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 2")
     async with playing(LOOKS, ANSWER, trust=True) as runner:
         outcome = await runner.run("finder", "What?")
-    assert results(runner.script.asked[1].messages[-1]) == ['{"found": "owl"}\n1 tool call remaining']
+    assert results(runner.script.requests[1].messages[-1]) == ['{"found": "owl"}\n1 tool call remaining']
     assert (outcome.answer, outcome.tool_calls.used) == ("mice", 1)
 
 
@@ -96,7 +96,7 @@ async def test_a_child_without_leave_is_an_error_result_for_its_parent(app):
         async with Runner(provider=cast, trust=trust) as runner:
             outcome = await runner.run("lead", "What?")
         cast.assert_used_up()
-        (told,) = results(cast.played["lead"][0].asked[1].messages[-1])
+        (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
         assert ("could not be asked" in told, f"would import {app.package}.tools" in told) == (not trust, not trust)
         assert (outcome.answer, len(outcome.children)) == ("mice", int(trust))
 
@@ -111,7 +111,7 @@ async def test_a_function_that_a_program_gives_becomes_a_tool():
     value = Specialist(name="mine", description="", prompt="You find.", tools=())
     async with playing(LOOKS, ANSWER, tools=[lookup]) as runner:
         await runner.run(value, "What?")
-    assert results(runner.script.asked[1].messages[-1]) == ["found owl"]
+    assert results(runner.script.requests[1].messages[-1]) == ["found owl"]
     with pytest.raises(UsageError, match="int: is of the type int"):
         Runner(tools=[3])
 
@@ -133,7 +133,7 @@ async def test_a_tool_scales_its_effort_by_what_is_left():
     assert [(left, tokens) for left, tokens, _, _ in asked] == [(2, None), (1, None), (0, None)]
     assert {seconds for _, _, seconds, _ in asked} == {9.0}
     assert len({call_id for _, _, _, call_id in asked}) == 3
-    told = [results(asked.messages[-1])[0].splitlines()[0] for asked in runner.script.asked[1:]]
+    told = [results(asked.messages[-1])[0].splitlines()[0] for asked in runner.script.requests[1:]]
     assert told == ['["owl", "owl"]', '["owl"]', "[]"]
 
 
@@ -164,7 +164,7 @@ async def test_a_tool_that_hangs_or_takes_no_notice_of_being_cancelled_costs_an_
     both = calls(("hangs", {}), ("stubborn", {}))
     async with playing(both, ANSWER, tools=[hangs, stubborn]) as runner:
         outcome = await runner.run(value, "What?")
-    assert results(runner.script.asked[1].messages[-1]) == [
+    assert results(runner.script.requests[1].messages[-1]) == [
         "hangs failed: no result within 0.01 seconds",
         "stubborn failed: no result within 0.01 seconds",
     ]
@@ -185,7 +185,7 @@ async def test_invalid_arguments_and_what_a_function_raises_are_error_results():
     value = Specialist(name="mine", description="", prompt="You find.", tools=())
     async with playing(wrong, ANSWER, tools=[lookup]) as runner:
         outcome = await runner.run(value, "What?")
-    first, second = results(runner.script.asked[1].messages[-1])
+    first, second = results(runner.script.requests[1].messages[-1])
     assert first.startswith("lookup failed: invalid arguments: word: Missing required argument; limit: ")
     assert second == "lookup failed: LookupError: no owl"
     assert outcome.tool_calls.failed == 2
@@ -231,6 +231,6 @@ async def test_s3_3_an_augmenter_of_ones_own_sees_each_call_and_stands_before_th
     value = Specialist(name="mine", description="", prompt="You find.", tools=(), tool_calls_limit=2)
     async with playing(turn, ANSWER, tools=[lookup], augmenters=[size]) as runner:
         await runner.run(value, "What?")
-    first, second = results(runner.script.asked[1].messages[-1])
+    first, second = results(runner.script.requests[1].messages[-1])
     assert first.splitlines() == ["owl", "[lookup: 3 characters, error False]", "1 tool call remaining"]
     assert second.splitlines()[1:] == ["[lookup: 32 characters, error True]", "0 tool calls remaining"]

@@ -22,7 +22,7 @@ async def test_a_resumed_run_has_its_functions_again_by_the_leave_that_was_given
     async with playing(again, ANSWER, store=store) as runner:
         run = await runner.resume("last", tool_calls_limit=3)
         outcome = await run.outcome()
-    assert results(runner.script.asked[1].messages[-1])[0].startswith('{"found": "bat"}')
+    assert results(runner.script.requests[1].messages[-1])[0].startswith('{"found": "bat"}')
     assert outcome.warnings == ()
 
 
@@ -40,7 +40,7 @@ async def test_a_function_that_is_gone_at_a_resume_costs_itself_and_says_so(app,
         run = await runner.resume("last", tool_calls_limit=3)
         outcome = await run.outcome()
     assert "lookup" in runner.script.opening.tools.names
-    assert results(runner.script.asked[1].messages[-1])[0].startswith("lookup failed: this tool is no longer there")
+    assert results(runner.script.requests[1].messages[-1])[0].startswith("lookup failed: this tool is no longer there")
     (warning,) = outcome.warnings
     assert warning.startswith(f"{path}:4:1: python_tools: {app.package}gone:lookup: there is no module")
 

@@ -65,7 +65,7 @@ async def test_s2_5_three_calls_of_one_turn(prepare, lines, settings, at_once):
     provider, together = wishes("abc"), Together(at_once)
     await outcome_of(await prepare(provider, *lines, tools=[together.tool], **settings))
     assert together.peak == at_once
-    assert results(provider.asked[1].messages[-1])[:3] == ["a", "b", "c"]
+    assert results(provider.requests[1].messages[-1])[:3] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -76,13 +76,13 @@ async def test_s2_5_the_limit_of_the_file_holds_in_every_preset(prepare, preset,
     lines = (f"preset: {preset}", f"parallel_tools_limit: {most}")
     await outcome_of(await prepare(provider, *lines, tools=[together.tool]))
     assert together.peak == most
-    assert results(provider.asked[1].messages[-1]) == list("abcd")
+    assert results(provider.requests[1].messages[-1]) == list("abcd")
 
 
 NAMED = {
     "soft-landing": set(),
     "soft-warning": {"opening", "budget", "augmenters"},
-    "finalize": {"opening", "budget", "augmenters", "landing", "summarize_at", "summariser", "archive", "dispatch"},
+    "finalize": {"opening", "budget", "augmenters", "landing", "summarize_at", "summarizer", "archive", "dispatch"},
     "budget-notice": {"budget", "augmenters"},
     "openai-loop": {"opening", "budget", "augmenters", "landing", "dispatch"},
 }
@@ -92,7 +92,7 @@ NAMED = {
 @pytest.mark.parametrize("preset", PRESETS)
 async def test_a_preset_changes_only_what_it_names(prepare, preset):
     """Every other part of the job is that of a file without a preset."""
-    own = {"run_id", "provider", "augmenters", "opening", "summariser", "archive", "origin"}
+    own = {"run_id", "provider", "augmenters", "opening", "summarizer", "archive", "origin"}
     provider = ScriptedProvider([])
     plain, made = [await prepare(provider, *lines, tools=[]) for lines in ((), (f"preset: {preset}",))]
     for name in type(plain).__dataclass_fields__.keys() - own - NAMED[preset]:

@@ -48,8 +48,8 @@ async def test_s4_5_three_calls_and_then_three_more(desk):
     ]
     said = everything(first.run.transcript)
     # The last message had not gone out, so the news could still join it.
-    assert everything(again.asked[0].messages)[:-1] == said[:-1]
-    for one, two in pairwise(again.asked):
+    assert everything(again.requests[0].messages)[:-1] == said[:-1]
+    for one, two in pairwise(again.requests):
         assert everything(two.messages)[: len(one.messages) - 1] == everything(one.messages)[:-1]
     assert again.provider.opening.system == first.provider.opening.system
     assert [tool.definition for tool in again.provider.opening.tools] == [
@@ -61,7 +61,7 @@ async def test_s4_5_the_countdown_goes_by_the_new_total(desk):
     """Of 6 calls 3 are used: each further result says what remains of all of them."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(looks(4), looks(5), ANSWER, tool_calls_limit=6)
-    told = [results(asked.messages[-1])[-1].splitlines()[-1] for asked in again.asked[1:]]
+    told = [results(asked.messages[-1])[-1].splitlines()[-1] for asked in again.requests[1:]]
     assert told == ["2 tool calls remaining", "1 tool call remaining"]
     assert [event.used for event in again.named("budget")] == [4, 5]
     assert again.outcome.status == "answered"
@@ -71,9 +71,9 @@ async def test_s3_8_the_news_stand_inside_the_last_result_once(desk):
     """The exact words, after the result of `respond`; never a text behind results."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
-    (block,) = again.asked[0].messages[-1].content
+    (block,) = again.requests[0].messages[-1].content
     assert (block["type"], block["content"]) == ("tool_result", f"{prompts.DELIVERED}\n{REFRESHED}")
-    assert sum(b"refreshed" in message for message in everything(again.asked[-1].messages)) == 1
+    assert sum(b"refreshed" in message for message in everything(again.requests[-1].messages)) == 1
     (event,) = again.named("resumed")
     assert (event.note, event.used["tool_calls"]) == (REFRESHED, 3)
 
@@ -83,7 +83,7 @@ async def test_s3_8_after_a_text_they_are_a_message_of_the_user(desk):
     first = await desk.ask(looks(1), says("Owls."))
     assert first.outcome.answer == "Owls."
     again = await desk.go_on(says("Toads."), question="And what else?")
-    *before, answer, asked = again.asked[0].messages
+    *before, answer, asked = again.requests[0].messages
     assert [message.role for message in before] == ["user", "assistant", "user"]
     assert answer.content == ({"type": "text", "text": "Owls."},)
     assert asked.content == ({"type": "text", "text": "The user now asks: And what else?"},)
@@ -141,7 +141,7 @@ async def test_a_question_more_within_the_old_limits_says_nothing_of_the_budget(
     assert again.named("resumed")[0].note == "The user now asks: Since when?"
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(ANSWER, question="Since when?")
-    assert again.asked[0].choice == "respond"
+    assert again.requests[0].choice == "respond"
     assert again.outcome.status == "landed"
 
 

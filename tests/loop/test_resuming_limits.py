@@ -27,9 +27,9 @@ async def test_x_12_the_api_is_down_at_the_landing_and_comes_back(desk):
     assert first.run.is_kept
     again = await desk.go_on(ANSWER)
     assert (again.outcome.status, again.outcome.answer) == ("landed", "It is known.")
-    assert again.asked[0].choice == "respond"
+    assert again.requests[0].choice == "respond"
     # Nothing is new to the model, which never saw the request that failed.
-    assert everything(again.asked[0].messages) == everything(first.asked[-1].messages)
+    assert everything(again.requests[0].messages) == everything(first.requests[-1].messages)
     assert again.outcome.tool_calls.used == 3
 
 
@@ -37,7 +37,7 @@ async def test_x_12_with_a_larger_limit_it_works_on(desk):
     """The same, with more calls: the news join the results that had not gone out."""
     await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
-    last = results(again.asked[0].messages[-1])[-1]
+    last = results(again.requests[0].messages[-1])[-1]
     assert last == f"note on '3', part 0\n0 tool calls remaining\n{REFRESHED}"
     assert again.outcome.status == "answered"
 
@@ -46,8 +46,8 @@ async def test_order_of_the_landing_behind_the_news(desk):
     """A total that is spent all the same: the order stands as the last line."""
     await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3, landing="order")
     again = await desk.go_on(ANSWER, tool_calls_limit=3, question="And now?")
-    last = results(again.asked[0].messages[-1])[-1].splitlines()
-    assert last[-2:] == ["The user now asks: And now?", prompts.last_words("order", None)]
+    last = results(again.requests[0].messages[-1])[-1].splitlines()
+    assert last[-2:] == ["The user now asks: And now?", prompts.landing_instruction("order", None)]
     assert again.outcome.status == "landed"
 
 
@@ -75,7 +75,7 @@ async def test_s3_8_time_that_passed_between_two_goings_does_not_count(desk):
     clock.now += 604_800
     second = await desk.record(looks(2), ANSWER, past=past, clock=clock, time_limit=100.0)
     assert "you now have 100 seconds in all, of which 40 are used, so 60 seconds remain" in second.noted
-    assert results(second.asked[1].messages[-1]) == ["a note\n20 seconds remaining"]
+    assert results(second.requests[1].messages[-1]) == ["a note\n20 seconds remaining"]
     assert second.outcome.limits["time"].used == second.outcome.duration_s == 80
     assert second.outcome.status == "answered"
 

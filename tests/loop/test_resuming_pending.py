@@ -35,7 +35,7 @@ async def test_an_answer_that_had_come_is_handed_over(desk, reply):
     assert run.pending is not None
     again = await desk.go_on()
     assert (again.outcome.status, again.outcome.answer) == ("answered", "It is known.")
-    assert again.asked == []
+    assert again.requests == []
     assert again.outcome.usage.total_tokens == 30
     assert again.outcome.limits["turns"].used == 2
     assert [event.event for event in again.events] == ["started", "finished"]
@@ -47,7 +47,7 @@ async def test_with_a_further_question_it_is_history_and_the_question_is_asked(d
     await dies_after(desk, Received, 2, looks(1), reply)
     again = await desk.go_on(LATER, question="Since when?")
     assert again.outcome.answer == "Later."
-    before, newest = again.asked[0].messages[-2:]
+    before, newest = again.requests[0].messages[-2:]
     assert before.content == reply.content
     assert "The user now asks: Since when?" in str(newest.content)
     assert again.outcome.usage.total_tokens == 45
@@ -61,8 +61,8 @@ async def test_x_10_calls_that_had_returned_are_not_run_again_and_the_others_are
     desk.tools = [Tool("look", "Look something up.", lambda query="", part=0: begun.append(query))]
     again = await desk.go_on(LATER)
     assert begun == []
-    assert results(again.asked[0].messages[-1]) == ["note on '1', part 0", ENDED, ENDED]
-    assert [block.get("is_error", False) for block in again.asked[0].messages[-1].content] == [False, True, True]
+    assert results(again.requests[0].messages[-1]) == ["note on '1', part 0", ENDED, ENDED]
+    assert [block.get("is_error", False) for block in again.requests[0].messages[-1].content] == [False, True, True]
     assert (again.outcome.tool_calls.used, again.outcome.tool_calls.failed) == (3, 2)
     assert [call.number for call in desk.load().calls] == [1, 2, 3]
     assert [event.phase for event in again.named("tool_call")] == ["failed", "failed"]
@@ -72,7 +72,7 @@ async def test_x_10_when_no_record_of_a_call_was_kept_it_may_have_run_all_the_sa
     """The reply alone is there: none of its calls is run, each counts, and the model is told."""
     await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
     again = await desk.go_on(LATER)
-    assert results(again.asked[0].messages[-1]) == [ENDED, ENDED]
+    assert results(again.requests[0].messages[-1]) == [ENDED, ENDED]
     assert again.outcome.tool_calls.used == 2
 
 
@@ -80,7 +80,7 @@ async def test_the_next_calls_are_run_as_ever(desk):
     """Only what was under way counts as cut off, not what is called later."""
     await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
     again = await desk.go_on(looks(3, 2), LATER)
-    assert results(again.asked[1].messages[-1]) == ["note on '3', part 0", "note on '4', part 0"]
+    assert results(again.requests[1].messages[-1]) == ["note on '3', part 0", "note on '4', part 0"]
     assert [call.number for call in desk.load().calls] == [1, 2, 3, 4]
 
 
@@ -93,7 +93,7 @@ async def test_calls_of_a_turn_that_runs_none_leave_no_mark_on_the_next(desk, re
     """A turn that was cut, or that answered: its calls were never to be run, so those of the next turn are."""
     await dies_after(desk, Received, 1, reply, looks(1), ANSWER)
     again = await desk.go_on(looks(1), LATER)
-    assert results(again.asked[1].messages[-1]) == ["note on '1', part 0"]
+    assert results(again.requests[1].messages[-1]) == ["note on '1', part 0"]
     assert again.outcome.tool_calls.used == 1
 
 
@@ -101,8 +101,10 @@ async def test_calls_that_the_old_limit_skipped_are_run_by_the_new_one(desk):
     """Of three calls one was left: that one may have run; the others had not, and now there is room."""
     await dies_after(desk, Received, 2, looks(1), looks(2, 3), ANSWER, tool_calls_limit=2)
     again = await desk.go_on(LATER, tool_calls_limit=5)
-    assert results(again.asked[0].messages[-1])[:2] == [ENDED, "note on '3', part 0\n2 tool calls remaining"]
-    assert results(again.asked[0].messages[-1])[2].startswith("note on '4', part 0\n1 tool call remaining\nThe budget")
+    assert results(again.requests[0].messages[-1])[:2] == [ENDED, "note on '3', part 0\n2 tool calls remaining"]
+    assert results(again.requests[0].messages[-1])[2].startswith(
+        "note on '4', part 0\n1 tool call remaining\nThe budget"
+    )
     assert again.outcome.tool_calls.used == 4
 
 
@@ -111,7 +113,7 @@ async def test_calls_of_a_landing_are_not_run_by_a_later_going_either(desk):
     run = await dies_after(desk, Received, 2, looks(1), looks(2, 2), ANSWER, tool_calls_limit=1)
     assert run.pending.landing
     again = await desk.go_on(looks(4), LATER, tool_calls_limit=5)
-    first, last = results(again.asked[0].messages[-1])
+    first, last = results(again.requests[0].messages[-1])
     assert first == prompts.NOT_BEGUN.format(tool="look")
     assert last.startswith(first)
     assert "you now have 5 tool calls in all, of which 1" in last
@@ -123,7 +125,7 @@ async def test_in_the_landing_an_answer_that_had_come_is_taken_as_one_at_the_lim
     """With the old limit: landed, and it was one landing request."""
     await dies_after(desk, Received, 2, looks(1), ANSWER, tool_calls_limit=1)
     again = await desk.go_on()
-    assert again.asked == []
+    assert again.requests == []
     assert (again.outcome.status, again.outcome.landing.requests) == ("landed", 1)
     assert again.outcome.landing.usage.total_tokens == 15
 
@@ -133,7 +135,7 @@ async def test_in_the_landing_something_else_that_had_come_is_answered_and_the_n
     await dies_after(desk, Received, 2, looks(1), looks(2), ANSWER, tool_calls_limit=1)
     again = await desk.go_on(LATER)
     skipped = "Not run: limit reached, look skipped."
-    assert results(again.asked[0].messages[-1]) == [f"{skipped}\n{prompts.last_words('order', None)}"]
+    assert results(again.requests[0].messages[-1]) == [f"{skipped}\n{prompts.landing_instruction('order', None)}"]
     assert (again.outcome.status, again.outcome.tool_calls.used) == ("landed", 1)
 
 
@@ -142,9 +144,9 @@ async def test_our_last_words_in_the_request_that_was_answered_stay_history(desk
     going = await desk.record(looks(1), looks(2), ANSWER, tool_calls_limit=1, landing="order")
     await desk.keep(going.notebook.until(Received, 2))
     again = await desk.go_on(LATER)
-    ordered = [message.encoded for message in going.asked[1].messages]
-    assert prompts.last_words("order", None).encode() in ordered[-1]
-    assert [message.encoded for message in again.asked[0].messages][:3] == ordered
+    ordered = [message.encoded for message in going.requests[1].messages]
+    assert prompts.landing_instruction("order", None).encode() in ordered[-1]
+    assert [message.encoded for message in again.requests[0].messages][:3] == ordered
     assert again.outcome.answer == "Later."
 
 
@@ -152,8 +154,8 @@ async def test_x_6_an_answer_that_was_cut_is_asked_for_once_more(desk):
     """It does not enter the history, and it is paid for."""
     await dies_after(desk, Received, 1, says("It is", Stop.TRUNCATED), says("It is known."))
     again = await desk.go_on(says("It is known."))
-    assert [message.role for message in again.asked[0].messages] == ["user"]
-    assert again.asked[0].max_tokens > 16_000
+    assert [message.role for message in again.requests[0].messages] == ["user"]
+    assert again.requests[0].max_tokens > 16_000
     assert again.outcome.usage.total_tokens == 30
 
 
@@ -162,8 +164,8 @@ async def test_x_8_a_pause_that_had_come_is_sent_back_as_it_is(desk):
     pause = says("Wait", Stop.PAUSED)
     await dies_after(desk, Received, 1, pause, ANSWER)
     again = await desk.go_on(LATER)
-    assert [message.role for message in again.asked[0].messages] == ["user", "assistant"]
-    assert again.asked[0].messages[-1].content == pause.content
+    assert [message.role for message in again.requests[0].messages] == ["user", "assistant"]
+    assert again.requests[0].messages[-1].content == pause.content
     assert again.named("resumed")[0].note == ""
 
 
@@ -171,10 +173,10 @@ async def test_x_8_a_refusal_that_had_come_ends_the_run(desk):
     """Failed with exit 4, nothing asked; it does not enter the history, so a further question can be asked."""
     await dies_after(desk, Received, 2, looks(1), says("No.", Stop.REFUSED))
     again = await desk.go_on()
-    assert (again.outcome.status, again.outcome.exit_code, again.asked) == ("failed", Exit.NO_ANSWER, [])
+    assert (again.outcome.status, again.outcome.exit_code, again.requests) == ("failed", Exit.NO_ANSWER, [])
     later = await desk.go_on(LATER, question="Politely?")
     assert later.outcome.answer == "Later."
-    assert "No." not in str(later.asked[0].messages)
+    assert "No." not in str(later.requests[0].messages)
 
 
 async def test_x_7_an_empty_answer_that_had_come_is_asked_for_once_more(desk):
@@ -199,7 +201,7 @@ async def test_x_13_an_identical_call_is_answered_from_the_record_of_the_earlier
     same = calls(("look", {"query": "1"}), first_id=7)
     again = await desk.go_on(same, LATER, question="Sure?")
     assert begun == []
-    assert results(again.asked[1].messages[-1]) == [f"note on '1', part 0\n{prompts.SAME_CALL}"]
+    assert results(again.requests[1].messages[-1]) == [f"note on '1', part 0\n{prompts.SAME_CALL}"]
     assert again.outcome.tool_calls.used == 2
 
 
@@ -227,7 +229,7 @@ async def test_x_10_s3_6_ctrl_c_in_the_middle_of_a_batch_closes_what_was_under_w
     kept = desk.load()
     assert (kept.status, kept.transcript, len(kept.calls)) == ("aborted", run.transcript, 3)
     again = await desk.go_on(LATER)
-    assert results(again.asked[0].messages[-1]) == ["note on 1", "note on 2", stopped]
+    assert results(again.requests[0].messages[-1]) == ["note on 1", "note on 2", stopped]
     assert again.outcome.answer == "Later."
     assert (again.outcome.tool_calls.used, again.outcome.usage.total_tokens) == (3, 30)
 
@@ -239,7 +241,7 @@ async def test_killed_while_it_was_taken_up_it_is_taken_up_once_more(desk):
     second = await desk.record(looks(3, 2), ANSWER, past=stored(first))
     await desk.keep([*first, *second.notebook.until(Returned, 2)])
     again = await desk.go_on(LATER)
-    assert results(again.asked[0].messages[-1]) == ["note on '3', part 0", ENDED]
-    assert results(again.asked[0].messages[2]) == ["note on '1', part 0", ENDED]
+    assert results(again.requests[0].messages[-1]) == ["note on '3', part 0", ENDED]
+    assert results(again.requests[0].messages[2]) == ["note on '1', part 0", ENDED]
     assert (again.outcome.tool_calls.used, again.outcome.tool_calls.failed) == (4, 2)
     assert again.outcome.usage.total_tokens == 45

@@ -37,7 +37,7 @@ async def refused(desk, words, error=NotResumable, question=None, provider=None,
     assert type(told.value) is error
     assert words in str(told.value)
     assert "\n" not in str(told.value)
-    assert provider.asked == []
+    assert provider.requests == []
     assert dump(desk) == before
     return str(told.value)
 
@@ -151,7 +151,7 @@ async def test_a_run_that_is_alive_is_left_alone(desk):
         release.set()
         assert (await task).status == "answered"
     assert run.is_kept
-    assert stranger.asked == []
+    assert stranger.requests == []
 
 
 async def test_the_root_is_gone(desk, tmp_path):
@@ -176,7 +176,7 @@ async def test_given_tools_must_be_given_again(desk):
     look_again = calls(("look", {"query": "2"}), first_id=2)
     again = await desk.go_on(look_again, LATER, question="More?", force=True)
     assert again.named("resumed")[0].note == "Of your tools look can no longer be called.\nThe user now asks: More?"
-    assert again.asked[1].messages[-1].content[0]["content"] == "look failed: this tool is no longer there"
+    assert again.requests[1].messages[-1].content[0]["content"] == "look failed: this tool is no longer there"
     assert again.provider.opening.tools.names == first.provider.opening.tools.names
     assert [tool.definition for tool in again.provider.opening.tools] == [
         tool.definition for tool in first.provider.opening.tools
@@ -193,7 +193,7 @@ async def test_another_model_takes_over_what_has_no_thinking(desk):
     again = await desk.go_on(provider=other, question="More?")
     assert again.outcome.model == "another"
     said = [message.encoded for message in first.run.transcript]
-    assert [message.encoded for message in other.asked[0].messages][: len(said) - 1] == said[:-1]
+    assert [message.encoded for message in other.requests[0].messages][: len(said) - 1] == said[:-1]
     assert desk.load().model == "another"
 
 
@@ -210,14 +210,14 @@ async def test_another_model_with_thinking_has_to_be_forced(desk):
     other.model = "another"
     again = await desk.go_on(provider=other, question="More?", force=True)
     assert again.named("resumed")[0].note.startswith("Another model, scripted, did the work above; its thinking was")
-    assert "thinking" not in str([message.content for message in other.asked[0].messages[:-1]])
-    assert other.asked[0].messages[1].content == LOOKS.content
+    assert "thinking" not in str([message.content for message in other.requests[0].messages[:-1]])
+    assert other.requests[0].messages[1].content == LOOKS.content
     # What is stored is what was sent, so it can go on with the new model as it is.
     third = ScriptedProvider([ANSWER])
     third.model = "another"
     later = await desk.go_on(provider=third, question="And?")
     assert later.outcome.status == "answered"
-    assert [message.encoded for message in third.asked[0].messages][:-1] == [
+    assert [message.encoded for message in third.requests[0].messages][:-1] == [
         message.encoded for message in again.run.transcript
     ][:-1]
 
@@ -229,7 +229,7 @@ async def test_a_reply_of_thinking_alone_is_replaced_by_words(desk):
     other = ScriptedProvider([LATER])
     other.model = "another"
     await desk.go_on(provider=other, question="More?", force=True)
-    assert other.asked[0].messages[1].content == ({"type": "text", "text": prompts.LEFT_OUT},)
+    assert other.requests[0].messages[1].content == ({"type": "text", "text": prompts.LEFT_OUT},)
 
 
 async def test_a_file_that_was_changed_has_to_be_forced(desk):
@@ -277,4 +277,4 @@ async def test_two_processes_take_up_one_run_and_one_of_them_does(desk):
         with pytest.raises(NotResumable, match="is still at work"):
             await two.resume("last")
         assert (await run.outcome()).answer == "Later."
-    assert second.asked == []
+    assert second.requests == []

@@ -20,7 +20,7 @@ async def test_x_14_what_the_largest_request_took_is_held_back_for_the_landing(d
     """There is room for a small request, but they are large here: it lands at once, and within the limit."""
     await desk.ask(replace(LOOKS, usage=Usage(1_000, 0, 0, 5)), DOWN)
     again = await desk.go_on(replace(ANSWER, usage=Usage(1_000, 0, 0, 5)), **limit)
-    assert [asked.choice for asked in again.asked] == ["respond"]
+    assert [asked.choice for asked in again.requests] == ["respond"]
     assert again.outcome.status == "landed"
     assert again.outcome.warnings == ()
 
@@ -42,7 +42,7 @@ async def test_s2_6_a_history_that_is_too_long_is_summarised_before_the_first_re
     again = await desk.go_on(says("notes"), ANSWER, summarize_at=50_000)
     told = [event.event for event in again.events if event.event != "warning"]
     assert told == ["started", "resumed", "summarized", "request", "reply", "finished"]
-    assert "SUMMARIZED executionId:'call_1'" in str(again.asked[-1].messages)
+    assert "SUMMARIZED executionId:'call_1'" in str(again.requests[-1].messages)
     assert again.outcome.usage.input_tokens == 10 + 60_000 + 10 + 10
 
 
@@ -71,7 +71,7 @@ async def test_where_the_model_had_the_last_word_it_is_told_to_go_on(desk):
     """An answer that was cut is history; a request that ends with it would be none."""
     await desk.ask(says("It is", Stop.TRUNCATED), says("It is kn", Stop.TRUNCATED))
     again = await desk.go_on(ANSWER)
-    *_, cut, told = again.asked[0].messages
+    *_, cut, told = again.requests[0].messages
     assert cut.content == ({"type": "text", "text": "It is kn"},)
     assert told.content == ({"type": "text", "text": prompts.GO_ON},)
     assert again.outcome.status == "answered"
@@ -95,4 +95,4 @@ async def test_a_total_holds_in_every_later_going(desk):
     again = await desk.go_on(calls(("look", {"query": "2"}), ("look", {"query": "3"}), first_id=2), ANSWER)
     assert (again.outcome.tool_calls.used, again.outcome.tool_calls.limit) == (3, 3)
     assert again.named("resumed")[0].note == ""
-    assert str(again.asked[0].messages).count("The budget was refreshed") == 1
+    assert str(again.requests[0].messages).count("The budget was refreshed") == 1

@@ -21,7 +21,7 @@ def looks(count, first=1):
 
 def last_results(provider):
     """Return the last result of each request but the first."""
-    return [results(asked.messages[-1])[-1] for asked in provider.asked[1:]]
+    return [results(asked.messages[-1])[-1] for asked in provider.requests[1:]]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ async def test_x_1_a_limit_of_0_lands_with_the_first_request():
     """With N = 0 the first request already forces `respond`."""
     provider = ScriptedProvider([ANSWER])
     outcome = await outcome_of(job(provider, 0))
-    assert [asked.choice for asked in provider.asked] == [Choice.RESPOND]
+    assert [asked.choice for asked in provider.requests] == [Choice.RESPOND]
     assert (outcome.status, outcome.landing.requests) == ("landed", 1)
 
 
@@ -56,7 +56,7 @@ async def test_x_1_in_order_style_a_limit_of_0_puts_the_order_at_the_end_of_the_
     """Where nothing can be forced the question itself ends with the order."""
     provider = ScriptedProvider([ANSWER])
     await outcome_of(job(provider, 0, landing="order", question="Why?"))
-    (asked,) = provider.asked
+    (asked,) = provider.requests
     text = asked.messages[0].content[0]["text"]
     assert text.startswith("Why?\n")
     assert ORDER in text
@@ -69,7 +69,7 @@ async def test_s0_8_without_a_limit_nothing_is_said_and_nothing_forced():
     outcome = await outcome_of(job(provider, None))
     assert "Tool budget" not in provider.opening.system
     assert not [text for text in last_results(provider) if "remaining" in text]
-    assert {asked.choice for asked in provider.asked} == {Choice.AUTO}
+    assert {asked.choice for asked in provider.requests} == {Choice.AUTO}
     assert (outcome.status, outcome.answer, outcome.landing) == ("answered", "done", None)
 
 
@@ -85,7 +85,7 @@ async def test_s0_5_history_is_only_ever_appended_to():
     """Each request holds the very messages of the one before, and two more."""
     provider = ScriptedProvider([*looks(6), ANSWER])
     await outcome_of(job(provider, 6))
-    for before, after in zip(provider.asked, provider.asked[1:], strict=False):
+    for before, after in zip(provider.requests, provider.requests[1:], strict=False):
         kept = len(before.messages)
         assert [message.encoded for message in after.messages[:kept]] == [m.encoded for m in before.messages]
         assert len(after.messages) == kept + 2
@@ -95,7 +95,7 @@ async def test_s0_10_a_400_on_forcing_puts_the_order_into_the_last_result():
     """The refused request never became history: its last result gets the order, the choice stays."""
     provider = ScriptedProvider([*looks(2), ForcingRefused("not supported"), ANSWER])
     outcome = await outcome_of(job(provider, 2))
-    refused, ordered = provider.asked[2:]
+    refused, ordered = provider.requests[2:]
     assert (refused.choice, ordered.choice) == (Choice.RESPOND, Choice.AUTO)
     assert refused.messages[:-1] == ordered.messages[:-1]
     before, after = results(refused.messages[-1])[-1], results(ordered.messages[-1])[-1]
@@ -109,7 +109,7 @@ async def test_s0_10_where_forcing_is_known_to_be_refused_it_is_not_tried():
     """The capability table saves the 400."""
     provider = ScriptedProvider([*looks(2), ANSWER], forced_choice=False)
     outcome = await outcome_of(job(provider, 2))
-    assert {asked.choice for asked in provider.asked} == {Choice.AUTO}
+    assert {asked.choice for asked in provider.requests} == {Choice.AUTO}
     assert ORDER in last_results(provider)[-1]
     assert outcome.landing.how == "order"
 
@@ -118,7 +118,7 @@ async def test_s0_10_a_model_that_ignores_everything_still_yields_an_outcome():
     """Force, order, none, then salvage: three answered landing requests, none of their calls run."""
     provider = ScriptedProvider([*looks(2), *looks(3, first=3)])
     outcome = await outcome_of(job(provider, 2))
-    assert [asked.choice for asked in provider.asked[2:]] == [Choice.RESPOND, Choice.AUTO, Choice.NONE]
+    assert [asked.choice for asked in provider.requests[2:]] == [Choice.RESPOND, Choice.AUTO, Choice.NONE]
     assert (outcome.status, outcome.exit_code) == ("partial", 0)
     assert (outcome.landing.how, outcome.landing.requests) == ("salvage", 3)
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (2, 3)
@@ -147,7 +147,7 @@ async def test_landing_none_takes_the_text():
     """`landing: none` is tool_choice none, and nothing is said to the model."""
     provider = ScriptedProvider([*looks(2), says("text")])
     outcome = await outcome_of(job(provider, 2, landing="none"))
-    assert provider.asked[-1].choice is Choice.NONE
+    assert provider.requests[-1].choice is Choice.NONE
     assert last_results(provider)[-1].splitlines()[-1] == "0 tool calls remaining"
     assert outcome.landing.how == "none"
 
@@ -160,7 +160,7 @@ async def test_landing_finalize_speaks_only_when_the_model_asks_again():
     skipped = "Not run: limit reached, look skipped."
     notice = "The limit of this task is reached. Answer directly now, from what is here, without more tool calls."
     assert last_results(provider)[2:] == [f"{skipped}\n{notice}", skipped]
-    assert [asked.choice for asked in provider.asked[2:]] == [Choice.AUTO, Choice.AUTO, Choice.NONE]
+    assert [asked.choice for asked in provider.requests[2:]] == [Choice.AUTO, Choice.AUTO, Choice.NONE]
     assert (outcome.landing.how, outcome.landing.requests) == ("none", 2)
 
 

@@ -61,7 +61,7 @@ async def ended(script, journal, on_lost="go_on", **how):
     provider = ScriptedProvider(script)
     clock = how.pop("clock", None)
     run = Run(job(provider, **how), journal=journal, on_lost=on_lost, **({"clock": clock} if clock else {}))
-    return await run.outcome(), len(provider.asked)
+    return await run.outcome(), len(provider.requests)
 
 
 SCRIPT = [looks(1), looks(2), ANSWER]
@@ -141,7 +141,7 @@ async def test_the_time_limit_holds_while_the_store_is_waited_for(on_lost, statu
     journal = Ticking()
     run = Run(job(provider, limits={Kind.TIME: 100.0}), clock=clock, journal=journal, on_lost=on_lost)
     outcome = await run.outcome()
-    assert (outcome.status, len(provider.asked)) == (status, asked)
+    assert (outcome.status, len(provider.requests)) == (status, asked)
     told = checkpoint.NOT_BACK.format(AWAY) if on_lost == "go_on" else checkpoint.STOPPED.format(AWAY)
     assert told in outcome.warnings
     assert [record.outcome.status for record in journal.of(Ended)] == [status]
@@ -191,4 +191,4 @@ async def test_a_run_that_needs_its_store_is_not_begun_where_the_default_one_can
     async with Runner(root=tmp_path, provider=provider, on_lost="abort") as runner:
         with pytest.raises(UsageError, match=r"runs\.db"):
             await runner.run(Specialist(name="looker", description="", prompt="Look.", tools=()), "Why?")
-    assert not provider.asked
+    assert not provider.requests

@@ -46,7 +46,7 @@ async def test_an_answer_that_does_not_fit_goes_back_once_with_the_reason():
     """As the error result of the very call, with the validator's words; nothing is spent, and the next one counts."""
     provider = ScriptedProvider([LOOKS, bad(), GOOD])
     outcome = await outcome_of(shaped(provider))
-    (told,) = provider.asked[2].messages[-1].blocks
+    (told,) = provider.requests[2].messages[-1].blocks
     assert told["is_error"] is True
     assert "food: 3 is not of type 'string'" in told["content"]
     assert (outcome.status, outcome.output, outcome.tool_calls.used) == ("answered", {"food": "mice"}, 1)
@@ -73,7 +73,7 @@ async def test_a_text_that_does_not_fit_goes_back_as_a_message_of_the_user():
     """There is no call to answer, so the reason goes out alone; the text stays in the history."""
     provider = ScriptedProvider([LOOKS, says("They eat mice."), GOOD])
     outcome = await outcome_of(shaped(provider))
-    said, told = provider.asked[2].messages[-2:]
+    said, told = provider.requests[2].messages[-2:]
     assert (said.role, told.role) == ("assistant", "user")
     assert told.blocks[0]["type"] == "text"
     assert outcome.output == {"food": "mice"}
@@ -84,7 +84,7 @@ async def test_calls_beside_an_answer_that_does_not_fit_are_not_run():
     both = calls(("look", {"query": "a"}), ("respond", {"answer": {}}), ("look", {"query": "b"}), first_id=30)
     provider = ScriptedProvider([both, GOOD])
     outcome = await outcome_of(shaped(provider))
-    first, told, last = results(provider.asked[1].messages[-1])
+    first, told, last = results(provider.requests[1].messages[-1])
     assert first.startswith("Not run: ")
     assert "'food' is a required property" in told
     assert last.startswith("Not run: ")
@@ -95,7 +95,7 @@ async def test_at_a_limit_the_return_is_no_rung():
     """The same rung is asked again, and what comes then has landed."""
     provider = ScriptedProvider([LOOKS, bad(), GOOD])
     outcome = await outcome_of(shaped(provider, 1))
-    assert [asked.choice for asked in provider.asked] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
+    assert [asked.choice for asked in provider.requests] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "force", 1)
 
 
@@ -103,7 +103,7 @@ async def test_an_empty_text_goes_back_as_an_empty_text():
     """X.7 comes first: it is asked for again without a word, and never enters the history."""
     provider = ScriptedProvider([LOOKS, says(""), says("")])
     outcome = await outcome_of(shaped(provider))
-    assert provider.asked[2].messages == provider.asked[1].messages
+    assert provider.requests[2].messages == provider.requests[1].messages
     assert (outcome.status, outcome.exit_code) == ("failed", 4)
 
 

@@ -68,11 +68,11 @@ async def test_a_request_that_time_ran_out_for_is_told(spans):
     """It never came back: an error, and no usage."""
 
     class Slow(ScriptedProvider):
-        async def ask(self, messages, choice, max_tokens):
-            if not self.asked:
-                self.asked.append(None)
+        async def ask(self, request):
+            if not self.requests:
+                self.requests.append(None)
                 await asyncio.Event().wait()
-            return await super().ask(messages, choice, max_tokens)
+            return await super().ask(request)
 
     await outcome_of(job(Slow([ANSWER]), 4, limits={Kind.TIME: 0.2}))
     first = spans.named("chat")[0]

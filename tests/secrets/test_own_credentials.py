@@ -63,7 +63,7 @@ async def run_once(folder, script, tools=(), secrets=(), own=OWN):
     store = folder / "runs.db"
     async with Runner(root=folder, store=str(store), provider=provider, tools=tools, secrets=secrets) as runner:
         outcome = await runner.run(own, "What?", listener=told.append)
-    seen = "\n".join(results(provider.asked[-1].messages[-1]))
+    seen = "\n".join(results(provider.requests[-1].messages[-1]))
     return outcome, seen, [*told, outcome, seen, *stored(folder)]
 
 
@@ -97,7 +97,7 @@ async def test_the_password_of_a_store_given_to_a_runner(tmp_path, monkeypatch):
     url = f"postgresql://me:{SECRETS['store']}@127.0.0.1:9/runs"
     async with Runner(root=tmp_path, store=url, provider=provider, tools=[everything]) as runner:
         await runner.run(OWN, "What?")
-    assert came_out(SECRETS["store"], *(message.encoded.decode() for message in provider.asked[-1].messages)) == []
+    assert came_out(SECRETS["store"], *(message.encoded.decode() for message in provider.requests[-1].messages)) == []
 
 
 async def _nothing(*_: object) -> None:
@@ -218,7 +218,7 @@ async def test_the_key_that_a_provider_was_made_with(tmp_path):
     provider.client = SimpleNamespace(api_key=secret, auth_token=None)
     async with Runner(root=tmp_path, store="none", provider=provider, tools=[everything]) as runner:
         await runner.run(OWN, "What?")
-    assert came_out(secret, *results(provider.asked[-1].messages[-1])) == []
+    assert came_out(secret, *results(provider.requests[-1].messages[-1])) == []
 
 
 def test_the_token_of_a_server_is_handed_over(tmp_path, monkeypatch):
@@ -231,7 +231,7 @@ def test_the_token_of_a_server_is_handed_over(tmp_path, monkeypatch):
         given = runner.secrets
         async with Runner(root=tmp_path, store="none", provider=provider, tools=[everything], secrets=given) as own:
             await own.run(OWN, "What?")
-        made.extend(results(provider.asked[-1].messages[-1]))
+        made.extend(results(provider.requests[-1].messages[-1]))
         return 0
 
     monkeypatch.setattr("run_specialist.mcp_server.server.serve", serve)

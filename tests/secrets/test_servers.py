@@ -28,7 +28,7 @@ async def ask(folder: Any, server: dict[str, Any], *, calling: bool) -> tuple[Ou
     async with Runner(root=folder, store=str(folder / "runs.db"), provider=provider) as runner:
         outcome = await runner.run(own, "What?", listener=told.append)
     provider.assert_used_up()
-    requests = [message.encoded.decode() for asked in provider.asked for message in asked.messages]
+    requests = [message.encoded.decode() for asked in provider.requests for message in asked.messages]
     return outcome, [*told, outcome, outcome.as_json(), *requests, provider.opening, own, runner, *stored(folder)]
 
 

@@ -96,7 +96,7 @@ async def test_what_tools_and_notes_say_is_masked_for_all(project):
         async with Runner(provider=provider, tools=OWN) as runner:
             outcome = await runner.run(own, "What?", listener=told.append)
     assert outcome.tool_calls.failed == 2
-    requests = [message.encoded.decode() for asked in provider.asked for message in asked.messages]
+    requests = [message.encoded.decode() for asked in provider.requests for message in asked.messages]
     assert "".join(requests).count(MASK) > 8
     everything = [*told, outcome, *requests, runner, *(span.to_json() for span in spans.all), *shown(project)]
     assert leaks(*everything) == {}

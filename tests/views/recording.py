@@ -136,7 +136,7 @@ class Recording:
                 at=self.now,
                 seconds=seconds,
                 choice=choice,
-                words=None,
+                landing_instruction=None,
                 landing=self.landing is not None,
                 stop=stop,
                 reason=reason,
@@ -203,7 +203,7 @@ class Recording:
             self.skipped += 1
             self.tell(Called("skipped", call.id, call.name, call.arguments, text=why))
             results.append(ToolResult(call.id, why, is_error=True))
-        self.say(Message.results(results).ending(words))
+        self.say(Message.results(results).with_instruction(words))
 
     def turn(self, text: str, *done: Did, **settings: Any) -> None:
         """Let the model reply, and run what it calls."""

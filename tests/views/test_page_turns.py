@@ -163,7 +163,7 @@ def test_words_that_joined_a_result_after_a_summary_are_shown():
     tape.turn("", odd.grep("y", "a.py:2: y"))
     tape.summarise("- notes")
     last = tape.messages[-1]
-    tape.messages[-1] = odd.replace(last, message=last.message.ending("Answer now."))
+    tape.messages[-1] = odd.replace(last, message=last.message.with_instruction("Answer now."))
     tape.ask("It is so.", stop="answered")
     assert calls_of(data(tape.stored("running")))[1]["added"] == ["Answer now."]
 

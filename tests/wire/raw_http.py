@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from types import SimpleNamespace
 
 import httpx2
@@ -63,6 +64,15 @@ async def listed(served) -> int:
     """Ask for the tools as an honest client does, and return the status."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
     return (await ask(served, body)).status_code
+
+
+async def serves(served) -> bool:
+    """Ask for the tools until an answer comes: with short limits a client on a busy machine may be too late."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(httpx2.HTTPError):
+                if await listed(served) == HTTPStatus.OK:
+                    return True
 
 
 async def ask(served, body) -> httpx2.Response:

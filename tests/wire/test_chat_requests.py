@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from run_specialist.providers import openai_chat
-from run_specialist.providers.base import Choice, Opening
+from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.record.messages import Message, ToolResult
@@ -74,7 +74,7 @@ async def test_effort_goes_out_under_this_apis_name(chat_api, effort, sent):
         conversation = ChatProvider("some-model", client).open(Opening("Be brief.", Toolset([LOOK]), effort))
         said = [Message.user("What?")]
         for _ in range(2):
-            await conversation.ask(said, Choice.AUTO, 100)
+            await conversation.ask(Request(said, Choice.AUTO, 100))
     assert [request.body.get("reasoning_effort") for request in api.requests] == [sent, sent]
 
 
@@ -84,7 +84,7 @@ async def test_without_tools_neither_tools_nor_a_choice_go_out(chat_api):
     async with make_client(base_url=api.base_url, api_key="test") as client:
         conversation = ChatProvider("some-model", client).open(Opening("Sum up.", Toolset([])))
         for choice in (Choice.AUTO, Choice.NONE):
-            await conversation.ask([Message.user("Much.")], choice, 100)
+            await conversation.ask(Request([Message.user("Much.")], choice, 100))
     assert all(not {"tools", "tool_choice"} & set(sent.body) for sent in api.requests)
 
 
@@ -155,10 +155,10 @@ async def test_results_and_a_text_in_one_message_keep_their_order(chat_api):
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         conversation = ChatProvider("some-model", client).open(Opening("Be brief.", Toolset([LOOK])))
         said = [Message.user("What?")]
-        reply = await conversation.ask(said, Choice.AUTO, 100)
+        reply = await conversation.ask(Request(said, Choice.AUTO, 100))
         result = ToolResult(reply.calls[0].id, "mice").block()
-        more = Message("user", (result, {"type": "text", "text": "Go on."}), words="At once.")
-        await conversation.ask([*said, Message("assistant", reply.content), more], Choice.AUTO, 100)
+        more = Message("user", (result, {"type": "text", "text": "Go on."}), landing_instruction="At once.")
+        await conversation.ask(Request([*said, Message("assistant", reply.content), more], Choice.AUTO, 100))
     assert [message.get("content") for message in api.requests[1].messages[2:]] == [None, "mice", "Go on.\nAt once."]
 
 
@@ -173,7 +173,7 @@ async def test_blocks_of_the_messages_api_can_be_sent(chat_api):
     )
     said = [Message.user("What?"), Message("assistant", blocks), Message.results([ToolResult("toolu_1", "mice")])]
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
-        await ChatProvider("some-model", client).open(Opening("", Toolset([LOOK]))).ask(said, Choice.AUTO, 100)
+        await ChatProvider("some-model", client).open(Opening("", Toolset([LOOK]))).ask(Request(said, Choice.AUTO, 100))
     sent = api.requests[0].messages[1]
     assert sent == {
         "role": "assistant",

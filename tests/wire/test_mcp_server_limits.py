@@ -10,11 +10,14 @@ import pytest
 
 from run_specialist.mcp_server.http_connection import READ_SIZE, Connection, TimeLimits
 from run_specialist.providers.scripted import calls, says
-from tests.wire.raw_http import HEAD, KNOWN, ask, list_request, listed, opened, rest, serving, tool_call
+from tests.wire.raw_http import HEAD, KNOWN, ask, list_request, opened, rest, serves, serving, tool_call
 from tests.wire.serving import PATIENCE, BlockingTool, write_specialist
 
 pytestmark = pytest.mark.anyio
 SHORT = TimeLimits(head=0.05, body=0.05, unread=0.05, close=0.05)
+"""For clients that exceed every limit; on a busy machine an honest one may be too late as well."""
+LONGER = TimeLimits(head=0.5, body=0.5, unread=0.5, close=0.05)
+"""For a server that has honest clients too."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +47,7 @@ async def test_half_a_request_is_answered_when_its_time_is_over(sent, part):
         reader, writer = await opened(served, sent)
         answer = (await rest(reader)).removeprefix("HTTP/1.1 100 Continue\r\n\r\n")
         writer.close()
-        assert await listed(served) == 200
+        assert await serves(served)
     assert answer.startswith("HTTP/1.1 408 ")
     assert answer.endswith(f"\r\n\r\nthe {part} of a request may take 0.05 seconds; this one took longer\n")
 
@@ -76,7 +79,7 @@ async def test_a_connection_without_a_request_is_closed_without_an_answer():
 
 async def test_a_client_that_drips_between_two_requests_is_closed():
     """The time for the next head counts from the last answer on."""
-    async with serving(times=SHORT) as served:
+    async with serving(times=LONGER) as served:
         reader, writer = await opened(served, f"GET /other HTTP/1.1\r\nHost: localhost\r\n{KNOWN[len(HEAD) :]}\r\n")
         assert "404" in (await reader.readline()).decode()
         reading = asyncio.ensure_future(rest(reader))
@@ -92,7 +95,7 @@ async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
     held = BlockingTool()
     began = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     body = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": began})
-    async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool], times=SHORT) as served:
+    async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool], times=LONGER) as served:
         reader, writer = await opened(served, f"{KNOWN}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}")
         headers = dict(line.split(": ", 1) for line in (await rest(reader)).split("\r\n") if ": " in line)
         writer.close()
@@ -102,7 +105,7 @@ async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
         streaming = asyncio.ensure_future(rest(stream))
         asking = asyncio.ensure_future(ask(served, tool_call()))
         await asyncio.wait_for(held.entered.wait(), PATIENCE)
-        for _ in range(3):
+        for _ in range(2):
             later, other = await opened(served, HEAD)
             assert "408" in await rest(later)
             other.close()

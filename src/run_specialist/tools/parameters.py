@@ -70,7 +70,9 @@ def _found(function: Callable[..., Any]) -> Parameters:
     hints: dict[str, Any] = {}
     context: str | None = None
     for parameter in _free(function, signature):
-        if context is None and _takes_context(function, parameter):
+        if _takes_context(function, parameter):
+            if context is not None:
+                raise UsageError(f"{name_of(function)}: both {context} and {parameter.name} are a Context; keep one")
             context = parameter.name
         else:
             hints[parameter.name] = _hint(function, parameter)

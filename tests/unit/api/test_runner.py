@@ -70,8 +70,10 @@ async def test_ones_own_tools_and_augmenters_reach_the_child():
     provider.assert_used_up()
     assert (outcome.answer, outcome.model, outcome.tool_calls.used) == ("mice", "scripted", 2)
     assert provider.opening.tools.names == ("get_tool_response", "look", "respond")
-    assert results(provider.asked[1].messages[-1]) == ["note on 'owls', part 0\n[look took 1]"]
-    assert results(provider.asked[2].messages[-1]) == ["note on 'bats', part 0\n[look took 2]\n1 tool call remaining"]
+    assert results(provider.requests[1].messages[-1]) == ["note on 'owls', part 0\n[look took 1]"]
+    assert results(provider.requests[2].messages[-1]) == [
+        "note on 'bats', part 0\n[look took 2]\n1 tool call remaining"
+    ]
 
 
 @pytest.mark.anyio
@@ -89,7 +91,7 @@ async def test_x_13_a_tool_of_ones_own_is_run_for_each_call_and_may_be_asynchron
     async with Runner(provider=provider, tools=[tool]) as runner:
         await runner.run(FINDER, "What?", tool_calls_limit=None)
     assert asked == ["owls", "owls"]
-    assert results(provider.asked[2].messages[-1]) == ["look 2"]
+    assert results(provider.requests[2].messages[-1]) == ["look 2"]
 
 
 @pytest.mark.anyio
@@ -128,7 +130,7 @@ async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
     provider = ScriptedProvider([ANSWER])
     async with Runner(provider=provider) as runner:
         outcome = await runner.run("owls", "What?", tool_calls_limit=0)
-    assert [asked.choice for asked in provider.asked] == [Choice.RESPOND]
+    assert [asked.choice for asked in provider.requests] == [Choice.RESPOND]
     assert (outcome.status, outcome.tool_calls.limit) == ("landed", 0)
 
 
@@ -151,7 +153,7 @@ async def test_what_is_wrong_is_raised_before_anything_is_asked(tmp_path, specia
         await Runner(provider=provider, **{key: tmp_path / value for key, value in options.items()}).prepare(
             specialist, question
         )
-    assert (provider.opening, provider.asked) == (None, [])
+    assert (provider.opening, provider.requests) == (None, [])
 
 
 @pytest.mark.anyio

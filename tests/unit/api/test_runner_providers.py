@@ -46,14 +46,14 @@ class Child:
     provider: Shared
     turn: int = 0
 
-    async def ask(self, messages, choice, max_tokens):
+    async def ask(self, request):
         """Look, or respond with the question when told to; the first turn begins when all children are there."""
         if self.turn == 0:
             async with asyncio.timeout(30):
                 await self.provider.together.wait()
         self.turn += 1
-        question = text_of(messages[0].content)
-        if choice is Choice.RESPOND:
+        question = text_of(request.messages[0].content)
+        if request.choice is Choice.RESPOND:
             return calls(("respond", {"answer": question}), first_id=999)
         return calls(("look", {"query": f"{question} {self.turn}"}), first_id=self.turn)
 

@@ -25,5 +25,5 @@ async def one_pass(
 
 def request_text(provider: ScriptedProvider, at: int = 0) -> str:
     """Return the text of a request."""
-    (message,) = provider.asked[at].messages
+    (message,) = provider.requests[at].messages
     return message.content[0]["text"]

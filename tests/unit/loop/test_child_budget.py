@@ -20,8 +20,8 @@ def account(**limits) -> Account:
     return Account(Budget.of({Kind(kind): limit for kind, limit in limits.items()}), ScriptedProvider([]))
 
 
-def purses(one: Account, many: int, *, shared: bool = True) -> list[ChildBudget]:
-    """Make the purses of the calls of one turn."""
+def child_budgets(one: Account, many: int, *, shared: bool = True) -> list[ChildBudget]:
+    """Make the child_budgets of the calls of one turn."""
     queue = ChildBudgets(one, many)
     return [ChildBudget(one, Observers(None, None, None), queue, shared=shared) for _ in range(many)]
 
@@ -43,8 +43,8 @@ def test_x_11_children_side_by_side_never_get_more_than_is_left(limit, used, wan
     one.spend(min(used, limit), Kind.TOOL_CALLS)
     left = one.budget[Kind.TOOL_CALLS].remaining
     lent = [
-        purse.lend(want(calls), {})[Kind.TOOL_CALLS]
-        for purse, calls in zip(purses(one, len(wants)), wants, strict=True)
+        budget.lend(want(calls), {})[Kind.TOOL_CALLS]
+        for budget, calls in zip(child_budgets(one, len(wants)), wants, strict=True)
     ]
     assert sum(lent) <= left
     assert all(amount == int(amount) for amount in lent)
@@ -56,11 +56,11 @@ def test_x_11_children_side_by_side_never_get_more_than_is_left(limit, used, wan
 def test_x_11_what_was_lent_comes_back_or_is_spent(limit, wants, data):
     """When all have settled, what is left is the limit less what they spent, and nothing is lent any more."""
     one = account(tool_calls=limit)
-    some = purses(one, len(wants))
-    lent = [purse.lend(want(calls), {})[Kind.TOOL_CALLS] for purse, calls in zip(some, wants, strict=True)]
+    some = child_budgets(one, len(wants))
+    lent = [budget.lend(want(calls), {})[Kind.TOOL_CALLS] for budget, calls in zip(some, wants, strict=True)]
     spent = [data.draw(st.integers(0, int(amount))) for amount in lent]
-    for purse, calls in zip(some, spent, strict=True):
-        purse.settle(child(calls))
+    for budget, calls in zip(some, spent, strict=True):
+        budget.settle(child(calls))
     assert one.budget[Kind.TOOL_CALLS].used == sum(spent)
     assert one.budget[Kind.TOOL_CALLS].lent == 0
     assert len(one.children) == len(wants)
@@ -82,8 +82,8 @@ def test_x_11_what_is_left_is_parted_evenly_and_what_one_leaves_goes_to_the_next
     """Each gets as much as those behind it could have."""
     one = account(tool_calls=limit)
     given_ = [
-        purse.lend(want(calls), {})[Kind.TOOL_CALLS]
-        for purse, calls in zip(purses(one, len(wants)), wants, strict=True)
+        budget.lend(want(calls), {})[Kind.TOOL_CALLS]
+        for budget, calls in zip(child_budgets(one, len(wants)), wants, strict=True)
     ]
     assert given_ == lent
 
@@ -92,11 +92,11 @@ def test_x_11_the_landing_of_the_one_that_asks_is_not_lent():
     """Of tokens and cost it keeps what its own last request will take."""
     one = account(tokens=100_000, cost=1.0)
     one.book(Usage(1_000, 0, 0, 10), landing=False)
-    (purse,) = purses(one, 1)
-    lent = purse.lend(dict.fromkeys(LENT), {})
+    (budget,) = child_budgets(one, 1)
+    lent = budget.lend(dict.fromkeys(LENT), {})
     assert lent[Kind.TOKENS] == one.budget[Kind.TOKENS].limit - 1_010 - one.budget[Kind.TOKENS].held_back
     assert one.budget[Kind.TOKENS].until_landing == one.budget[Kind.COST].until_landing == 0
-    purse.settle(child(tokens=500, cost=0.25))
+    budget.settle(child(tokens=500, cost=0.25))
     assert one.budget[Kind.TOKENS].used == 1_510
     assert one.total.usage.input_tokens == 1_500
 
@@ -104,17 +104,17 @@ def test_x_11_the_landing_of_the_one_that_asks_is_not_lent():
 def test_a_child_of_unknown_price_makes_the_total_unknown():
     """A sum with an unknown part is not known."""
     one = account(tool_calls=3)
-    (purse,) = purses(one, 1)
-    purse.settle(child(1, cost=None))
+    (budget,) = child_budgets(one, 1)
+    budget.settle(child(1, cost=None))
     assert (one.total.cost_usd, one.budget[Kind.COST].used) == (None, 0)
 
 
 def test_without_a_shared_budget_nothing_is_lent_and_nothing_drawn():
     """The child gets what it wants; its tokens still belong to the whole."""
     one = account(tool_calls=3, tokens=100)
-    (purse,) = purses(one, 1, shared=False)
-    assert purse.lend(want(8), {}) == want(8)
-    purse.settle(child(8, tokens=500))
+    (budget,) = child_budgets(one, 1, shared=False)
+    assert budget.lend(want(8), {}) == want(8)
+    budget.settle(child(8, tokens=500))
     assert (one.budget[Kind.TOOL_CALLS].used, one.budget[Kind.TOKENS].used) == (0, 0)
     assert one.total.usage.input_tokens == 500
 
@@ -122,9 +122,9 @@ def test_without_a_shared_budget_nothing_is_lent_and_nothing_drawn():
 def test_a_child_that_never_ran_costs_nothing():
     """What was set aside is free again, and nobody is listed."""
     one = account(tool_calls=3)
-    (purse,) = purses(one, 1)
-    purse.lend(want(8), {})
-    purse.settle(None)
+    (budget,) = child_budgets(one, 1)
+    budget.lend(want(8), {})
+    budget.settle(None)
     assert (one.budget[Kind.TOOL_CALLS].remaining, one.children) == (3, [])
 
 
@@ -135,9 +135,9 @@ def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least
     """With less than it can begin with a child gets that much, as long as it is there, and never more than there is."""
     one = account(tokens=limit)
     one._spent = one._spent.hold(0, Kind.TOKENS)
-    some = purses(one, 3)
+    some = child_budgets(one, 3)
     parts = [
-        purse.lend(dict.fromkeys(LENT), {Kind.TOKENS: least if place == 0 else 0}) for place, purse in enumerate(some)
+        budget.lend(dict.fromkeys(LENT), {Kind.TOKENS: least if place == 0 else 0}) for place, budget in enumerate(some)
     ]
     assert [part[Kind.TOKENS] for part in parts] == lent
 
@@ -145,7 +145,7 @@ def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least
 def test_x_11_one_that_leaves_twice_leaves_once():
     """Who is refused after it took its part takes none of those behind it away."""
     one = account(tool_calls=9)
-    first, second, _ = purses(one, 3)
+    first, second, _ = child_budgets(one, 3)
     first.lend(want(8), {})
     first.leave()
     assert second.lend(want(8), {})[Kind.TOOL_CALLS] == 3
@@ -154,17 +154,17 @@ def test_x_11_one_that_leaves_twice_leaves_once():
 def test_x_11_what_was_lent_comes_back_once():
     """Settling again gives nothing back that is not lent."""
     one = account(tool_calls=9)
-    (purse,) = purses(one, 1)
-    purse.lend(want(4), {})
-    purse.settle(None)
-    purse.settle(None)
+    (budget,) = child_budgets(one, 1)
+    budget.lend(want(4), {})
+    budget.settle(None)
+    budget.settle(None)
     assert (one.budget[Kind.TOOL_CALLS].lent, one.budget[Kind.TOOL_CALLS].remaining) == (0, 9)
 
 
 def test_a_warning_of_a_child_is_told_once():
     """However many children say it."""
     one = account()
-    audience = Observers(None, None, None)
+    observers = Observers(None, None, None)
     for _ in range(3):
-        ChildBudget(one, audience, ChildBudgets(one, 1), shared=True).warn("odd")
-    assert audience.warnings == ["odd"]
+        ChildBudget(one, observers, ChildBudgets(one, 1), shared=True).warn("odd")
+    assert observers.warnings == ["odd"]

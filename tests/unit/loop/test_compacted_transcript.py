@@ -24,7 +24,7 @@ from tests.unit.loop.plans import archived_ids, chunk_texts, planned, refusals
 def test_s2_8_s2_9_old_outputs_become_markers_and_the_summary_a_pair():
     """All other blocks stay, what does not change is the same object, and our last words of old are gone."""
     said = history(3, before=[text("Let me see.")])
-    said[2] = said[2].ending("You have used most of your tool calls.")
+    said[2] = said[2].with_instruction("You have used most of your tool calls.")
     found = planned(said)
     rebuilt = found.rebuild("notes")
     assert rebuilt[2] == Message.results([ToolResult("call_1", "SUMMARIZED executionId:'call_1'")])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.loop import evidence
 from run_specialist.loop.evidence import GATHERED_QUOTE, SALVAGED_RESULT, SALVAGED_TOTAL
-from run_specialist.loop.tool_calls.executed import Executed
+from run_specialist.loop.executed import Executed
 from run_specialist.record.messages import ToolCall
 
 BUDGET = Budget.of({Kind.TOOL_CALLS: 9})

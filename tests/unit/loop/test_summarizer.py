@@ -27,14 +27,14 @@ async def test_s2_7_each_chunk_gets_a_request_and_pairs_stay_together():
     assert "call_3" not in first + second
     assert provider.opening.system == prompts.SUMMARY
     assert provider.opening.tools.names == ()
-    assert {one.choice for one in provider.asked} == {Choice.AUTO}
+    assert {one.choice for one in provider.requests} == {Choice.AUTO}
     assert summaries(done.history) == [done.summary] == ["notes on 1\n\nnotes on 2"]
 
 
 async def test_s2_7_small_pairs_share_a_request():
     """Three results of fifty tokens fit into one of two hundred."""
     done, provider = await one_pass([says("notes")], history(4, size=80))
-    assert len(provider.asked) == 1
+    assert len(provider.requests) == 1
     assert (done.archived, done.summary) == (3, "notes")
 
 
@@ -160,7 +160,7 @@ async def test_the_length_is_shared_between_the_sets_of_notes():
 async def test_a_reply_has_room_to_think_within_what_the_model_can():
     """The notes' limit binds the notes, not the thoughts before them; both stay under the model's limit."""
     _, provider = await one_pass([says("x")], history(2))
-    assert provider.asked[0].max_tokens == 4_100
+    assert provider.requests[0].max_tokens == 4_100
     small = ScriptedProvider([says("x")], max_output_tokens=2_000)
     await Summarizer(small, Archive(), 400).summarise(history(2), SIZE, [].append)
-    assert small.asked[0].max_tokens == 2_000
+    assert small.requests[0].max_tokens == 2_000

@@ -89,7 +89,7 @@ class BlockingProvider:
         self.provider.open(opening, watch)
         return self
 
-    async def ask(self, messages, choice, max_tokens):
+    async def ask(self, request):
         """Wait, then play the next line."""
         self.under_way += 1
         self.most = max(self.most, self.under_way)
@@ -97,7 +97,7 @@ class BlockingProvider:
             self.busy.set()
         await self.go.wait()
         self.under_way -= 1
-        return await self.provider.ask(messages, choice, max_tokens)
+        return await self.provider.ask(request)
 
 
 async def test_requests_run_side_by_side_but_not_all_at_once():

@@ -74,7 +74,7 @@ async def test_s2_7_merging_ends_whatever_the_model_writes():
     """Notes that shrink by two tokens a round are cut after three rounds."""
     script = [says("x" * (900 - 8 * number)) for number in range(4)]
     done, provider = await one_pass(script, history(2))
-    assert len(provider.asked) == 4
+    assert len(provider.requests) == 4
     assert done.summary == "x" * 386 + "\n[truncated]"
 
 

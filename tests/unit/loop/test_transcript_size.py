@@ -27,7 +27,7 @@ def test_s2_6_characters_are_added_up_before_they_are_divided():
 
 def test_s2_6_what_a_model_reads_is_what_counts():
     """Our last words, texts, thoughts, names and arguments count; ids and signatures do not."""
-    assert estimate(None, [Message.user("x" * 7).ending("y" * 8)]) == 4
+    assert estimate(None, [Message.user("x" * 7).with_instruction("y" * 8)]) == 4
     assert estimate(None, [Message("assistant", (text("x" * 40),))]) == 10
     assert estimate(None, [Message("assistant", ({**THOUGHT, "thinking": "x" * 40},))]) == 10
     # Name and {"q":"xx"}: 6 and 10 characters.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.providers.anthropic import AnthropicProvider
-from run_specialist.providers.base import Choice, Opening
+from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.openai_chat import ChatProvider
 from run_specialist.providers.pace import AT_ONCE, Pace, pace
 from run_specialist.record.messages import Message
@@ -146,7 +146,7 @@ async def test_a_crowd_that_asks_at_once_sends_a_few_requests_in_each_turn(kind)
     provider = kind("haiku", client)
     question = [Message.user("What?")]
     conversations = [provider.open(Opening("Look.", Toolset([]))) for _ in range(children)]
-    asking = [asyncio.create_task(each.ask(question, Choice.AUTO, 100)) for each in conversations]
+    asking = [asyncio.create_task(each.ask(Request(question, Choice.AUTO, 100))) for each in conversations]
     sent = []
     while len(client.bodies) < children:
         await asyncio.sleep(0)

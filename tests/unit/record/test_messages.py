@@ -45,10 +45,10 @@ def test_s1_6_thinking_never_leaks(content):
 def test_a_last_line_is_added_inside_the_last_text(content, words):
     """The words join the last result, or the question when there is none."""
     message = Message.results([ToolResult("1", "first"), ToolResult("2", content)])
-    assert message.ending(None) is message
-    first, last = message.ending(words).content
+    assert message.with_instruction(None) is message
+    first, last = message.with_instruction(words).content
     assert (first["content"], last["content"]) == ("first", f"{content}\n{words}")
-    assert Message.user("q?").ending(words).content[0]["text"] == f"q?\n{words}"
+    assert Message.user("q?").with_instruction(words).content[0]["text"] == f"q?\n{words}"
 
 
 @given(st.text(alphabet=st.characters()))

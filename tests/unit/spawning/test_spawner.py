@@ -8,7 +8,7 @@ import pytest
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.errors import UsageError
-from run_specialist.loop.tool_calls.executed import Executed
+from run_specialist.loop.executed import Executed
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import ToolCall
 from run_specialist.spawning.spawner import RunEnvironment, spawn

@@ -41,7 +41,7 @@ def test_all_that_was_written_comes_back(store_url):
     reply = received(1, {"type": "thinking", "thinking": odd, "signature": "s"}, {"type": "text", "text": odd})
     reply = replace(reply, choice="none", landing=True, reply=replace(reply.reply, more_room_helps=False))
     result = replace(returned(1, odd), call=call, characters=7, is_error=True, note=odd, repeated=True)
-    said = [Message.user(odd), Message("assistant", reply.reply.content), Message.user("On.").ending(odd)]
+    said = [Message.user(odd), Message("assistant", reply.reply.content), Message.user("On.").with_instruction(odd)]
     standing = stood(1, 0, said)
     keep(store_url, r1=[first, reply, result, standing, *ended("r1")])
     with Store(store_url) as store:

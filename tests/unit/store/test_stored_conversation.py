@@ -43,7 +43,9 @@ def text(words):
 
 def answered(*numbers, words=None):
     """Return the message with the results of some calls."""
-    return Message.results([ToolResult(f"call_{number}", f"result {number}") for number in numbers]).ending(words)
+    return Message.results([ToolResult(f"call_{number}", f"result {number}") for number in numbers]).with_instruction(
+        words
+    )
 
 
 def short(rows):
@@ -104,7 +106,9 @@ def test_thinking_and_empty_texts_make_no_row():
 
 def test_our_last_words_belong_to_what_they_join():
     """In a result, or in the question where there is none yet."""
-    rows = transcript_rows(run(kept(QUESTION.ending("Answer now."), said(call(1)), answered(1, words="Enough."))))
+    rows = transcript_rows(
+        run(kept(QUESTION.with_instruction("Answer now."), said(call(1)), answered(1, words="Enough.")))
+    )
     assert short(rows) == [
         ("user", "What is known?\nAnswer now."),
         ("tool_call", "call_1"),

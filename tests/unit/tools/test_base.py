@@ -15,7 +15,7 @@ from run_specialist.tools.threads import is_cancelled
 
 pytestmark = pytest.mark.anyio
 
-CONTEXT = Context("run-1", "call-1", Budget(()), 60, None)
+CONTEXT = Context("run-1", "call-1", Budget(()), 60)
 
 
 class Point(BaseModel):

@@ -145,7 +145,7 @@ def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
 
     async def call():
         seconds = 0.5 if how == "timeout" else 3600
-        context = Context("run-1", "call-1", Budget(()), seconds, None)
+        context = Context("run-1", "call-1", Budget(()), seconds)
         task = asyncio.create_task(grep.call_within(seconds, {"pattern": PATTERN}, context))
         if how == "cancel":
             await asyncio.to_thread(fire.wait_for_search)

@@ -14,7 +14,7 @@ from tests.unit.tools.decorated_functions import properties
 pytestmark = pytest.mark.anyio
 
 
-CONTEXT = Context("run-1", "call-1", Budget.of({Kind.TOOL_CALLS: 4}), 60, None)
+CONTEXT = Context("run-1", "call-1", Budget.of({Kind.TOOL_CALLS: 4}), 60)
 
 
 def typed(word: str, context: Context) -> str:

@@ -117,7 +117,7 @@ async def yields(word: str):
         (only_for_types, "only_for_types: no JSON Schema can be made of the parameter word: name 'OnlyForTypes'"),
         (no_schema, "no_schema: no JSON Schema can be made of the parameter word: "),
         (takes_callable, "takes_callable: no JSON Schema can be made of the parameter word: "),
-        (two, "two: no JSON Schema can be made of the parameter other: "),
+        (two, "two: both one and other are a Context; keep one"),
         (broken, "broken: no JSON Schema can be made of the parameter word: division by zero"),
         (yields, "yields: is an asynchronous generator"),
         (Desk.look, "look: is the method of no object yet"),

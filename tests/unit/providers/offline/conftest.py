@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.providers.base import Choice, Opening
+from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.record.messages import Message, ToolCall, ToolResult
 from run_specialist.tools.base import Toolset
@@ -78,7 +78,7 @@ def ask(root: Path) -> Ask:
         results: list[str] = []
         while True:
             choice = landing if len(made) >= limit else Choice.AUTO
-            reply = await conversation.ask(messages, choice, MAX_TOKENS)
+            reply = await conversation.ask(Request(messages, choice, MAX_TOKENS))
             respond = next((call for call in reply.calls if call.name == "respond"), None)
             if respond or not reply.calls:
                 response = Response.parse(respond.arguments) if respond else Response(answer=reply.text)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.providers.base import Choice, Delta, Opening, Provider
+from run_specialist.providers.base import Choice, Delta, Opening, Provider, Request
 from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.record.messages import Message, Stop, ToolResult
 from run_specialist.tools.base import Toolset
@@ -75,7 +75,7 @@ async def test_without_tools_allowed_it_writes_its_answer(ask):
 @pytest.mark.parametrize("choice", [Choice.RESPOND, Choice.NONE])
 async def test_told_to_answer_at_the_very_start(root, choice):
     """Even with nothing gathered it does what the choice says."""
-    reply = await opened(root).ask([Message.user(QUESTION)], choice, 4096)
+    reply = await opened(root).ask(Request([Message.user(QUESTION)], choice, 4096))
     assert [call.name for call in reply.calls] == (["respond"] if choice is Choice.RESPOND else [])
     assert bool(reply.text) == (choice is Choice.NONE)
     assert reply.stop is (Stop.WANTS_TOOLS if choice is Choice.RESPOND else Stop.ANSWERED)
@@ -94,7 +94,7 @@ async def test_an_order_in_the_last_result_is_obeyed(root, order):
     """When our last words stand in it, whatever they are, `respond` is called, and the order is not quoted."""
     found = "notes/cache.md:7: - The cache was removed because of stale entries."
     *earlier, last = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
-    reply = await opened(root).ask([*earlier, last.ending(order)], Choice.AUTO, 4096)
+    reply = await opened(root).ask(Request([*earlier, last.with_instruction(order)], Choice.AUTO, 4096))
     (call,) = reply.calls
     assert call.name == "respond"
     assert "stale entries" in call.arguments["answer"]
@@ -103,8 +103,8 @@ async def test_an_order_in_the_last_result_is_obeyed(root, order):
 
 async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root):
     """With a limit of 0 the order stands below the question."""
-    message = Message.user("Why was the cache removed?").ending("0 tool calls remain.")
-    (call,) = (await opened(root).ask([message], Choice.AUTO, 4096)).calls
+    message = Message.user("Why was the cache removed?").with_instruction("0 tool calls remain.")
+    (call,) = (await opened(root).ask(Request([message], Choice.AUTO, 4096))).calls
     assert call.name == "respond"
     assert call.arguments["gaps"] == ["Why was the cache removed?"]
 
@@ -114,7 +114,7 @@ async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root)
 )
 async def test_what_the_question_says_about_limits_is_no_order(root, question):
     """It is looked up like any other."""
-    (call, *_) = (await opened(root).ask([Message.user(question)], Choice.AUTO, 4096)).calls
+    (call, *_) = (await opened(root).ask(Request([Message.user(question)], Choice.AUTO, 4096))).calls
     assert call.name == "search"
 
 
@@ -122,7 +122,7 @@ async def test_what_a_note_says_about_limits_is_no_order(root):
     """Only the notices of the runner end the search, not the text of a note."""
     found = "notes/api.md:3: The rate limit is reached after 0 tool calls remaining."
     messages = [Message.user("What is the rate limit?"), *turn("1", "search", {"query": "x"}, found)]
-    reply = await opened(root).ask(messages, Choice.AUTO, 4096)
+    reply = await opened(root).ask(Request(messages, Choice.AUTO, 4096))
     assert reply.calls[0].name != "respond"
 
 
@@ -134,7 +134,7 @@ async def test_a_resumed_run_goes_on(root):
         *turn("2", "respond", {"answer": "x"}, "Delivered."),
         Message.user("The budget is refreshed; go on."),
     ]
-    assert (await opened(root).ask(messages, Choice.AUTO, 4096)).calls[0].name != "respond"
+    assert (await opened(root).ask(Request(messages, Choice.AUTO, 4096))).calls[0].name != "respond"
 
 
 async def test_countdown_lines_and_notices_are_never_quoted(root):
@@ -144,7 +144,7 @@ async def test_countdown_lines_and_notices_are_never_quoted(root):
         "[You made this very call before; the cache was removed because of this.]\n3 tool calls remaining"
     )
     messages = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
-    (call,) = (await opened(root).ask(messages, Choice.RESPOND, 4096)).calls
+    (call,) = (await opened(root).ask(Request(messages, Choice.RESPOND, 4096))).calls
     assert [item["quote"] for item in call.arguments["evidence"]] == ["The cache was removed because of stale entries."]
 
 
@@ -152,24 +152,24 @@ async def test_output_wrapped_as_json_is_read(root):
     """The preset that puts its limit into fields of the last result wraps the output."""
     found = '{"output": "notes/cache.md:7: The cache was removed because of stale entries.", "limit_reached": true}'
     messages = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
-    (call,) = (await opened(root).ask(messages, Choice.RESPOND, 4096)).calls
+    (call,) = (await opened(root).ask(Request(messages, Choice.RESPOND, 4096))).calls
     assert "stale entries" in call.arguments["answer"]
 
 
 async def test_the_same_transcript_gets_the_same_reply(ask, root):
     """A reply is a function of what was said; another conversation gives the same one."""
     finished = await ask(QUESTION)
-    replies = [await opened(root).ask(finished.messages, Choice.AUTO, 4096) for _ in range(2)]
+    replies = [await opened(root).ask(Request(finished.messages, Choice.AUTO, 4096)) for _ in range(2)]
     assert replies[0] == replies[1]
 
 
 async def test_who_watches_sees_the_reply(root):
     """Text and arguments are passed on as they go out."""
     seen: list[Delta] = []
-    reply = await opened(root, seen.append).ask([Message.user(QUESTION)], Choice.NONE, 4096)
+    reply = await opened(root, seen.append).ask(Request([Message.user(QUESTION)], Choice.NONE, 4096))
     assert seen == [Delta(reply.text)]
     seen.clear()
-    await opened(root, seen.append).ask([Message.user(QUESTION)], Choice.AUTO, 4096)
+    await opened(root, seen.append).ask(Request([Message.user(QUESTION)], Choice.AUTO, 4096))
     assert [delta.tool for delta in seen] == ["search"]
 
 
@@ -210,7 +210,7 @@ async def test_any_transcript_gets_a_reply_within_the_limits(question, calls, ch
     messages = [Message.user(question)]
     for number, (name, arguments, result, failed) in enumerate(calls):
         messages += turn(str(number), name, arguments, result, failed=failed)
-    reply = await OfflineProvider().open(Opening("", tools)).ask(messages, choice, 4096)
+    reply = await OfflineProvider().open(Opening("", tools)).ask(Request(messages, choice, 4096))
     assert reply.text or reply.calls
     results = "\n".join(result for _, _, result, _ in calls)
     plain = "\n".join(line.split("\t")[-1].split(": ", 1)[-1] for line in results.split("\n"))
