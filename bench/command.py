@@ -1,4 +1,4 @@
-"""The command line of the benchmark."""
+"""Command line of the benchmark."""
 
 import argparse
 import json
@@ -29,20 +29,20 @@ FIGURES: dict[str, Figure] = {
         children.CROWD,
     )
 }
-NOTED = """Medians of {laps} laps, in which the peers take turns; {crowd} for the largest figure. CPU is that of the \
-process that does the work, wall time is told where the other is a matter of waiting; the server is another process on \
-the same machine. Tokens are bytes / 4. Not measured: TLS, a real network, a real model."""
+METHOD = """Medians of {laps} laps, in which the peers alternate; {crowd} for the largest figure. CPU time is that of \
+the process that does the work; wall time is given where waiting matters. The server is a separate process on the same \
+machine. Tokens are bytes / 4. Not measured: TLS, a real network, a real model."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print the tables, and return the exit code: 1 where a figure failed."""
+    """Measure, print the tables and return the exit code, which is 1 if a figure failed."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.json and not given.json.parent.is_dir():
-        parser.error(f"argument --json: there is no folder {given.json.parent}")
+        parser.error(f"argument --json: no such folder: {given.json.parent}")
     size = _size(given)
     chosen = [FIGURES[name] for name in given.only or FIGURES]
-    print(f"{report.machine()}\n\n{NOTED.format(laps=size.laps, crowd=size.crowd_laps)} {report.busy()}", flush=True)
+    print(f"{report.machine()}\n\n{METHOD.format(laps=size.laps, crowd=size.crowd_laps)} {report.busy()}", flush=True)
     with Lab() as lab:
         _welcome(lab, size.guests)
         print(f"{server_cost.measure(lab)}\n", flush=True)
@@ -64,33 +64,33 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bench/run.py", description="Measure what run-specialist costs beside other ways to do the same."
+        prog="bench/run.py", description="Compare the cost of run-specialist with other agent loops."
     )
     parser.add_argument(
         "--only",
         action="append",
         choices=list(FIGURES),
         metavar="FIGURE",
-        help=f"one of {', '.join(FIGURES)}; may recur",
+        help=f"measure only this figure: {', '.join(FIGURES)}; repeatable",
     )
-    parser.add_argument("--laps", type=_count, help="laps of each figure; 5 if not given, 1 for the largest")
+    parser.add_argument("--laps", type=_count, help="laps per figure; default: 5, and 1 for the largest")
     parser.add_argument(
-        "--quick", action="store_true", help="one small lap of everything: whether it works, no targets"
+        "--quick", action="store_true", help="one small lap of everything, to check that it works; no targets"
     )
     parser.add_argument(
         "--peer",
         action="append",
         choices=list(guests.PACKAGES),
         default=[],
-        help="measure calls and the landing of this one too; it is installed in an environment of its own; may recur",
+        help="also measure calls and landing of this peer, installed in a separate environment; repeatable",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured there, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements to this file")
     return parser
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"wanted: a whole number from 1 up, not {text}")
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text}")
     return int(text)
 
 
@@ -104,7 +104,7 @@ def _size(given: argparse.Namespace) -> Size:
 
 
 def _welcome(lab: Lab, names: Sequence[str]) -> None:
-    """Make the environments of peers that have their own, and tell what is in them."""
+    """Create the environments of optional peers and print their package versions."""
     folder = lab.folder()
     for name in names:
         try:
@@ -115,7 +115,7 @@ def _welcome(lab: Lab, names: Sequence[str]) -> None:
 
 
 def _measure(lab: Lab, size: Size, chosen: list[Figure]) -> dict[str, float]:
-    """Run all laps, the figures in turn; return the time that each took [s]."""
+    """Run all laps, alternating the figures; return the duration of each figure [s]."""
     seconds = dict.fromkeys((figure.name for figure in chosen), 0.0)
     for number in range(max(figure.laps(size) for figure in chosen)):
         lab.lap_number = number
@@ -135,5 +135,5 @@ def _save(file: Path, lab: Lab, lines: dict[str, list[Line]]) -> None:
          "failed": each.failed}
         for name, group in lines.items() for each in group
     ]  # fmt: skip
-    told = {"machine": report.machine(), "rows": rows, "series": lab.series, "failures": lab.failures}
-    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    document = {"machine": report.machine(), "rows": rows, "series": lab.series, "failures": lab.failures}
+    file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

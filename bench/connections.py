@@ -1,4 +1,4 @@
-"""Let a process have as many connections as very many children need."""
+"""Raise the limit of open connections for benchmarks with many children."""
 
 import resource
 
@@ -6,7 +6,7 @@ ENOUGH = 16_384
 
 
 def allow() -> None:
-    """Raise the limit of open files as far as the system lets a process raise it."""
+    """Raise the limit of open files to `ENOUGH`, or as far as the system allows."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH if most == resource.RLIM_INFINITY else min(ENOUGH, most)
     if now < wanted:

@@ -1,11 +1,11 @@
-"""Each kind of fault at each moment, on both APIs, whole and streamed: what comes of it, and what is left over.
+"""Inject each kind of fault at each moment, on both APIs, streamed or not; check the outcomes and look for leaks.
 
-    python -m bench.fault_matrix                         all of it, and a table
+    python -m bench.fault_matrix                         all cases, and a table
     python -m bench.fault_matrix --kind "error" --moment child --verbose
     python -m bench.fault_matrix --rounds 5 --kind reset
 
-A reply may be as long as 4 MiB here, so that those that are too long take no hours.
-It exits with 1 when a case ended in a way that it may not.
+The maximum reply size is lowered to 4 MiB, so that oversized replies do not take hours.
+The exit code is 1 if an outcome is wrong or something leaked.
 """
 
 import argparse
@@ -28,12 +28,12 @@ MIB = 2**20
 
 
 def main() -> int:
-    """Play what was asked for, and print what came of it."""
+    """Run the chosen cases and print the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kind", default="", help="only kinds with this in their name")
-    parser.add_argument("--moment", default="", help="only this moment")
+    parser.add_argument("--kind", default="", help="only kinds whose names contain this")
+    parser.add_argument("--moment", default="", help="only moments whose names contain this")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--verbose", action="store_true", help="a line for each case")
+    parser.add_argument("--verbose", action="store_true", help="print a line per case")
     chosen = parser.parse_args()
     cases = [case for _ in range(chosen.rounds) for case in _cases(chosen.kind, chosen.moment)]
     with tempfile.TemporaryDirectory() as folder:
@@ -44,10 +44,10 @@ def main() -> int:
         came = asyncio.run(_play(cases, Path(folder), verbose=chosen.verbose))
         left = [one for one in left_since(before) if not one.startswith("descriptors")]
     _print_table(came)
-    wrong = [f"{one.case}: {words}" for one in came for words in one.wrong]
-    print(f"\n{len(came)} cases in {time.monotonic() - begun:.0f} s; {sum(one.struck for one in came)} replies spoilt")
-    print(f"the slowest took {max(one.seconds for one in came):.1f} s; {len(wrong)} wrong")
-    print("\n".join([*wrong, *(f"left over at the end: {one}" for one in left)]))
+    wrong = [f"{one.case}: {text}" for one in came for text in one.wrong]
+    print(f"\n{len(came)} cases in {time.monotonic() - begun:.0f} s; {sum(one.struck for one in came)} faulty replies")
+    print(f"slowest case: {max(one.seconds for one in came):.1f} s; {len(wrong)} wrong outcomes")
+    print("\n".join([*wrong, *(f"leaked: {one}" for one in left)]))
     return 1 if wrong or left else 0
 
 
@@ -57,7 +57,7 @@ def _cases(kind: str, moment: str) -> Iterator[Case]:
             if kind not in what.name or moment not in when.name:
                 continue
             for api in ("messages", "chat"):
-                # Whether somebody watches is nothing to a child or a summary.
+                # Streaming of the run makes no difference to a child run or a summary.
                 for stream in (False, True) if when.is_run_itself else (False,):
                     case = Case(what, when, api, stream)
                     if case.makes_sense:

@@ -1,6 +1,6 @@
-"""What every peer is given: the system prompt, the tool, what the tool returns, the model and the conditions of a lap.
+"""Inputs shared by all peers: system prompt, tool, tool result, model and the conditions of a lap.
 
-The sizes are those of a specialist that searches notes: a prompt of 6.5 kB and results of 2 kB, half a thousand tokens.
+The sizes are typical of a specialist that searches notes: a prompt of 6.5 kB and results of 2 kB (500 tokens).
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 SYSTEM_SIZE, NOTE_SIZE = 6510, 2000
-"""Characters."""
+"""Sizes of the system prompt and of a tool result [characters]."""
 MODEL = "claude-sonnet-4-6"
-"""One that may be forced to call a tool, so that every way of landing can be tried."""
+"""A model that supports forced tool choice, so that every kind of landing can be measured."""
 MAX_TOKENS = 4096
 PATIENCE = 600.0
-"""How long the SDK waits for anything [s]. By itself it gives up a connection after 5 s, and on a busy machine most
-of a thousand children would be lost."""
+"""Timeout of the SDK [s]. With its default connect timeout of 5 s most of a thousand children would fail on a busy
+machine."""
 TOOL = "search_notes"
 TOOL_SAYS = "Search the notes and return matching passages."
 QUERY_SAYS = "words to look for"
@@ -44,33 +44,33 @@ NOTE = _repeated(
 )
 
 Child = Callable[[str], Awaitable[str]]
-"""Puts a question to the peer and returns its answer, empty where there is none."""
+"""Asks the peer a question and returns its answer, which is empty if there is none."""
 
 
 @dataclass(slots=True)
 class Conditions:
-    """Under which a peer works in one lap."""
+    """Conditions for a peer in one lap."""
 
     url: str
-    """Of the server."""
+    """URL of the server."""
     limit: int = 10_000
-    """Tool calls, or what the peer has in their place."""
+    """Maximum tool calls, or the nearest setting of the peer."""
     landing: str = "auto"
-    """For peers that know several ways."""
+    """Kind of landing, for peers that support several."""
     folder: Path = field(default_factory=Path)
-    """Where it may keep something."""
+    """Folder for files of the peer."""
     calls: int = 0
-    """Tool calls that were run so far."""
+    """Tool calls run so far."""
     moments: list[tuple[float, float]] = field(default_factory=list)
-    """When a call began or ended, for a peer that watches them: wall and CPU time [s]."""
+    """Wall and CPU times at the start and end of each call, for peers that observe calls [s]."""
     result: str = ""
-    """What the latest call returned, for the same."""
+    """Result of the latest call, for the same peers."""
 
     def search(self) -> str:
-        """Do what the tool does: count, and return a note."""
+        """Run the tool: count the call and return a note."""
         self.calls += 1
         return NOTE
 
 
 Peer = Callable[[Conditions], AbstractAsyncContextManager[Child]]
-"""What a module in `bench.peers` has under the name `opened`."""
+"""Type of the function `opened` in each module of `bench.peers`."""

@@ -1,4 +1,4 @@
-"""Peers that are measured only when they are named, each in an environment of its own: they would bring 50 packages."""
+"""Optional peers, each in a separate environment because they depend on 50 more packages."""
 
 import shutil
 import subprocess
@@ -11,14 +11,14 @@ PACKAGES = {
     "langchain": ("langchain", "langchain-anthropic"),
     "pydantic_ai": ("pydantic-ai-slim[anthropic]",),
 }
-"""What is installed, in the newest version there is."""
+"""Packages to install, in their newest versions."""
 _SECONDS = 300
 
 
 def install(name: str, folder: Path) -> tuple[str, str]:
-    """Make an environment for a peer in a folder; return its interpreter, and what was installed.
+    """Create an environment for a peer in a folder; return its interpreter and the package versions.
 
-    Raises LapFailed where it cannot be made.
+    Raises LapFailed if that fails.
     """
     python = str(folder / name / "bin" / "python")
     _uv("venv", "--quiet", "--python", sys.executable, str(folder / name))
@@ -31,14 +31,14 @@ def install(name: str, folder: Path) -> tuple[str, str]:
 def _uv(*arguments: str) -> str:
     uv = shutil.which("uv")
     if uv is None:
-        raise LapFailed("it cannot be installed: there is no uv on the path")
+        raise LapFailed("installation failed: uv not found on PATH")
     try:
         done = subprocess.run(
             [uv, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=True, stdin=subprocess.DEVNULL
         )
     except subprocess.CalledProcessError as error:
-        told = (error.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise LapFailed(f"it cannot be installed: {told}") from error
+        reason = (error.stderr.strip() or "no output").splitlines()[-1]
+        raise LapFailed(f"installation failed: {reason}") from error
     except subprocess.TimeoutExpired as error:
-        raise LapFailed(f"it cannot be installed: {error}") from error
+        raise LapFailed(f"installation failed: {error}") from error
     return done.stdout

@@ -1,10 +1,10 @@
-"""Compare the SDK's own tool loop with ours at the same limit, against the simulated Messages API.
+"""Compare the SDK's tool loop with run-specialist at the same limit, against the simulated Messages API.
 
 Run it from the top of the repository, in an environment with the `test` group:
 
     python -m bench.hard_cutoff
 
-The model is one that never stops calling its tool by itself. Both loops may call it 30 times.
+The model never stops calling its tool by itself. Both loops have a limit of 30 calls.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.wire.simulator import MessagesSimulator, policies
 LIMIT = 30
 
 Row = tuple[str, str, int, int, int]
-"""Loop, answer, calls run, requests, results that no request carried."""
+"""Loop, answer, calls run, requests, number of results that no request contained."""
 
 
 def connect(api: MessagesSimulator) -> anthropic.AsyncAnthropic:
@@ -27,7 +27,7 @@ def connect(api: MessagesSimulator) -> anthropic.AsyncAnthropic:
 
 
 def lost(api: MessagesSimulator, ran: int) -> int:
-    """Return how many results never reached the model."""
+    """Return the number of results that never reached the model."""
     return ran - len({call_id for request in api.requests for call_id in request.results})
 
 
@@ -58,7 +58,7 @@ async def cut_off() -> Row:
 
 
 async def landed() -> Row:
-    """Run our loop with a limit of 30 tool calls."""
+    """Run run-specialist with a limit of 30 tool calls."""
     with MessagesSimulator(policies.always_tool("look")) as api:
         provider = AnthropicProvider("haiku", connect(api))
         outcome = await outcome_of(job(provider, LIMIT))
@@ -69,7 +69,7 @@ async def landed() -> Row:
 
 async def main() -> None:
     """Print the table."""
-    print("| loop | what the parent gets | calls run | requests | results that the model never saw |")
+    print("| loop | the parent gets | calls run | requests | results that the model never saw |")
     print("|---|---|---|---|---|")
     for name, answer, ran, requests, unseen in (await cut_off(), await landed()):
         print(f"| {name} | {answer or 'nothing: the last message has no text'} | {ran} | {requests} | {unseen} |")

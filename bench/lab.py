@@ -1,4 +1,4 @@
-"""Where laps are run: the server, temporary folders, processes, and what was noted."""
+"""Run laps: start the server, temporary folders and processes, and collect measurements."""
 
 import json
 import subprocess
@@ -23,26 +23,27 @@ LAP = Path(__file__).with_name("lap.py")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the server saw of one run."""
+    """One run as seen by the server."""
 
     requests: int
     billed: float
+    """Cost of the input [input tokens]."""
     first_wall: float
-    """From the start of the latest process to the run's first request [s]."""
+    """Wall time from the start of the latest process to the first request of the run [s]."""
     first_cpu: float | None
-    """[s]"""
+    """CPU time of the process until then [s]."""
 
 
 class Lab:
-    """Runs laps against one server, and keeps what they measured."""
+    """Runs laps against one server and stores their measurements."""
 
     def __init__(self) -> None:
         self.series: defaultdict[str, list[float]] = defaultdict(list)
-        """What was measured, by name; times in seconds."""
+        """Measurements by name; times in seconds."""
         self.failures: dict[str, str] = {}
-        """Why laps failed, by the beginning of the names that they were to measure."""
+        """Reasons for failed laps, by the common prefix of the series that they were to measure."""
         self.pythons: dict[str, str] = {}
-        """The interpreters of peers that have an environment of their own."""
+        """Interpreters of peers with a separate environment."""
         self.lap_number = 0
         self._runs = 0
         self._started = 0.0
@@ -50,7 +51,7 @@ class Lab:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="bench-")
-        # The folders of programs are not those of the bench, so that a lap finds nothing that a lap before it left.
+        # Processes get their own home folders, so that laps do not find files of earlier laps.
         self._server = subprocess.Popen(
             [sys.executable, "-m", "bench.server"],
             cwd=TOP,
@@ -72,95 +73,95 @@ class Lab:
         self._folder.cleanup()
 
     def folder(self) -> Path:
-        """Return a new empty folder that goes with the lab."""
+        """Return a new empty folder, which is removed with the lab."""
         return Path(tempfile.mkdtemp(dir=self._folder.name))
 
     def notes(self, count: int) -> tuple[Path, list[str]]:
-        """Return a folder of so many notes, made at the first time, and words that they hold."""
+        """Return a folder with `count` notes, created on first use, and words contained in them."""
         if count not in self._notes:
             folder = self.folder()
             self._notes[count] = folder, notes.write(folder, count)
         return self._notes[count]
 
     def new_run(self) -> str:
-        """Return a name under which the server shall count; what it counted before is forgotten."""
+        """Return a new run name for the server's statistics; the earlier statistics are cleared."""
         self.ask("/forget")
         self._runs += 1
         return f"run-{self._runs}"
 
     def command(self, *command: str, home: Path | None = None, run: str | None = None, seconds: float = 60) -> Done:
-        """Run one of our commands at the top of the repository, where its notes are.
+        """Run a command of this package at the top of the repository, where the notes are.
 
-        home: in place of a new one.
-        run: what the server counts it as, for a command that asks the server.
+        home: Home folder; default: a new one.
+        run: Run name for the server's statistics, for commands that send requests.
         """
         more = {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "none"} if run else {}
         program = str(Path(sys.executable).parent / command[0])
         return self._run([program, *command[1:]], TOP, home or self.folder(), seconds, run, more)
 
     def imported(self, *command: str) -> set[str]:
-        """Return the modules that one of our commands imports."""
+        """Return the modules that a command of this package imports."""
         program = str(Path(sys.executable).parent / command[0])
         done = self._run([sys.executable, "-X", "importtime", program, *command[1:]], TOP, self.folder(), 60, None, {})
         lines = (line for line in done.err.splitlines() if line.startswith("import time:"))
         return {line.rpartition("|")[2].strip() for line in lines}
 
     def lap(self, peer: str, mode: str, run: str, *, seconds: float = 120, **given: object) -> dict[str, Any]:
-        """Run a peer in a process of its own, in an empty folder, and return what it measured.
+        """Run a peer in a separate process, in an empty folder, and return its measurements.
 
-        Raises LapFailed where it did not do its work.
+        Raises LapFailed if the peer did not answer.
         """
         home = self.folder()
-        asked = json.dumps({"url": self.url, "run": run, **given})
+        arguments = json.dumps({"url": self.url, "run": run, **given})
         python = self.pythons.get(peer, sys.executable)
-        done = self._run([python, str(LAP), peer, mode, asked], home, home, seconds, run, {})
+        done = self._run([python, str(LAP), peer, mode, arguments], home, home, seconds, run, {})
         measured: dict[str, Any] = json.loads(done.out.splitlines()[-1])
         if not measured["answered"]:
-            raise LapFailed(measured.get("told") or "it did not answer, or did not run the calls that were wanted")
+            raise LapFailed(measured.get("reason") or "no answer, or wrong number of tool calls")
         return measured
 
     def tally(self, run: str) -> Seen:
-        """Return what the server saw of a run.
+        """Return the server's statistics of a run.
 
-        Raises LapFailed where it refused a request, or saw none.
+        Raises LapFailed if the server rejected a request or received none.
         """
-        told = self.ask(f"/tallies?run={run}")["runs"].get(run)
-        if not told or not told["requests"]:
-            raise LapFailed("no request came to the server")
-        if told["refusals"]:
-            raise LapFailed(f"the server refused {told['refusals']} requests: {told['refused'][0]}")
-        return Seen(told["requests"], told["billed"], told["first_at"] - self._started, told["first_cpu"])
+        tally = self.ask(f"/tallies?run={run}")["runs"].get(run)
+        if not tally or not tally["requests"]:
+            raise LapFailed("the server received no request")
+        if tally["refusals"]:
+            raise LapFailed(f"the server rejected {tally['refusals']} requests: {tally['refused'][0]}")
+        return Seen(tally["requests"], tally["billed"], tally["first_at"] - self._started, tally["first_cpu"])
 
     def ask(self, target: str) -> dict[str, Any]:
-        """Ask the server something about itself."""
+        """Send a control request to the server and return its reply."""
         with self._open(self.url + target, timeout=30) as response:
-            told: dict[str, Any] = json.load(response)
-        return told
+            reply: dict[str, Any] = json.load(response)
+        return reply
 
     def in_turn(self, *peers: str) -> Iterator[str]:
-        """Yield peers in an order that is turned round with each lap, so that none is always the first."""
+        """Yield the peers, in reverse order in every second lap, so that none always runs first."""
         yield from peers if self.lap_number % 2 == 0 else reversed(peers)
 
     def note(self, name: str, value: float) -> None:
-        """Keep what was measured."""
+        """Store a measurement."""
         self.series[name].append(value)
 
     def has(self, name: str) -> bool:
-        """Tell whether something was measured under a name."""
+        """Return whether a series has measurements."""
         return name in self.series
 
     @contextmanager
     def failing(self, start: str) -> Iterator[None]:
-        """Keep the reason where a lap fails, and go on.
+        """Store the reason if a lap fails, and continue.
 
-        start: with it begin the names of all that the lap was to measure.
+        start: Common prefix of the names of the series that the lap measures.
         """
         try:
             yield
         except LapFailed as failed:
             self.failures[start] = str(failed)
 
-    def _run(  # noqa: PLR0913, PLR0917 - all that differs
+    def _run(  # noqa: PLR0913, PLR0917 - private
         self, command: list[str], folder: Path, home: Path, seconds: float, name: str | None, more: dict[str, str]
     ) -> Done:
         def watch(pid: int) -> None:

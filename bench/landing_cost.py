@@ -1,12 +1,12 @@
-"""Measure what each way of landing costs, with the real loop and SDK against the simulated Messages API.
+"""Measure the cost of each kind of landing, with the real loop and SDK against the simulated Messages API.
 
 Run it from the top of the repository, in an environment with the `test` group:
 
     python -m bench.landing_cost
 
-Every figure is the input of requests in plain input tokens: 1.25 for a token written to the cache, 0.1 for one read
-(0.05 on the newest Opus and Sonnet). The simulator counts 4 bytes as a token and follows the documented rules of the
-cache; no model is asked and no network is used. Only relations are worth quoting.
+All figures are input in plain input tokens: a token written to the cache counts 1.25, a token read from it 0.1 (0.05 on
+the newest Opus and Sonnet). The simulator counts 4 bytes as a token and follows the documented cache rules; no model
+and no network is used. Only ratios are meaningful.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from tests.loop_jobs import job, outcome_of
 from tests.wire.simulator import MessagesSimulator, billed, find_model, policies
 
 RESULT = 9_300
-"""Length of one tool result, so that a run of 30 calls lands with about 74,000 tokens [characters]."""
+"""Length of a tool result, chosen so that a run of 30 calls lands with about 74,000 tokens [characters]."""
 SYSTEM = "You answer a question from the notes at hand, with quotes. " * 85
-"""A prompt of a fixed length; with the tools it comes to about 3,000 tokens."""
+"""Prompt of a fixed length; about 3,000 tokens together with the tools."""
 
 
 def look(query: str = "") -> str:
@@ -40,42 +40,42 @@ def look(query: str = "") -> str:
 
 
 OTHERS = [Tool(f"tool_{number}", "Says what it is good for, and when. " * 25, look) for number in range(5)]
-"""Tools that are there and not called, as the file tools would be."""
+"""Tools that are offered but not called, like unused file tools."""
 
 Body = dict[str, Any]
 Alter = Callable[[Body], Body]
 
 
 def as_it_is(body: Body) -> Body:
-    """Send the landing request as the program makes it."""
+    """Send the landing request unchanged."""
     return body
 
 
 def with_tail_marker(body: Body) -> Body:
-    """Leave the automatic cache marker on the forced request."""
+    """Add the automatic cache marker to the forced request."""
     return {**body, "cache_control": {"type": "ephemeral"}}
 
 
 def without_other_tools(body: Body) -> Body:
-    """Land by taking the other tools away, the marker left on."""
+    """Remove the other tools, with the automatic cache marker."""
     return with_tail_marker({**body, "tools": [tool for tool in body["tools"] if tool["name"] == "respond"]})
 
 
 def without_system_marker(body: Body) -> Body:
-    """Have no breakpoint on the system prompt in any request, only the automatic one."""
+    """Remove the cache breakpoint on the system prompt; only the automatic one remains."""
     system = [{key: value for key, value in block.items() if key != "cache_control"} for block in body["system"]]
     return {**body, "system": system}
 
 
 class Altering(httpx2.AsyncHTTPTransport):
-    """Changes request bodies on their way, to try what the program does not do."""
+    """Transport that modifies request bodies, to measure alternatives that the program does not implement."""
 
     def __init__(self, alter: Alter, *, every: bool) -> None:
         super().__init__()
         self._alter, self._every = alter, every
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send the request, altered if it lands or if all are to be."""
+        """Send the request, modified if it is the landing or if all requests are to be modified."""
         body = json.loads(await request.aread())
         if self._every or body.get("tool_choice"):
             raw = json.dumps(self._alter(body), ensure_ascii=False).encode()
@@ -84,7 +84,7 @@ class Altering(httpx2.AsyncHTTPTransport):
         return await super().handle_async_request(request)
 
 
-async def land(  # noqa: PLR0913 - one measurement has many knobs
+async def land(  # noqa: PLR0913 - a measurement has many parameters
     model: str,
     style: Style,
     *,
@@ -94,7 +94,7 @@ async def land(  # noqa: PLR0913 - one measurement has many knobs
     parallel: int = 1,
     limit: int = 30,
 ) -> tuple[Outcome, list[Any]]:
-    """Run a model that never stops by itself into its limit; return the outcome and the requests."""
+    """Run a model that never stops by itself to its limit; return the outcome and the requests."""
     policy = policies.always_tool(
         "look",
         calls_per_turn=parallel,
@@ -119,12 +119,12 @@ def row(name: str, model: str, outcome: Outcome, requests: list[Any]) -> str:
     landing = accepted[-(outcome.landing.requests if outcome.landing else 1) :]
     size = sum(landing[0].usage[key] for key in landing[0].usage if key.endswith("_tokens") and key != "output_tokens")
     cost = sum(billed(request.usage, price) for request in landing)
-    whole = sum(billed(request.usage, price) for request in accepted)
+    total = sum(billed(request.usage, price) for request in accepted)
     refused = len(requests) - len(accepted)
     how = outcome.landing.how if outcome.landing else "-"
     return (
         f"| {name} | {model} | {how} | {len(accepted)}{f' + {refused} refused' if refused else ''} "
-        f"| {size:,} | {cost:,.0f} | {whole:,.0f} |"
+        f"| {size:,} | {cost:,.0f} | {total:,.0f} |"
     )
 
 
@@ -133,7 +133,7 @@ async def main() -> None:
     print("| landing | model | answered by | requests | tokens in landing | landing billed | whole run billed |")
     print("|---|---|---|---|---|---|---|")
     for name, model, style, options in (
-        ("order: nothing changes but the last result", "haiku", "order", {}),
+        ("order: only the last result changes, the previous tail is marked", "haiku", "order", {}),
         ("force: tool choice names `respond`, no tail marker", "haiku", "force", {}),
         ("none: tool choice forbids tools, no tail marker", "haiku", "none", {}),
         ("force with the tail marker left on", "haiku", "force", {"alter": with_tail_marker}),
@@ -144,25 +144,32 @@ async def main() -> None:
             {"alter": without_system_marker, "every": True},
         ),
         ("force with all other tools removed", "haiku", "force", {"alter": without_other_tools}),
-        ("order, and the model is deaf to it", "haiku", "order", {"hears": False}),
+        ("order, ignored by the model", "haiku", "order", {"hears": False}),
         ("order", "sonnet", "order", {}),
-        ("force, which this model refuses", "sonnet", "force", {}),
+        ("force, refused by this model", "sonnet", "force", {}),
         ("none", "sonnet", "none", {}),
     ):
         outcome, requests = await land(model, style, **options)
         print(row(name, model, outcome, requests))
 
-    print("\n| parallel calls a turn | previous tail marked | requests | whole run billed | read from the cache |")
+    print("\n| parallel calls per turn | previous tail marked | requests | whole run billed | read from the cache |")
     print("|---|---|---|---|---|")
     for parallel in (1, 4, 8, 10, 15):
-        for marked in (True, False):
-            with patch("run_specialist.providers.anthropic.LOOKBACK_BLOCKS", 18 if marked else 10_000):
-                outcome, requests = await land("haiku", "order", parallel=parallel, limit=60)
-            whole = sum(billed(request.usage) for request in requests)
-            print(
-                f"| {parallel} | {'yes, after more than 18 blocks' if marked else 'never'} | {len(requests)} "
-                f"| {whole:,.0f} | {outcome.usage.cache_read_input_tokens:,} |"
-            )
+        marked, unmarked = [await _large_turns(parallel, lookback) for lookback in (18, 10_000)]
+        labelled = {"either way": marked} if marked == unmarked else {"yes": marked, "only in the landing": unmarked}
+        for label, figures in labelled.items():
+            print(f"| {parallel} | {label} | {figures} |")
+
+
+async def _large_turns(parallel: int, lookback: int) -> str:
+    """Return requests, bill and cache reads of a run of 60 calls.
+
+    lookback: Number of blocks in a turn after which the previous tail is marked.
+    """
+    with patch("run_specialist.providers.anthropic.LOOKBACK_BLOCKS", lookback):
+        outcome, requests = await land("haiku", "order", parallel=parallel, limit=60)
+    total = sum(billed(request.usage) for request in requests)
+    return f"{len(requests)} | {total:,.0f} | {outcome.usage.cache_read_input_tokens:,}"
 
 
 if __name__ == "__main__":

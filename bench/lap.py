@@ -1,8 +1,8 @@
-"""Run one peer in one mode, in a process of its own, and print what was measured as one line of JSON.
+"""Run one peer in one mode and print the measurements as one line of JSON.
 
     python bench/lap.py PEER MODE '{"url": ..., "run": ..., ...}'
 
-Only the standard library is imported here, so that a peer may live in an environment of its own.
+Imports only the standard library, so that a peer may use a separate environment.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ Measured = dict[str, Any]
 
 
 def cpu() -> float:
-    """Return the CPU time of this process, without its children [s]."""
+    """Return the CPU time of this process without child processes [s]."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def peak_memory() -> float:
-    """Return the most memory that this process has held [MB]."""
+    """Return the peak memory of this process [MB]."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:
-        # It counts what the parent held before this program took its place, so it is second choice.
+        # Only a fallback, because it includes memory of the parent process before `exec`.
         unit = 1024 * 1024 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
@@ -50,12 +50,12 @@ def _question(script: Script) -> str:
 
 
 async def first(child: Child, conditions: Conditions, given: Given) -> Measured:  # noqa: ARG001 - as all modes
-    """Ask for an answer without a call; the server notes when the request came."""
+    """Request an answer without a tool call; the server records when the request arrives."""
     return {"answered": ANSWER in await child(_question(Script(given["run"])))}
 
 
 async def calls(child: Child, conditions: Conditions, given: Given) -> Measured:
-    """Ask for runs of some calls, one a turn, after a short one that warms up."""
+    """Measure runs of several calls, one per turn, after a short warm-up run."""
     await child(_question(Script(f"{given['run']}-warm", wants=3)))
     measured = []
     for number in given["calls"]:
@@ -71,7 +71,7 @@ async def calls(child: Child, conditions: Conditions, given: Given) -> Measured:
 
 
 async def children(child: Child, conditions: Conditions, given: Given) -> Measured:
-    """Ask many children at the same time."""
+    """Measure many children running at once."""
     await child(_question(Script(f"{given['run']}-warm", wants=2)))
     scripts = [
         Script(f"{given['run']}-{number}", wants=given["calls"], delay=given["delay"])
@@ -83,12 +83,12 @@ async def children(child: Child, conditions: Conditions, given: Given) -> Measur
     took, cpu_took = time.perf_counter() - before, cpu() - cpu_before
     wrong = [answer for answer in answers if isinstance(answer, BaseException) or ANSWER not in answer]
     answered = not wrong and conditions.calls == given["calls"] * given["children"]
-    told = f"{len(wrong)} children without an answer, the first: {wrong[0]!r}" if wrong else ""
-    return {"wall": took, "cpu": cpu_took, "memory": peak_memory(), "answered": answered, "told": told}
+    reason = f"{len(wrong)} children without an answer, the first: {wrong[0]!r}" if wrong else ""
+    return {"wall": took, "cpu": cpu_took, "memory": peak_memory(), "answered": answered, "reason": reason}
 
 
 async def landing(child: Child, conditions: Conditions, given: Given) -> Measured:
-    """Ask models that want more calls than the limit allows, one after another."""
+    """Measure runs in which the model wants more calls than the limit allows, one after another."""
     runs = []
     for number, how in enumerate(given["models"]):
         conditions.calls = 0
@@ -98,25 +98,25 @@ async def landing(child: Child, conditions: Conditions, given: Given) -> Measure
 
 
 async def search(child: Child, conditions: Conditions, given: Given) -> Measured:
-    """Ask for one search after another, by a peer that notes when each begins and ends.
+    """Measure consecutive searches with a peer that records the start and end of each.
 
-    The last one is to find all sealed notes.
+    The last query must find all sealed notes.
     """
     queries = given["queries"]
     answer = await child(_question(Script(given["run"], wants=queries, tool="search", asks=given["asks"])))
     ends = zip(conditions.moments[::2], conditions.moments[1::2], strict=True)
     wall, processor = zip(*((end[0] - begin[0], end[1] - begin[1]) for begin, end in ends), strict=True)
     found = len(set(re.findall(r"note-\d+\.md", conditions.result)))
-    told = f"the last query found {found} of {SEALED} notes: not all were read" if found != SEALED else ""
-    answered = ANSWER in answer and conditions.calls == queries and not told
-    return {"wall": wall, "cpu": processor, "memory": peak_memory(), "answered": answered, "told": told}
+    reason = f"the last query found {found} of {SEALED} notes: not all were read" if found != SEALED else ""
+    answered = ANSWER in answer and conditions.calls == queries and not reason
+    return {"wall": wall, "cpu": processor, "memory": peak_memory(), "answered": answered, "reason": reason}
 
 
 MODES = {mode.__name__: mode for mode in (first, calls, children, landing, search)}
 
 
 async def measure(peer: str, mode: str, given: Given) -> Measured:
-    """Run one lap and return what was measured."""
+    """Run one lap and return its measurements."""
     names = ("limit", "landing")
     conditions = Conditions(given["url"], **{name: given[name] for name in names if name in given})
     conditions.folder = Path(given.get("folder", Path.cwd()))
@@ -125,7 +125,7 @@ async def measure(peer: str, mode: str, given: Given) -> Measured:
 
 
 def main() -> None:
-    """Read the arguments, run the lap, print the line."""
+    """Run the lap given on the command line and print its measurements."""
     peer, mode, given = sys.argv[1:]
     connections.allow()
     print(json.dumps(asyncio.run(measure(peer, mode, json.loads(given)))))

@@ -1,12 +1,12 @@
-"""Let a thousand children work at once in one process, a fifth of them failing at random, and look for what is wrong.
+"""Run a thousand children at once in one process, a fifth of them failing at random, and check the results.
 
 Run it from the top of the repository, in an environment with the `test` group:
 
     python -m bench.many_children --children 1000 [--rounds 3] [--seed 1] [--store sqlite:///FILE]
 
-The model is a server on this machine, in a thread of the same process; what befalls a child stands in
-tests/crowd/fates.py. It ends with exit code 1 when a child was lost, told twice, ended otherwise than it has to, or got
-another one's answer, and when a task, a thread, a descriptor or a value of a run is left over.
+The model is a server in a thread of the same process; the injected faults are listed in tests/crowd/fates.py. The exit
+code is 1 if a child was lost, reported twice, ended with the wrong status or got the answer of another one, or if a
+task, a thread, a descriptor or an object of a run leaked.
 """
 
 import argparse
@@ -29,11 +29,11 @@ MEGABYTE = 1024 * 1024
 
 def main() -> int:
     """Read the flags, print a table, and return the exit code."""
-    parser = argparse.ArgumentParser(description="Let many children work at once, a fifth of them failing.")
+    parser = argparse.ArgumentParser(description="Run many children at once, a fifth of them failing.")
     parser.add_argument("--children", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=3, help="crowds one after the other: memory is to be given back")
+    parser.add_argument("--rounds", type=int, default=3, help="consecutive crowds; memory must not grow")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    parser.add_argument("--store", default="none", help="a place for SQLite files, one for each round")
+    parser.add_argument("--store", default="none", help="prefix of the SQLite URLs, one per round")
     given = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -43,10 +43,10 @@ def main() -> int:
 
 
 def rounds(given: argparse.Namespace, folder: Path) -> int:
-    """Let one crowd work after the other; return 1 where anything was wrong."""
+    """Run the crowds one after another; return 1 if any check failed."""
     faults: list[str] = []
     ends: Counter[tuple[str, str]] = Counter()
-    print("| round | s | requests | at once | MB before | MB at most | MB after | values left |")
+    print("| round | s | requests | at once | MB before | MB peak | MB after | leaked objects |")
     print("|---|---|---|---|---|---|---|---|")
     with serving() as server:
         warming = "none" if given.store == "none" else f"{given.store}.warming"
@@ -63,15 +63,15 @@ def rounds(given: argparse.Namespace, folder: Path) -> int:
             ends, peak = ends + crowd.by_fate, crowd.resident["most"]
             del crowd
             left = alive() - before
-            faults += [f"left over: {count} of {name}" for name, count in left.items()]
+            faults += [f"leaked: {count} of {name}" for name, count in left.items()]
             sizes = " | ".join(f"{size / MEGABYTE:.0f}" for size in (memory, peak, resident()))
             requests = sum(server.requests.values())
             print(f"| {number + 1} | {seconds:.1f} | {requests} | {server.most_at_once} | {sizes} | {left.total()} |")
         faults += left_since(census)
-    print("\n| what befell it | status | children |\n|---|---|---|")
+    print("\n| fault | status | children |\n|---|---|---|")
     for (fate, status), count in sorted(ends.items(), key=lambda item: -item[1]):
         print(f"| {fate} | {status} | {count} |")
-    print(f"\n{len(faults)} faults", *faults[:50], sep="\n")
+    print(f"\n{len(faults)} failed checks", *faults[:50], sep="\n")
     return int(bool(faults))
 
 

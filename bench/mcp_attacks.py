@@ -1,10 +1,10 @@
-"""Attack `specialists mcp --http` while an honest client keeps asking, and print one line for each attack.
+"""Attack `specialists mcp --http` while an honest client sends requests, and print one line per attack.
 
     uv run --group test python -m bench.mcp_attacks [--seconds 15] [--descriptors 256] [--unread] [NAME ...]
 
-Each attack has a server of its own, which gets SIGTERM while the attack goes on. A line shows the answers that the
-honest client got, how many of its requests failed, its longest wait, the most memory and descriptors that the server
-used, the bytes on standard error, and how long the server took to end.
+Each attack uses a new server, which gets SIGTERM during the attack. A line shows the answers and failed requests of the
+honest client, its longest wait, the peak memory and descriptors of the server, the bytes on standard error, and how
+long the server took to exit.
 """
 
 import argparse
@@ -46,7 +46,7 @@ BEGIN = {
 }
 
 Attack = Callable[["Target"], Iterator[None]]
-"""Makes one step at each `next`: opens connections, or sends a little more over those that are open."""
+"""Performs one step per `next`: opens connections, or sends more data over the open ones."""
 
 
 class Target:
@@ -59,7 +59,7 @@ class Target:
         self.refused = 0
 
     def connect(self, data: bytes = b"") -> socket.socket | None:
-        """Open a connection that never waits, and send what fits."""
+        """Open a non-blocking connection and send as much data as fits."""
         connection = socket.socket()
         connection.settimeout(2)
         try:
@@ -74,7 +74,7 @@ class Target:
         return connection
 
     def drip(self, data: bytes) -> None:
-        """Send over every open connection; forget those that were closed."""
+        """Send over every open connection and remove the closed ones."""
         for connection in [*self.open]:
             try:
                 connection.send(data)
@@ -85,7 +85,7 @@ class Target:
                 connection.close()
 
     def crowd(self, count: int, data: bytes, then: bytes = b"") -> Iterator[None]:
-        """Keep so many connections open, and drip over them."""
+        """Keep `count` connections open and send `then` over them repeatedly."""
         while True:
             for _ in range(min(count - len(self.open), 100)):
                 self.connect(data)
@@ -163,7 +163,7 @@ ATTACKS: dict[str, Attack] = {
 
 
 class Honest(threading.Thread):
-    """Asks for the list of tools, again and again, each time over a new connection."""
+    """Requests the list of tools repeatedly, each time over a new connection."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(daemon=True)
@@ -173,7 +173,7 @@ class Honest(threading.Thread):
         self.is_over = False
 
     def run(self) -> None:
-        """Ask until `is_over`."""
+        """Send requests until `is_over`."""
         body = json.dumps(ASK)
         head = f"{HEAD}{self._target.known}Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
         data = f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
@@ -198,7 +198,7 @@ class Honest(threading.Thread):
 
 
 def attack(name: str, options: argparse.Namespace, folder: Path) -> str:
-    """Run one attack and return its line."""
+    """Run one attack and return its output line."""
     limit = options.descriptors
 
     def lower() -> None:
@@ -215,16 +215,16 @@ def attack(name: str, options: argparse.Namespace, folder: Path) -> str:
         env=environment,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        preexec_fn=lower,  # noqa: PLW1509 - no thread is at work yet
+        preexec_fn=lower,  # noqa: PLW1509 - no other thread is running yet
     )
-    said: list[bytes] = []
+    stderr: list[bytes] = []
     found = b""
     while b" on http" not in found.rpartition(b"serving")[2] or not found.endswith(b"\n"):
         found += os.read(server.stderr.fileno(), 4096)
     port = int(re.search(rb"127\.0\.0\.1:(\d+)/mcp", found)[1])
     token = re.search(rb"Bearer ([\w-]{20,})", found)
     if not options.unread:
-        threading.Thread(target=_read, args=(server.stderr.fileno(), said), daemon=True).start()
+        threading.Thread(target=_read, args=(server.stderr.fileno(), stderr), daemon=True).start()
     target = Target(port, token[1].decode() if token else None)
     honest = Honest(target)
     honest.start()
@@ -249,8 +249,8 @@ def attack(name: str, options: argparse.Namespace, folder: Path) -> str:
         connection.close()
     return (
         f"{name:32} | {honest.answers:4} answers, {honest.failures} failed, longest {honest.longest:5.2f} s | "
-        f"{memory // 1024:4} MB, {descriptors:4} descriptors | stderr {sum(map(len, said)):7} bytes | "
-        f"ended in {took:.1f} s, code {code}"
+        f"{memory // 1024:4} MB, {descriptors:4} descriptors | stderr {sum(map(len, stderr)):7} bytes | "
+        f"exit after {took:.1f} s, code {code}"
     )
 
 
@@ -270,12 +270,12 @@ def _descriptors(pid: int) -> int:
 def main() -> None:
     """Read the flags and run the attacks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="all unless given")
-    parser.add_argument("--seconds", type=float, default=15, help="how long each attack lasts")
-    parser.add_argument("--pause", type=float, default=0.1, help="between two steps of an attack [s]")
-    parser.add_argument("--descriptors", type=int, default=0, help="the server's limit of open descriptors")
-    parser.add_argument("--unread", action="store_true", help="nobody reads the server's standard error")
-    parser.add_argument("--flag", action="append", default=[], help="one more flag for the server")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="attacks to run; default: all")
+    parser.add_argument("--seconds", type=float, default=15, help="duration of each attack")
+    parser.add_argument("--pause", type=float, default=0.1, help="pause between two steps of an attack [s]")
+    parser.add_argument("--descriptors", type=int, default=0, help="limit of open descriptors for the server")
+    parser.add_argument("--unread", action="store_true", help="do not read the server's standard error")
+    parser.add_argument("--flag", action="append", default=[], help="additional flag for the server; repeatable")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with tempfile.TemporaryDirectory() as folder:

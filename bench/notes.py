@@ -1,29 +1,29 @@
-"""Make a folder of notes of any size, always the same for the same seed."""
+"""Generate a folder of notes of any size, reproducible by its seed."""
 
 import random
 from itertools import accumulate
 from pathlib import Path
 
 NOTE_SIZE = 8_000
-"""Of one note [bytes]."""
+"""Approximate size of a note [bytes]."""
 WORDS = 20_000
 SENTENCES = 20_000
 FOLDERS = 100
 SEAL = "quartzite"
-"""Stands in a few notes, the first and the last among them: who finds it in all of them has read to the end."""
+"""Word in a few notes, including the first and the last; finding all of them proves that all notes were read."""
 SEALED = 8
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeo"]
 
 
 def write(folder: Path, count: int, seed: int = 1) -> list[str]:
-    """Write so many notes and return words that some of them hold, from rare to common.
+    """Write `count` notes and return words contained in some of them, from rare to common.
 
-    count: not less than there are sealed ones.
+    count: At least `SEALED`.
     """
-    chance = random.Random(seed)  # noqa: S311 - notes, no secrets
+    chance = random.Random(seed)  # noqa: S311 - not security-relevant
     words = sorted({"".join(chance.choices(_SYLLABLES, k=chance.randint(2, 5))) for _ in range(WORDS)})
     chance.shuffle(words)
-    # As in any language: the nth word is n times rarer than the first.
+    # Zipf's law: the nth word is n times rarer than the first.
     weights = list(accumulate(1 / (rank + 5) for rank in range(len(words))))
     sentences = [
         " ".join(chance.choices(words, cum_weights=weights, k=chance.randint(6, 18))).capitalize() + "."

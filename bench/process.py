@@ -1,4 +1,4 @@
-"""Start a process, wait for it, and tell what it used."""
+"""Run a process and measure its resource usage."""
 
 import os
 import subprocess
@@ -10,27 +10,27 @@ from pathlib import Path
 from threading import Timer
 
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""All else of the environment is left behind: keys, proxies, stores, and switches that forbid .pyc files."""
+"""Environment variables to pass on; all others are dropped, such as keys, proxies, stores and Python's switches."""
 
 
 class LapFailed(Exception):
-    """A lap did not come to what it was to measure; the text says why."""
+    """A lap could not be measured; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a process that ended well used, with the children that it waited for."""
+    """Output and resource usage of a successful process, including the child processes it waited for."""
 
     cpu: float
-    """[s]"""
+    """CPU time [s]."""
     wall: float
-    """[s]"""
+    """Wall time [s]."""
     out: str
     err: str
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """Return an environment whose home and data folders are of its own."""
+    """Return environment variables with home and data folders below `home`."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     folders = {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("DATA", "CONFIG", "CACHE", "STATE")}
     return {**kept, "HOME": str(home), **folders, **more}
@@ -43,18 +43,18 @@ def run(
     seconds: float,
     begun: Callable[[int], None] | None = None,
 ) -> Done:
-    """Run a command to its end.
+    """Run a command and wait until it exits.
 
-    seconds: after so many it is killed.
-    begun: is told the process's id.
-    Raises LapFailed for one that does not end well.
+    seconds: Timeout, after which it is killed.
+    begun: Called with the process id after the start.
+    Raises LapFailed if it cannot be started, fails or times out.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         before = time.perf_counter()
         try:
             process = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         except OSError as error:
-            raise LapFailed(f"it cannot be started: {error}") from error
+            raise LapFailed(f"cannot start: {error}") from error
         if begun is not None:
             begun(process.pid)
         late = Timer(seconds, process.kill)
@@ -64,9 +64,9 @@ def run(
         in_time = late.is_alive()
         late.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
-        told = [(file.seek(0), file.read().decode(errors="replace"))[1] for file in (out, err)]
+        output = [(file.seek(0), file.read().decode(errors="replace"))[1] for file in (out, err)]
     if process.returncode:
-        last = next((line for line in reversed((told[1] or told[0]).splitlines()) if line.strip()), "it said nothing")
+        last = next((line for line in reversed((output[1] or output[0]).splitlines()) if line.strip()), "no output")
         why = f"exit code {process.returncode}" if in_time else f"killed after {seconds:.0f} s"
         raise LapFailed(f"{why}: {last[:200]}")
-    return Done(used.ru_utime + used.ru_stime, wall, *told)
+    return Done(used.ru_utime + used.ru_stime, wall, *output)

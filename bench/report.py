@@ -1,4 +1,4 @@
-"""What the benchmark prints."""
+"""Format the output of the benchmark."""
 
 import os
 import platform
@@ -11,36 +11,36 @@ from pathlib import Path
 from bench.figures.row import Line
 from bench.server import codec
 
-HEAD = ("what", "ours", "other", "ratio", "target", "met")
+HEAD = ("measurement", "run-specialist", "other", "ratio", "target", "met")
 PACKAGES = ("run-specialist", "anthropic", "httpx2", "pydantic", "sqlalchemy", "orjson", "uvloop")
 
 
 def machine() -> str:
-    """Return one paragraph on where and with what it was measured."""
+    """Return one paragraph about the machine and the software versions."""
     installed = ", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name)))
     return (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC{_commit()}. {_processor()}, {os.cpu_count()} cores, "
         f"{platform.platform()}, Python {platform.python_version()}. {installed}. "
-        f"The server reads and writes JSON by {codec.NAME}. Load of the machine at the start: {os.getloadavg()[0]:.1f}."
+        f"JSON library of the server: {codec.NAME}. Load of the machine at the start: {os.getloadavg()[0]:.1f}."
     )
 
 
 def busy() -> str:
-    """Return a warning where something else is at work on the machine; empty where it is not."""
+    """Return a warning if the machine is busy, otherwise an empty text."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load < cores / 2:
         return ""
-    return f"**Something else is at work here (load {load:.1f} on {cores} cores): wall times say little.**"
+    return f"**This machine is busy (load {load:.1f} on {cores} cores): wall times are unreliable.**"
 
 
 def table(lines: Iterable[Line]) -> str:
-    """Return a table of Markdown."""
+    """Return a Markdown table."""
     rows = [HEAD, ("---", *["---:"] * (len(HEAD) - 2), "---"), *(line.cells() for line in lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def failures(lines: Sequence[Line]) -> str:
-    """Return why lines have failed, each reason once."""
+    """Return the reasons for failed lines, each once."""
     reasons: dict[str, list[str]] = {}
     for line in lines:
         if line.failed:
@@ -56,19 +56,19 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str:
-    """Return what was measured, where git knows it."""
-    asked = ("git", "describe", "--always", "--dirty=, with changes", "--exclude=*")
+    """Return the measured commit, or an empty text without git."""
+    command = ("git", "describe", "--always", "--dirty=, with changes", "--exclude=*")
     try:
-        told = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout
+        commit = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout
     except OSError:
         return ""
-    return f", commit {told.strip()}" if told else ""
+    return f", commit {commit.strip()}" if commit else ""
 
 
 def _processor() -> str:
     try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name"))
+    names = (line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("model name"))
     return next(names, platform.machine())

@@ -1,16 +1,15 @@
-"""Measure run-specialist beside other ways to do the same, and print tables of Markdown.
+"""Compare the cost of run-specialist with other agent loops, and print Markdown tables.
 
     uv run --group bench python bench/run.py [--only FIGURE] [--laps N] [--quick] [--json FILE]
 
-Nothing but the loopback is used: the model is a script in a server of the bench's own. What is measured, and what came
-out: docs/performance.md.
+Uses only the loopback interface: the model is a script in the included server. Results: docs/performance.md.
 """
 
 import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # As a script it would see the folder of its own only, and not the package of which it is a part.
+    # A script only has its own folder on the path; the `bench` package is found from the repository's top.
     sys.path[0] = str(Path(__file__).parents[1])
     from bench.command import main
 

@@ -1,12 +1,11 @@
-"""Let the file tools work in roots that are hard to bear, and write down what each call took.
+"""Run the file tools in extreme roots and print the time and memory of each call.
 
 Run it from the top of the repository:
 
     python -m bench.sandbox_rig [--files 100000] [--gigabytes 1] [--levels 1500] [--only NAME]
 
-Each root is made below the folder for temporary files and removed afterwards, and has a process of its own, so that the
-memory is that of its calls alone. No call may raise anything but an error for the model; what it returns is checked
-where the root is made to tempt it.
+Each root is created in the folder for temporary files and removed afterwards. It runs in a separate process, so that
+the memory is that of its calls only. Calls may only raise errors meant for the model.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.files.files import file_tools
 
 MOST = 1_000_000_000
-"""What a growing file grows to before it begins anew [bytes]."""
+"""Size at which a growing file is truncated [bytes]."""
 Calls = list[tuple[str, dict[str, Any]]]
 EVERYWHERE: Calls = [
     ("ls", {}),
@@ -38,7 +37,7 @@ EVERYWHERE: Calls = [
 
 
 def many(root: Path, given: argparse.Namespace) -> Calls:
-    """Make very many small files, a hundred in each folder."""
+    """Create many small files, a hundred per folder."""
     for number in range(given.files):
         if number % 100 == 0:
             folder = root / f"d{number // 1_000}" / f"e{number // 100}"
@@ -48,21 +47,21 @@ def many(root: Path, given: argparse.Namespace) -> Calls:
 
 
 def ignored(root: Path, given: argparse.Namespace) -> Calls:
-    """Make the same files below a .gitignore of 120,000 lines."""
+    """Create the same files and a .gitignore of 120,000 lines."""
     calls = many(root, given)
     (root / ".gitignore").write_text("".join(f"x{number:05}\n" for number in range(120_000)))
     return [*calls, ("glob", {"pattern": "*absent*"})]
 
 
 def wide(root: Path, given: argparse.Namespace) -> Calls:
-    """Make all files in one folder."""
+    """Create all files in one folder."""
     for number in range(given.files):
         (root / f"n{number}.md").write_text(f"needle {number % 100} of {number // 1_000}\n")
     return [*EVERYWHERE, ("glob", {"pattern": "*absent*"})]
 
 
 def sparse(root: Path, given: argparse.Namespace) -> Calls:
-    """Make huge files: of nothing, of one line, and of a line and then nothing."""
+    """Create huge files: sparse, with a single line, and with some lines followed by a hole."""
     size = int(given.gigabytes * 1_000_000_000)
     for name, begin in {
         "hole.bin": b"",
@@ -80,7 +79,7 @@ def sparse(root: Path, given: argparse.Namespace) -> Calls:
 
 
 def deep(root: Path, given: argparse.Namespace) -> Calls:
-    """Make a chain of folders whose path is longer than the system takes at once."""
+    """Create nested folders whose path exceeds the system's maximum length."""
     here = os.open(root, os.O_RDONLY)
     for _ in range(given.levels):
         os.mkdir("folder-in-folder", dir_fd=here)
@@ -95,7 +94,7 @@ def deep(root: Path, given: argparse.Namespace) -> Calls:
 
 
 def growing(root: Path, _: argparse.Namespace) -> Calls:
-    """Make a file that grows all the time, one that comes and goes, and one that shrinks."""
+    """Create a file that keeps growing, one that is recreated and deleted, and one that shrinks."""
 
     def busy() -> None:
         with (root / "growing.log").open("wb", 0) as growing, (root / "shrinking.log").open("wb", 0) as shrinking:
@@ -115,7 +114,7 @@ def growing(root: Path, _: argparse.Namespace) -> Calls:
 
 
 def system(_: Path, __: argparse.Namespace) -> Calls:
-    """Take what the kernel shows of itself for a root."""
+    """Use `/proc` as root."""
     reads = ["self/environ", "self/root/etc/passwd", "self/cwd/pyproject.toml", "self/fd/0", "self/mem", "kmsg"]
     return [*EVERYWHERE[:2], *EVERYWHERE[2:4], *[("read", {"path": path}) for path in reads]]
 
@@ -133,7 +132,7 @@ ROOTS: dict[str, Callable[[Path, argparse.Namespace], Calls]] = {
 
 @contextmanager
 def folder(name: str) -> Iterator[Path]:
-    """Give a folder for a root, and remove it with what `rm` alone can remove."""
+    """Create a folder for a root; remove it with `rm`, which handles very long paths."""
     if name == "proc":
         yield Path("/proc")
         return
@@ -141,32 +140,32 @@ def folder(name: str) -> Iterator[Path]:
     try:
         yield Path(made)
     finally:
-        subprocess.run(["rm", "-rf", made], check=False)  # noqa: S607 - as everywhere
+        subprocess.run(["rm", "-rf", made], check=False)  # noqa: S607 - from PATH
 
 
 def one(given: argparse.Namespace) -> None:
-    """Make one root and call the tools in it."""
+    """Create one root and call the tools in it."""
     with folder(given.only) as root:
         calls = ROOTS[given.only](root, given)
         tools = {tool.name: tool for tool in file_tools(root)}
         for name, arguments in calls:
             begun, worked = time.monotonic(), time.process_time()
             try:
-                said = tools[name](**arguments)
+                result = tools[name](**arguments)
             except ToolError as error:
-                said = f"ToolError: {error}"
+                result = f"ToolError: {error}"
             took, cpu = time.monotonic() - begun, time.process_time() - worked
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             shown = ", ".join(f"{key}={str(value)[-30:]}" for key, value in arguments.items())
             print(
-                f"{given.only:8} {took:6.2f} s {cpu:6.2f} s CPU {memory:5} MB  {name} {shown}: {said[-90:]!r}",
+                f"{given.only:8} {took:6.2f} s {cpu:6.2f} s CPU {memory:5} MB  {name} {shown}: {result[-90:]!r}",
                 flush=True,
             )
 
 
 def main() -> None:
-    """Read the flags, and give each root a process of its own."""
-    parser = argparse.ArgumentParser(description="Let the file tools work in roots that are hard to bear.")
+    """Run each root in a separate process."""
+    parser = argparse.ArgumentParser(description="Run the file tools in extreme roots.")
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--gigabytes", type=float, default=1)
     parser.add_argument("--levels", type=int, default=1_500)

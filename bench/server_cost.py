@@ -1,4 +1,4 @@
-"""What the server itself costs a request, at three lengths of a conversation."""
+"""Measure the CPU time of the server per request, for three conversation lengths."""
 
 import json
 from http.client import HTTPConnection
@@ -13,8 +13,8 @@ REQUESTS = 40
 
 
 def measure(lab: Lab) -> str:
-    """Return a sentence on the server's CPU a request."""
-    return "The server's own CPU a request: " + ", ".join(_at(lab, turns) for turns in TURNS) + "."
+    """Return a sentence with the CPU time of the server per request."""
+    return "CPU of the server per request: " + ", ".join(_at(lab, turns) for turns in TURNS) + "."
 
 
 def _at(lab: Lab, turns: int) -> str:

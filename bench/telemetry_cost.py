@@ -1,12 +1,12 @@
-"""Measure what spans cost a run: CPU a tool call, with and without somebody who traces.
+"""Measure the cost of telemetry spans: CPU time per tool call, with and without a tracer provider.
 
 Run it from the top of the repository, in an environment with the `test` group:
 
     python -m bench.telemetry_cost
 
-The model is a script, a tool call is a coroutine that returns at once, and spans go to the SDK's batch processor, whose
-exporter drops them. Of each kind the quickest of 7 runs of 300 calls, one call a turn, is told: whatever else the
-machine does only makes a run slower.
+The model is a script, a tool call is a coroutine that returns at once, and the SDK's batch processor sends spans to an
+exporter that drops them. Each figure is the fastest of 7 runs of 300 calls, one per turn, because other load on the
+machine only makes runs slower.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ RUNS = 7
 
 
 class Dropped(SpanExporter):
-    """Takes spans and keeps none."""
+    """Exporter that drops all spans."""
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 - they go nowhere
-        """Let them go."""
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 - dropped
+        """Drop the spans."""
         return SpanExportResult.SUCCESS
 
 
@@ -43,7 +43,7 @@ async def look(query: str) -> str:
 
 @contextmanager
 def traced() -> Iterator[None]:
-    """Let a provider of the SDK take the spans."""
+    """Install a tracer provider of the SDK."""
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(Dropped(), max_queue_size=100_000))
     with patch("opentelemetry.trace._TRACER_PROVIDER", provider):
@@ -53,7 +53,7 @@ def traced() -> Iterator[None]:
 
 @contextmanager
 def stubbed() -> Iterator[None]:
-    """Take out even the question whether somebody traces: what is left is the run without any telemetry."""
+    """Replace the telemetry code, including the check for a tracer provider."""
     silent = telemetry.AgentSpan(None, "", {})
     nothing = telemetry.Silence()
     with (
@@ -65,7 +65,7 @@ def stubbed() -> Iterator[None]:
 
 
 def once() -> float:
-    """Return the CPU time that one call of a run takes [s]."""
+    """Return the CPU time per call of one run [s]."""
     script = [calls(("look", {"query": str(number)}), first_id=number) for number in range(CALLS)]
     answer = calls(("respond", {"answer": "done"}), first_id=CALLS)
     one = job(ScriptedProvider([*script, answer]), CALLS + 1, tools=[Tool("look", "Look.", look)])
@@ -76,17 +76,17 @@ def once() -> float:
 
 def main() -> None:
     """Print the table of docs/telemetry.md."""
-    print("| | CPU a call | more |\n|---|---|---|")
+    print("| | CPU per call | more |\n|---|---|---|")
     base = 0.0
     for name, how in (
-        ("no telemetry at all", stubbed),
-        ("nobody traces", nullcontext),
+        ("no telemetry code", stubbed),
+        ("no tracer provider", nullcontext),
         ("every span exported", traced),
     ):
         with how():
-            quickest = min(once() for _ in range(RUNS))
-        base = base or quickest
-        print(f"| {name} | {quickest * 1e6:.0f} µs | {(quickest - base) * 1e6:.0f} µs |")
+            fastest = min(once() for _ in range(RUNS))
+        base = base or fastest
+        print(f"| {name} | {fastest * 1e6:.0f} µs | {(fastest - base) * 1e6:.0f} µs |")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Run once untimed what will be timed, so that no lap has to write .pyc files or fetch libraries from a cold disk.
+"""Warm up untimed, so that no lap has to write .pyc files or read libraries from a cold disk.
 
-What fails here fails once more where it is timed, and is told there.
+Failures are ignored here, because the measured laps report them again.
 """
 
 from bench.lab import Lab
@@ -16,20 +16,20 @@ def commands(lab: Lab) -> None:
 
 
 def offline(lab: Lab) -> None:
-    """Have a question answered without a model, and stored."""
+    """Answer a question offline, with a store."""
     with lab.failing("warm-up"):
         lab.command(*QUESTION)
 
 
 def peers(lab: Lab) -> None:
-    """Have each peer answer once."""
+    """Run each peer once."""
     with lab.failing("warm-up"):
         for peer in ("bare", "tool_runner", "ours_stored"):
             lab.lap(peer, "first", lab.new_run())
 
 
 def everything(lab: Lab) -> None:
-    """Do all of it."""
+    """Warm up commands, the offline model and the peers."""
     commands(lab)
     offline(lab)
     peers(lab)

@@ -23,7 +23,7 @@ BEGIN, END = "<!-- session: recorded by docs/record_session.py -->", "<!-- /sess
 
 
 def record() -> str:
-    """Run the command on a pseudo-terminal, with a store of its own, and return what stays on the screen."""
+    """Run the command on a pseudo-terminal, with a temporary store, and return the final content of the screen."""
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     program = Path(sys.executable).with_name("run-specialist")
@@ -31,7 +31,7 @@ def record() -> str:
     screen = pyte.Screen(WIDTH, HEIGHT)
     stream = pyte.ByteStream(screen)
     with TemporaryDirectory() as folder:
-        # Named by the environment, it is not named in the line that says how to go on.
+        # Set by an environment variable, so that the printed resume command does not name the store.
         environment = {**os.environ, "SPECIALIST_STORE": f"{folder}/runs.db"}
         with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=terminal, stdout=terminal, stderr=terminal):
             os.close(terminal)
@@ -39,13 +39,13 @@ def record() -> str:
                 while piece := os.read(main, 65536):
                     stream.feed(piece)
             except OSError:
-                pass  # the end of a pseudo-terminal
+                pass  # a pseudo-terminal reports its end as an error
     os.close(main)
     return "\n".join(line.rstrip() for line in screen.display).strip()
 
 
 def main() -> None:
-    """Write the session between its marks."""
+    """Replace the session between its markers in README.md."""
     readme = ROOT / "README.md"
     before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)

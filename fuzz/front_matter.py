@@ -1,4 +1,4 @@
-"""Fuzz the reader of specialists' files: any bytes make a specialist, or an error that says where."""
+"""Fuzz the parser of specialist files: any bytes give a specialist, or an error with its position."""
 
 import json
 from pathlib import Path
@@ -25,12 +25,12 @@ _SYNTAX = (
 
 
 def one(data: bytes) -> None:
-    """Load one file, and hold what every result must hold."""
+    """Load one file and check the invariants of the result."""
     file = load_text(data, FILE)
     assert file.name
     assert file.description
     assert (file.specialist is None) == (file.status == "error"), file
-    # Of UTF-16 every second byte is part of a line's end at most.
+    # An upper bound: in UTF-16 only every second byte can be part of a line end.
     lines = sum(data.count(end) for end in _ENDS) + 1
     for problem in file.problems:
         assert 1 <= problem.line <= lines, problem

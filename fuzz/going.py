@@ -1,10 +1,10 @@
-"""What both fuzzers share: seeds, a dictionary, and the limits under which libFuzzer calls something a find.
+"""Shared code of the fuzzers: seeds, the dictionary, and the limits beyond which libFuzzer reports a crash.
 
-    python fuzz/front_matter.py [libFuzzer's options] [FOLDER]
+    python fuzz/front_matter.py [libFuzzer options] [FOLDER]
 
-FOLDER keeps what was learnt from one time to the next; without it that is thrown away. `-max_total_time=60` ends after
-a minute, `-print_final_stats=1` tells how much was tried. A find ends the fuzzer and stays as a file `crash-...`; give
-that file in place of FOLDER to see it again.
+FOLDER stores the corpus for later runs; without it the corpus is discarded. `-max_total_time=60` stops after a minute,
+`-print_final_stats=1` prints the number of inputs. A crash stops the fuzzer and is saved as a file `crash-...`; pass
+that file in place of FOLDER to reproduce it.
 """
 
 import sys
@@ -17,21 +17,21 @@ import atheris
 
 SEEDS = Path(__file__).parent / "seeds"
 SLOWEST = 1.0
-"""One input may take this much of the processor's time [s]."""
+"""Maximum CPU time per input [s]."""
 _LIMITS = ("-timeout=20", "-rss_limit_mb=1024", "-malloc_limit_mb=256")
 
 
 class TooSlowError(Exception):
-    """An input took longer than any file of its size may."""
+    """An input took longer than `SLOWEST`."""
 
 
-def go(name: str, one: Callable[[bytes], None], words: Iterable[str], *more_seeds: Path) -> None:
-    """Fuzz until something is found or libFuzzer's options end it.
+def go(name: str, one: Callable[[bytes], None], tokens: Iterable[str], *more_seeds: Path) -> None:
+    """Run the fuzzer until it finds a crash or the options of libFuzzer stop it.
 
-    name: of the folder of seeds.
-    one: takes an input; what it raises is a find.
-    words: pieces that inputs are likely to be made of.
-    more_seeds: further folders of inputs to begin with.
+    name: Folder of the seeds.
+    one: Runs one input; every exception is a crash.
+    tokens: Dictionary entries: pieces that inputs are likely to contain.
+    more_seeds: Further folders of seeds.
     """
 
     def timed(data: bytes) -> None:
@@ -42,18 +42,18 @@ def go(name: str, one: Callable[[bytes], None], words: Iterable[str], *more_seed
 
     given = sys.argv[1:]
     with tempfile.TemporaryDirectory() as own:
-        dictionary = Path(own, "words")
-        dictionary.write_text("".join(f'"{_escaped(word)}"\n' for word in words), "ascii")
-        # libFuzzer writes what it learns into the first folder.
-        learnt = [] if any(not argument.startswith("-") for argument in given) else [own + "/learnt"]
-        for folder in learnt:
+        dictionary = Path(own, "dictionary")
+        dictionary.write_text("".join(f'"{_escaped(token)}"\n' for token in tokens), "ascii")
+        # libFuzzer writes new inputs to the first folder.
+        corpus = [] if any(not argument.startswith("-") for argument in given) else [own + "/corpus"]
+        for folder in corpus:
             Path(folder).mkdir()
         single = any(Path(argument).is_file() for argument in given)
         seeds = [] if single else [str(folder) for folder in (SEEDS / name, *more_seeds)]
         options = [*_LIMITS, f"-dict={dictionary}"]
-        atheris.Setup([sys.argv[0], *options, *given, *learnt, *seeds], timed)
+        atheris.Setup([sys.argv[0], *options, *given, *corpus, *seeds], timed)
         atheris.Fuzz()
 
 
-def _escaped(word: str) -> str:
-    return "".join(f"\\x{byte:02X}" for byte in word.encode("utf-8", "surrogateescape"))
+def _escaped(token: str) -> str:
+    return "".join(f"\\x{byte:02X}" for byte in token.encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""Fuzz the file tools: no path, glob, pattern or question shows anything of what lies outside the root."""
+"""Fuzz the file tools: no path, glob, pattern or query exposes files outside the root."""
 
 import os
 import tempfile
@@ -12,8 +12,8 @@ with atheris.instrument_imports(include=["run_specialist.tools", "pathspec"]):
     from run_specialist.tools.files.files import file_tools
     from run_specialist.tools.sandbox.sandbox import Sandbox
 
-SECRET = "marzipan"  # noqa: S105 - the word that must not be shown
-"""Stands in every file outside the root, in their names, and in what the root hides."""
+SECRET = "marzipan"  # noqa: S105 - a marker word
+"""Word that must not be exposed; in names and contents of all files outside the root, and in its hidden files."""
 _PIECES = (
     *("..", "../", "/", "//", "./", "~", "\\", "..\\", "\0", "\n", "\\n", "\\xff", "\udcff", "%2e%2e/", "file://", " "),
     *("a/", "a/b/", "x.md", "out", "out/", "up/", "up/up/", "in.md", "loop", "pipe", ".git", ".GIT", ".git/config"),
@@ -25,7 +25,7 @@ _PIECES = (
 
 
 def tree(outer: Path) -> Path:
-    """Make a root with links of all kinds beside secrets, and return it."""
+    """Create a root with symlinks of all kinds next to secrets, and return it."""
     root = outer / "root"
     (root / "a" / "b").mkdir(parents=True)
     (root / "hidden").mkdir()
@@ -59,25 +59,25 @@ def tree(outer: Path) -> Path:
 
 
 class Target:
-    """Calls one tool an input."""
+    """Fuzz target that calls one tool per input."""
 
     def __init__(self, root: Path) -> None:
-        """Take the root; the tools are made once, so that search need not index for each input."""
+        """Create the tools once, so that search does not index for each input."""
         self._root = root
         self._tools = {tool.name: tool for tool in file_tools(root)}
 
     def __call__(self, data: bytes) -> None:
-        """Call a tool, and look at what it returns."""
+        """Call a tool and check its result."""
         choice, text = data[:1], data[1:].decode("utf-8", "surrogateescape")
         try:
             shown = self._call(choice[0] if choice else 0, text)
         except RunSpecialistError as error:
             shown = str(error)
-        # An error repeats what was asked for.
+        # Errors quote the input.
         if SECRET not in text:
             assert SECRET not in shown, shown
 
-    def _call(self, choice: int, text: str) -> str:  # noqa: PLR0911 - one for each tool
+    def _call(self, choice: int, text: str) -> str:  # noqa: PLR0911 - one per tool
         tools = self._tools
         match choice % 8:
             case 0:
@@ -92,7 +92,7 @@ class Target:
                 return self._limited(text)
             case 6:
                 return self._opened(text)
-            case _ if choice < 16:  # noqa: PLR2004 - it starts a process, so one in many
+            case _ if choice < 16:  # noqa: PLR2004 - rare, because it starts a process
                 path, _, rest = text.partition("\n")
                 return str(tools["grep"](pattern=rest or ".", path=path or None))
             case _:
@@ -108,13 +108,13 @@ class Target:
             return error.strerror or str(error)
 
     def _limited(self, text: str) -> str:
-        """Let a specialist's own `paths` say what may be seen."""
+        """Use the input as the `paths` of a specialist."""
         tools = {tool.name: tool for tool in file_tools(self._root, text.split("\n"))}
         return str(tools["glob"](pattern="**")) + str(tools["ls"]())
 
 
 def main() -> None:
-    """Fuzz in a tree of its own."""
+    """Fuzz in a temporary tree."""
     with tempfile.TemporaryDirectory() as outer:
         going.go("path_sandbox", Target(tree(Path(outer))), _PIECES)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from run_specialist.loop.compaction.turns import SUMMARIZE, summarized
+from run_specialist.loop.compaction.turns import SUMMARIZE, archived_placeholder
 from run_specialist.record.messages import Block, Message, ToolResult
 
 QUESTION = "What do owls eat?"
@@ -64,7 +64,7 @@ def summaries(messages: Sequence[Message]) -> list[str]:
 
 def is_archived(call_id: str, output: str) -> bool:
     """Tell whether an output has left the transcript."""
-    return output == summarized(call_id)
+    return output == archived_placeholder(call_id)
 
 
 def broken_rules(messages: Sequence[Message]) -> list[str]:

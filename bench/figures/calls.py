@@ -1,4 +1,4 @@
-"""What a tool call costs this side of the API, in a short run and in a long one."""
+"""CPU time of the client per tool call, in a short and in a long run."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from bench.lab import Lab
 
 
 def lap(lab: Lab, size: Size) -> None:
-    """Run each peer once, with all its runs in one process."""
+    """Measure each peer once, with all its runs in one process."""
     for peer in lab.in_turn("ours", "tool_runner", "bare", "ours_stored", *size.guests):
         with lab.failing(f"calls.{peer}"):
             measured = lab.lap(peer, "calls", lab.new_run(), calls=size.calls)

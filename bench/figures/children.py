@@ -1,4 +1,4 @@
-"""Many children at the same time, in one process and through one client."""
+"""Many children at once, in one process and with one client."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,11 +9,11 @@ from bench.lab import Lab
 
 CALLS = 10
 DELAY = 20
-"""How long the model thinks about each turn [ms]."""
+"""Response time of the model per turn [ms]."""
 
 
 def lap(lab: Lab, size: Size, name: str, count: Callable[[Size], int]) -> None:
-    """Run each peer once."""
+    """Measure each peer once."""
     for peer in lab.in_turn("ours", "tool_runner", "ours_stored"):
         with lab.failing(f"{name}.{peer}"):
             run = lab.new_run()
@@ -25,8 +25,8 @@ def lap(lab: Lab, size: Size, name: str, count: Callable[[Size], int]) -> None:
 def rows(size: Size, name: str, count: Callable[[Size], int], wall: float, stored_wall: float | None) -> Sequence[Row]:
     """Return the lines of the table.
 
-    wall: the target for the ratio of the wall times of ours and tool_runner.
-    stored_wall: the same if ours stores its runs, which tool_runner does not; None = no target.
+    wall: Maximum ratio of the wall time to that of `tool_runner`.
+    stored_wall: The same for stored runs; None = no target.
     """
     what = f"{count(size):,} children x {CALLS} calls"
     row = partial(Row, full=size.full, of_ratio=True)

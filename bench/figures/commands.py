@@ -1,4 +1,4 @@
-"""What the commands cost that ask no model."""
+"""CPU time of commands that use no model."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from bench.figures.row import Row
 from bench.lab import Lab
 
 HEAVY = {"anthropic", "openai", "sqlalchemy", "mcp"}
-"""Libraries that such a command does without."""
+"""Libraries that these commands must not import."""
 COMMANDS = {
     "help": ("run-specialist", "--help"),
     "list": ("specialists", "list"),
@@ -16,7 +16,7 @@ COMMANDS = {
 
 
 def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
-    """Run each command once, and see once what it imports."""
+    """Run each command once, and check its imports in the first lap."""
     for name, command in COMMANDS.items():
         with lab.failing(f"commands.{name}"):
             lab.note(f"commands.{name}.cpu", lab.command(*command).cpu)
@@ -27,7 +27,7 @@ def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
 
 def rows(size: Size) -> Sequence[Row]:
     """Return the lines of the table."""
-    heavy = f"libraries out of {', '.join(sorted(HEAVY))} that it imports"
+    heavy = f"imports of {', '.join(sorted(HEAVY))}"
     return [
         Row("`run-specialist --help`, CPU", "ms", "commands.help.cpu", at_most=150, full=size.full),
         Row(f"`run-specialist --help`, {heavy}", "", "commands.help.heavy", at_most=0),
@@ -36,4 +36,4 @@ def rows(size: Size) -> Sequence[Row]:
     ]
 
 
-FIGURE = Figure("commands", "Commands that ask no model", lap, rows, warm_up=warming.commands)
+FIGURE = Figure("commands", "Commands that use no model", lap, rows, warm_up=warming.commands)

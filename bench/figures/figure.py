@@ -1,4 +1,4 @@
-"""A figure of the benchmark: what one lap of it measures, and the rows that show it."""
+"""Definition of a figure of the benchmark: the measurements of one lap and the table rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from bench.lab import Lab
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     full: bool
-    """Whether the targets were set for these sizes."""
+    """Whether the targets apply to these sizes."""
     laps: int
     crowd_laps: int
-    """Laps of the largest figure, which takes minutes."""
+    """Laps of the largest figure, which takes minutes per lap."""
     calls: tuple[int, int] = (30, 300)
-    """Tool calls in a run."""
+    """Tool calls per run."""
     children: int = 200
     crowd: int = 1000
     notes: int = 10_000
     guests: tuple[str, ...] = ()
-    """Peers beside the usual ones."""
+    """Optional peers to measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing that is measured."""
+    """One figure of the benchmark."""
 
     name: str
     title: str

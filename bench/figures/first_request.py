@@ -1,4 +1,4 @@
-"""How long it takes from the start of a process until its first request is at the server."""
+"""Time from the start of a process until the server receives its first request."""
 
 from collections.abc import Sequence
 
@@ -20,14 +20,14 @@ MOST = {"cli": 1.10, "ours": 1.10, "cli_stored": 1.15, "ours_stored": 1.15}
 
 
 def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
-    """Start each once."""
+    """Measure each way once."""
     for way in lab.in_turn("bare", *WAYS):
         with lab.failing(f"first.{way}"):
             run = lab.new_run()
             if way.startswith("cli"):
                 more = ("--events",) if way == "cli_stored" else ("--store", "none")
-                asked = f"{Script(run).tag()} {QUESTION}"
-                lab.command("run-specialist", "thoughts-analyzer", asked, "--model", MODEL, *more, run=run)
+                question = f"{Script(run).tag()} {QUESTION}"
+                lab.command("run-specialist", "thoughts-analyzer", question, "--model", MODEL, *more, run=run)
             else:
                 lab.lap(way, "first", run)
             tally = lab.tally(run)
@@ -39,9 +39,9 @@ def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
 def rows(size: Size) -> Sequence[Row]:
     """Return the lines of the table."""
     return [
-        Row(f"{words}, {kind}", "ms", f"first.{way}.{unit}", f"first.{AGAINST[way]}.{unit}", MOST[way], of_ratio=True,
+        Row(f"{label}, {kind}", "ms", f"first.{way}.{unit}", f"first.{AGAINST[way]}.{unit}", MOST[way], of_ratio=True,
             full=size.full)
-        for way, words in WAYS.items()
+        for way, label in WAYS.items()
         for unit, kind in (("cpu", "CPU"), ("wall", "wall"))
     ]  # fmt: skip
 

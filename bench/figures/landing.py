@@ -1,4 +1,4 @@
-"""What a parent gets when the model wants five times the calls that its limit allows, and what the input costs."""
+"""Answers and input cost when the model wants five times as many calls as its limit allows."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,17 @@ MODELS: dict[str, dict[str, int]] = {
     "obeys": {"obeys": 1},
     "stubborn": {"obeys": 0},
 }
-"""How the model behaves."""
+"""Behavior of the model, as arguments of `Script`."""
 BILLS = {
     "`order`, a model that obeys": ("order", "obeys", 54_000),
     "`order`, a stubborn model": ("order", "stubborn", 72_000),
     "`force`": ("force", "stubborn", 69_000),
 }
-"""The way of landing, the model, and the most that may be billed [input tokens]."""
+"""Kind of landing, model, and maximum bill [input tokens]."""
 
 
 def lap(lab: Lab, size: Size) -> None:
-    """Let each peer run into its limit with each model, ours in each of its ways of landing."""
+    """Run each peer to its limit with each model; run-specialist with each kind of landing."""
     for peer in ("ours", "ours_stored", "bare", "tool_runner", *size.guests):
         _land(lab, peer, "auto")
     for landing in ("order", "force"):
@@ -51,16 +51,16 @@ def rows(size: Size) -> Sequence[Row]:
         *(("ours", peer, f"against {peer}") for peer in ("tool_runner", *size.guests)),
         ("ours_stored", "ours", "with store and events, against without"),
     ):
-        for kind, words, most, exactly in (
+        for kind, label, most, exactly in (
             ("answers", "answers", 1, True),
             ("calls", "calls run", LIMIT, True),
             ("requests", "requests", 11, False),
         ):
             one, two = (f"landing.{peer}.auto.abreast.{kind}" for peer in (ours, other))
-            made.append(Row(f"{what}: {words}, {against}", "", one, two, at_most=most, exactly=exactly))
-    for words, (landing, model, most) in BILLS.items():
+            made.append(Row(f"{what}: {label}, {against}", "", one, two, at_most=most, exactly=exactly))
+    for label, (landing, model, most) in BILLS.items():
         one, two = f"landing.ours.{landing}.{model}.billed", f"landing.bare.auto.{model}.billed"
-        what = f"input billed, one call per turn, {words}, against a hand-written loop that forces"
+        what = f"input billed, one call per turn, {label}, against a hand-written loop that forces"
         made.append(Row(what, "tokens", one, two, at_most=most))
     one, two = (f"landing.{peer}.auto.stubborn.billed" for peer in ("ours", "tool_runner"))
     what = "input billed, one call per turn, `auto`, against tool_runner, which has no answer"
@@ -71,4 +71,4 @@ def rows(size: Size) -> Sequence[Row]:
     return made
 
 
-FIGURE = Figure("landing", "At the limit", lap, rows, lambda size: 1)  # noqa: ARG005 - nothing in it is left to chance
+FIGURE = Figure("landing", "At the limit", lap, rows, lambda size: 1)  # noqa: ARG005 - deterministic, so one lap

@@ -1,4 +1,4 @@
-"""What the README's question costs without a key, from a cold start."""
+"""CPU time of the README's question without an API key, from a cold start."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from bench.figures.figure import Figure, Size
 from bench.figures.row import Row
 from bench.lab import Lab
 
-ASKED = (
+COMMAND = (
     "run-specialist",
     "thoughts-analyzer",
     "Why does the sub-agent loop land softly instead of cutting off?",
@@ -17,25 +17,25 @@ ASKED = (
 
 
 def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
-    """Ask without a store, with one that has to be made, and with one that is there."""
+    """Run the question without a store, with a new store, and with an existing one."""
     with lab.failing("offline.none"):
-        lab.note("offline.none", lab.command(*ASKED, "--store", "none").cpu)
+        lab.note("offline.none", lab.command(*COMMAND, "--store", "none").cpu)
     with lab.failing("offline.stored"):
         home = lab.folder()
-        lab.note("offline.stored.made", lab.command(*ASKED, home=home).cpu)
-        lab.note("offline.stored.there", lab.command(*ASKED, home=home).cpu)
+        lab.note("offline.stored.made", lab.command(*COMMAND, home=home).cpu)
+        lab.note("offline.stored.there", lab.command(*COMMAND, home=home).cpu)
 
 
 def rows(size: Size) -> Sequence[Row]:
     """Return the lines of the table."""
     kinds = {
         "none": "no store",
-        "stored.there": "the default store",
-        "stored.made": "the default store, made for it",
+        "stored.there": "the existing default store",
+        "stored.made": "a new default store",
     }
     return [
-        Row(f"README's question, {words}, CPU", "ms", f"offline.{kind}", at_most=600, full=size.full)
-        for kind, words in kinds.items()
+        Row(f"README's question, {label}, CPU", "ms", f"offline.{kind}", at_most=600, full=size.full)
+        for kind, label in kinds.items()
     ]
 
 

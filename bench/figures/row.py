@@ -1,4 +1,4 @@
-"""One line of the table: what is compared with what, and how much of it there may be."""
+"""Rows of the result tables: the compared series and the target."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,54 +8,55 @@ from typing import Literal
 FAILED = "failed"
 Unit = Literal["ms", "s", "MB", "tokens", ""]
 _SCALE: dict[Unit, float] = {"ms": 1000.0}
-"""Series are in seconds where they are times."""
+"""Factors from the units of the series (times are in seconds) to the units of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one line shows."""
+    """Definition of one table row."""
 
     what: str
-    """In words, with the sizes that were measured."""
+    """Label, including the measured sizes."""
     unit: Unit
     ours: str
-    """The name of our series."""
+    """Series of run-specialist."""
     other: str | None = None
-    """The name of the series that ours is compared with."""
+    """Series to compare it with."""
     at_most: float | None = None
-    """The target: of our value in its unit, or of the ratio to the other one."""
+    """Target: maximum of our value in its unit, or of the ratio."""
     of_ratio: bool = False
+    """Whether the target applies to the ratio."""
     exactly: bool = False
-    """The target is to be hit, not only kept."""
+    """Whether the value must equal the target."""
     full: bool = True
-    """The sizes are those that the target was set for."""
+    """Whether the target applies to the measured sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row with what came out."""
+    """A row with its results."""
 
     row: Row
     ours: float | None
     other: float | None
     failed: str = ""
-    """Why there is nothing to show."""
+    """Reason for missing results."""
 
     @property
     def ratio(self) -> float | None:
-        """How many times the other value ours is."""
+        """Our value divided by the other one."""
         return None if self.ours is None or not self.other else self.ours / self.other
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None where it cannot be said."""
+        """Whether the target is met; None if there is no target or no value."""
         value = self.ratio if self.row.of_ratio else self.ours
         if value is None or self.row.at_most is None or not self.row.full:
             return None
         return value == self.row.at_most if self.row.exactly else value <= self.row.at_most
 
     def cells(self) -> tuple[str, ...]:
-        """Return what stands in the table: what, ours, other, ratio, target, met."""
+        """Return the cells of the table: measurement, run-specialist, other, ratio, target, met."""
         unit = self.row.unit
         if self.failed:
             return self.row.what, FAILED, "", "", _target(self.row), FAILED
@@ -69,7 +70,7 @@ class Line:
 def line(row: Row, series: Mapping[str, Sequence[float]], failures: Mapping[str, str]) -> Line:
     """Return a row with the medians of its series.
 
-    failures: why laps failed, by the beginning of the names of the series that are missing.
+    failures: Reasons for failed laps, by the common prefix of the missing series.
     """
     names = [name for name in (row.ours, row.other) if name is not None]
     for start, reason in failures.items():

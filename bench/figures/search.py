@@ -1,4 +1,4 @@
-"""Ranked search over many notes: the first query, which reads them all, and those after it."""
+"""Ranked search over many notes: the first query, which indexes them all, and later queries."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ QUERIES = 11
 
 
 def lap(lab: Lab, size: Size) -> None:
-    """Let a model ask for one search after another."""
+    """Measure consecutive searches of one run."""
     with lab.failing("search"):
         folder, words = lab.notes(size.notes)
         asks = ",".join([*words[: QUERIES - 1], SEAL])
@@ -29,7 +29,7 @@ def rows(size: Size) -> Sequence[Row]:
     return [
         Row(f"{what}, the first query, wall", "s", "search.first.wall", at_most=3, full=size.full),
         Row(f"{what}, the first query, CPU", "s", "search.first.cpu"),
-        Row(f"{what}, each next one, wall", "ms", "search.next.wall", at_most=50, full=size.full),
+        Row(f"{what}, each later query, wall", "ms", "search.next.wall", at_most=50, full=size.full),
         Row(f"{what}, peak memory of the process", "MB", "search.memory"),
     ]
 

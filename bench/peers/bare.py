@@ -1,4 +1,4 @@
-"""A loop by hand on the SDK, as one writes it in an afternoon; at the limit it forces `respond`."""
+"""Minimal hand-written loop on the SDK; at the limit it forces `respond`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ CACHED: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 
 @asynccontextmanager
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
-    """Open a client for as long as children are asked."""
+    """Open a client for the lap."""
     import anthropic  # noqa: PLC0415 - part of what is measured
 
     async with anthropic.AsyncAnthropic(base_url=conditions.url, api_key="none", timeout=PATIENCE) as client:

@@ -1,4 +1,4 @@
-"""LangChain's agent with its middlewares for a limit of tool calls, which lets the model go on, and for caching."""
+"""LangChain's agent with its middlewares for caching and for a limit of tool calls, which lets the model continue."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from bench.given import MAX_TOKENS, MODEL, SYSTEM, Child, Conditions
 
 GRAPH_STEPS = 100_000
-"""Its own limit shall not be what ends a run."""
+"""LangGraph's recursion limit, set so high that it never ends a run."""
 
 
 @asynccontextmanager
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
-    """Make an agent."""
+    """Create an agent."""
     from langchain.agents import create_agent  # noqa: PLC0415 - part of what is measured
     from langchain.agents.middleware import ToolCallLimitMiddleware  # noqa: PLC0415
     from langchain_anthropic import ChatAnthropic  # noqa: PLC0415
@@ -29,7 +29,7 @@ async def opened(conditions: Conditions) -> AsyncIterator[Child]:
     )
 
     async def child(question: str) -> str:
-        asked = {"messages": [{"role": "user", "content": question}]}
-        return str((await agent.ainvoke(asked, {"recursion_limit": GRAPH_STEPS}))["messages"][-1].text)
+        state = {"messages": [{"role": "user", "content": question}]}
+        return str((await agent.ainvoke(state, {"recursion_limit": GRAPH_STEPS}))["messages"][-1].text)
 
     yield child

@@ -10,7 +10,7 @@ from bench.given import MODEL, SYSTEM, Child, Conditions
 
 @asynccontextmanager
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
-    """Open a runner for as long as children are asked."""
+    """Open a runner for the lap."""
     async with runner(conditions, "none") as child:
         yield child
 
@@ -19,7 +19,7 @@ async def opened(conditions: Conditions) -> AsyncIterator[Child]:
 async def runner(
     conditions: Conditions, store: str, listener: Callable[[Any], None] | None = None
 ) -> AsyncIterator[Child]:
-    """Open a runner that keeps its runs in a store, with somebody who listens to its events."""
+    """Open a runner with a store and an event listener."""
     os.environ.update(ANTHROPIC_BASE_URL=conditions.url, ANTHROPIC_API_KEY="none")
     from run_specialist import Runner, Specialist, tool  # noqa: PLC0415 - part of what is measured
 

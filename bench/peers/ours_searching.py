@@ -1,4 +1,4 @@
-"""run-specialist with its own `search` tool; it notes when each call begins and ends, and what it found."""
+"""run-specialist with its `search` tool; records the start and end of each call and its result."""
 
 import os
 import time
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
-    """Open a runner for as long as children are asked."""
+    """Open a runner for the lap."""
     os.environ.update(ANTHROPIC_BASE_URL=conditions.url, ANTHROPIC_API_KEY="none")
     from run_specialist import Called, Executed, Runner, Specialist  # noqa: PLC0415 - as the other peers
 

@@ -1,4 +1,4 @@
-"""run-specialist from Python with all that it can keep: a store on disk, and a listener that writes events as JSON."""
+"""run-specialist from Python with a store on disk and a listener that writes events as JSON."""
 
 import json
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
-    """Open a runner for as long as children are asked."""
+    """Open a runner for the lap."""
     with (conditions.folder / "events.jsonl").open("w", encoding="utf-8") as events:
 
         def write(event: "Event") -> None:

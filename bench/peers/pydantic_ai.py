@@ -1,4 +1,4 @@
-"""pydantic-ai's agent, with its limit of tool calls and its prompt caching."""
+"""pydantic-ai's agent with its limit of tool calls and prompt caching."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ from bench.given import MAX_TOKENS, MODEL, SYSTEM, Child, Conditions
 
 @asynccontextmanager
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
-    """Open a client for as long as children are asked."""
+    """Open a client for the lap."""
     from anthropic import AsyncAnthropic  # noqa: PLC0415 - part of what is measured
     from pydantic_ai import Agent  # noqa: PLC0415
     from pydantic_ai.exceptions import UsageLimitExceeded  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The SDK's own `tool_runner`, a beta: the server holds the history, and the limit is one of requests."""
+"""The SDK's `tool_runner` (beta): the server stores the history, and the limit counts requests."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ CACHED: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 
 @asynccontextmanager
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
-    """Open a client for as long as children are asked."""
+    """Open a client for the lap."""
     import anthropic  # noqa: PLC0415 - part of what is measured
 
     @anthropic.beta_async_tool

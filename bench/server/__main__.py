@@ -13,7 +13,7 @@ except ImportError:
 
 
 def main() -> None:
-    """Serve until interrupted, with as many connections as the system allows."""
+    """Serve until interrupted."""
     connections.allow()
     run = asyncio.run if uvloop is None else uvloop.run
     run(serve(int(sys.argv[1]) if len(sys.argv) > 1 else 0))

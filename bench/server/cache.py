@@ -1,8 +1,8 @@
-"""The prompt cache by its documented rules: what a request reads from it, writes to it, and pays in full.
+"""Simulation of the documented prompt cache: input tokens read, written and uncached per request.
 
-The prompt is a chain of blocks: tools, then system, then messages. Entries are made only where a request has a marker,
-and looked for at most 20 blocks back from one. `tool_choice`, thinking and effort enter the chain where the messages
-begin, so a change of them loses the messages and keeps the rest.
+The prompt is a chain of blocks: tools, then system, then messages. Entries are written only at the markers of a request
+and looked up at most 20 blocks before a marker. `tool_choice`, thinking and effort enter the chain before the messages,
+so changing them invalidates the cached messages only.
 """
 
 import time
@@ -15,22 +15,22 @@ from bench.server.refusal import Refused
 
 BYTES_A_TOKEN = 4
 LEAST = 1024
-"""A shorter prefix is never kept [tokens]."""
+"""Minimum length of a cached prefix [tokens]."""
 LOOKBACK = 20
-"""Blocks that are looked at from a marker, its own included."""
+"""Number of blocks looked up per marker, including the marked one."""
 MARKERS = 4
-"""Markers that a request may carry, the automatic one included."""
+"""Maximum number of markers per request, including the automatic one."""
 LIFETIME = 300.0
-"""How long an entry is kept after it was last used [s]."""
+"""Lifetime of an entry after its last use [s]."""
 WRITE_PRICE, READ_PRICE = 1.25, 0.1
-"""Against a token that is neither written nor read."""
+"""Prices of tokens written and read, relative to uncached tokens."""
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What the input of one request comes to [tokens]."""
+    """Input of one request by price [tokens]."""
 
     plain: int = 0
     written: int = 0
@@ -38,11 +38,11 @@ class Input:
 
     @property
     def billed(self) -> float:
-        """What is paid for it, in tokens that are neither written nor read."""
+        """Price in uncached tokens."""
         return self.plain + WRITE_PRICE * self.written + READ_PRICE * self.read
 
     def usage(self) -> dict[str, int]:
-        """Return it as the API words it."""
+        """Return the `usage` fields of the API."""
         return {
             "input_tokens": self.plain,
             "cache_creation_input_tokens": self.written,
@@ -55,7 +55,7 @@ class _Place:
     """The end of a block in the prompt."""
 
     prefix: int
-    """Stands for all that comes before it, itself included."""
+    """Hash of the prompt up to here, including this block."""
     tokens: int
     """Size of the prompt up to here."""
     marked: bool
@@ -63,17 +63,17 @@ class _Place:
 
 
 class Cache:
-    """Keeps the prefixes that requests have written."""
+    """Cached prefixes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Take the clock by which entries grow old [s]."""
+        """Set the clock for the lifetime of entries [s]."""
         self._clock = clock
         self._used: dict[int, float] = {}
 
     def account(self, request: Json) -> Input:
-        """Return what a request comes to, and keep what it writes.
+        """Return the input of a request by price, and cache what it writes.
 
-        Raises Refused for more markers than a request may have.
+        Raises Refused for too many markers.
         """
         places = list(_places(request))
         now = self._clock()
@@ -86,7 +86,7 @@ class Cache:
         return Input(places[-1].tokens - reaches, reaches - read, read)
 
     def _behind(self, places: list[_Place], marker: int, now: float) -> int | None:
-        """Return the last block up to a marker where an entry ends."""
+        """Return the index of the last block up to a marker that has a cache entry."""
         for at in range(marker, max(-1, marker - LOOKBACK), -1):
             if now - self._used.get(places[at].prefix, -LIFETIME) < LIFETIME:
                 return at
@@ -94,7 +94,7 @@ class Cache:
 
 
 def _marks(request: Json, places: list[_Place]) -> list[int]:
-    """Return where the markers are, in order; the automatic one sits on the last block that can have one."""
+    """Return the indexes of the markers; the automatic one is on the last block that may have one."""
     marks = [at for at, place in enumerate(places) if place.marked]
     if request.get("cache_control"):
         last = next((at for at in reversed(range(len(places))) if places[at].markable), None)
@@ -120,7 +120,7 @@ def _places(request: Json) -> Iterator[_Place]:
 
 
 def _prompt(request: Json) -> Iterator[Json | bytes]:
-    """Yield the blocks in the order of the prompt, and as bytes what counts into the chain without being a block."""
+    """Yield the blocks in prompt order; bytes are part of the hash chain but not blocks."""
     yield from request.get("tools") or ()
     yield from blocks(request.get("system") or [])
     effort = (request.get("output_config") or {}).get("effort")
@@ -131,5 +131,5 @@ def _prompt(request: Json) -> Iterator[Json | bytes]:
 
 
 def blocks(content: Any) -> Any:  # noqa: ANN401 - a text, or a list of blocks
-    """Return content as blocks; a plain text is one of them."""
+    """Return content as a list of blocks."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

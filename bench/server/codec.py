@@ -1,4 +1,4 @@
-"""JSON to and from bytes, by the fastest library that is there: the server must not be what is measured."""
+"""Encode and decode JSON with the fastest installed library, so that the server does not dominate the measurements."""
 
 import json
 from typing import Any
@@ -12,12 +12,12 @@ NAME = "json" if orjson is None else "orjson"
 
 
 def encode(value: Any) -> bytes:  # noqa: ANN401 - any JSON
-    """Return the shortest JSON of a value; keys stay in their order."""
+    """Return compact JSON of a value, with keys in their order."""
     if orjson is not None:
         return orjson.dumps(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def decode(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value of a JSON text; raises ValueError."""
+    """Return the value of a JSON text; raises ValueError for invalid JSON."""
     return json.loads(raw) if orjson is None else orjson.loads(raw)

@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as clients of an API use: requests with a length, on connections that stay open."""
+"""Minimal HTTP/1.1 server for API clients: requests with a Content-Length on persistent connections."""
 
 import asyncio
 from http import HTTPStatus
@@ -10,23 +10,23 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """Reads requests as they come and sends back what the service says."""
+    """Reads requests and sends the responses of the service."""
 
     def __init__(self, service: Service) -> None:
-        """Take who answers."""
+        """Set the service that answers requests."""
         self._service = service
         self._read = bytearray()
         self._target = ""
         self._body_at = 0
         self._end = 0
-        """Where the request ends that is being read; 0 while its head is not there yet."""
+        """End of the current request; 0 while its head is incomplete."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where answers go."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer each request that is complete."""
+        """Answer each complete request."""
         self._read += data
         while (self._end or self._read_head()) and len(self._read) >= self._end:
             body = bytes(memoryview(self._read)[self._body_at : self._end])
@@ -35,7 +35,7 @@ class Connection(asyncio.Protocol):
             self._send_later(self._service.answer(self._target, body))
 
     def _read_head(self) -> bool:
-        """Find out what is asked and how long it is; False while that has not come."""
+        """Parse the target and length of the request; return False while its head is incomplete."""
         ends = self._read.find(_HEAD_END)
         if ends < 0:
             return False
@@ -62,9 +62,9 @@ class Connection(asyncio.Protocol):
 
 
 async def serve(port: int = 0) -> None:
-    """Serve on the loopback until cancelled; the port is printed once it is open.
+    """Serve on the loopback interface until cancelled; print the port once it is open.
 
-    port: 0 for any that is free.
+    port: 0 for any free port.
     """
     service = Service()
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A reply as one JSON object, or as the events of a stream."""
+"""Build replies, as one JSON object or as server-sent events."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,10 +10,10 @@ Json = dict[str, Any]
 
 
 def reply(number: int, model: str, turn: list[Json] | str, paid: Input) -> Json:
-    """Return the reply of a model.
+    """Return the reply of the model.
 
-    number: makes all ids its own.
-    turn: calls, each with name and input, or the answer.
+    number: Number that makes all ids unique.
+    turn: Tool calls with name and input, or the answer.
     """
     content: list[Json]
     if isinstance(turn, str):
@@ -32,26 +32,26 @@ def reply(number: int, model: str, turn: list[Json] | str, paid: Input) -> Json:
     }
 
 
-def streamed(whole: Json) -> bytes:
+def streamed(message: Json) -> bytes:
     """Return a reply as server-sent events."""
-    return b"".join(b"event: %b\ndata: %b\n\n" % (event["type"].encode(), encode(event)) for event in _events(whole))
+    return b"".join(b"event: %b\ndata: %b\n\n" % (event["type"].encode(), encode(event)) for event in _events(message))
 
 
-def _events(whole: Json) -> Iterator[Json]:
-    usage = {**whole["usage"], "output_tokens": 1}
-    yield {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None, "usage": usage}}
-    for at, block in enumerate(whole["content"]):
+def _events(message: Json) -> Iterator[Json]:
+    usage = {**message["usage"], "output_tokens": 1}
+    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None, "usage": usage}}
+    for at, block in enumerate(message["content"]):
         begun, delta = _begun(block)
         yield {"type": "content_block_start", "index": at, "content_block": begun}
         yield {"type": "content_block_delta", "index": at, "delta": delta}
         yield {"type": "content_block_stop", "index": at}
-    ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ended, "usage": whole["usage"]}
+    ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": ended, "usage": message["usage"]}
     yield {"type": "message_stop"}
 
 
 def _begun(block: Mapping[str, Any]) -> tuple[Json, Json]:
-    """Return the empty block that a stream begins with, and the one piece that fills it."""
+    """Return the empty block that starts a stream, and the single delta that fills it."""
     if block["type"] == "text":
         return {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
     piece = {"type": "input_json_delta", "partial_json": encode(block["input"]).decode()}

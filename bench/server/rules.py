@@ -1,4 +1,4 @@
-"""What the Messages API refuses: so far as a client with a loop of tool calls can get it wrong."""
+"""Validate requests like the Messages API, as far as a tool loop can violate its rules."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,14 @@ from bench.server.refusal import Refused
 
 Json = Mapping[str, Any]
 _UNFORCEABLE = re.compile(r"(opus|sonnet)-5-5|fable-5|mythos")
-_GONE = ("temperature", "top_p", "top_k")
+_REMOVED = ("temperature", "top_p", "top_k")
 
 
 def check(request: Json) -> None:
-    """Raise Refused for a request that the API would not take."""
+    """Raise Refused for a request that the API would reject."""
     if not isinstance(request.get("max_tokens"), int):
         raise Refused("max_tokens: Field required")
-    for name in _GONE:
+    for name in _REMOVED:
         if name in request:
             raise Refused(f"{name}: Extra inputs are not permitted")
     messages = request.get("messages")
@@ -46,7 +46,7 @@ def _check_choice(request: Json) -> None:
 
 
 def _check_messages(messages: Sequence[Json]) -> None:
-    """Each call is answered in the very next message, once, before anything else that stands there."""
+    """Require exactly one result per call, at the start of the next message."""
     open_calls: list[str] = []
     for at, message in enumerate(messages):
         content = blocks(message["content"])

@@ -1,4 +1,4 @@
-"""What the model does in a run: told by a tag in the first user message, so that one server serves many runs at once.
+"""Scripted behavior of the model in a run, given by a tag in the first user message, so that runs can be concurrent.
 
 LAP{run=NAME;wants=30;abreast=1;delay=20;obeys=0;tool=search_notes}
 """
@@ -9,67 +9,67 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 ANSWER = "THE ANSWER, put together from the notes that were read."
-"""Every answer of the model; whoever finds it knows that the run came to its end."""
+"""Answer of the model in every run; its presence shows that the run completed."""
 
 _TAG = re.compile(rb"LAP\{([^}]*)\}")
-_LIMIT_TOLD = re.compile(
+_LIMIT_NOTICE = re.compile(
     r"(?<!\d)0 (?:tool )?calls? (?:remain|left)|limit (?:was |is |has been )?(?:reached|spent)|no (?:more )?tool calls"
 )
-"""By these words a model that obeys knows that no more calls are made."""
+"""Phrases by which an obedient model recognizes that no tool calls are left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """How the model behaves in one run."""
+    """Behavior of the model in one run."""
 
     run: str = "untold"
-    """Under this name the server counts."""
+    """Name of the run in the server's statistics."""
     wants: int = 0
-    """Tool calls that it makes before it answers."""
+    """Number of tool calls before the answer."""
     abreast: int = 1
-    """Tool calls in one turn."""
+    """Number of tool calls per turn."""
     delay: float = 0.0
-    """How long it thinks about each turn [ms]."""
+    """Response time per turn [ms]."""
     obeys: int = 0
-    """1: it answers as soon as a result says that the limit is reached."""
+    """1 to answer as soon as a result says that the limit is reached."""
     tool: str = "search_notes"
-    """The tool that it calls."""
+    """Name of the tool to call."""
     asks: str = "topic number"
-    """What it asks the tool, one after another, with commas between."""
+    """Queries for the tool, separated by commas."""
 
     def tag(self) -> str:
-        """Return the text that tells the server."""
-        told = ";".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
-        return f"LAP{{{told}}}"
+        """Return the tag for the first user message."""
+        values = ";".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+        return f"LAP{{{values}}}"
 
     def query(self, number: int) -> str:
-        """Return what the model asks in its nth call, from 0; no two are alike."""
+        """Return the query of the nth call, counted from 0; all are different."""
         asks = self.asks.split(",")
         return asks[number] if number < len(asks) else f"{asks[number % len(asks)]} {number}"
 
 
 def script_in(body: bytes) -> Script | None:
-    """Return the script that a request carries."""
+    """Return the script given in a request, or None."""
     found = _TAG.search(body)
     if found is None:
         return None
-    told = dict(pair.split("=", 1) for pair in found[1].decode().split(";"))
+    values = dict(pair.split("=", 1) for pair in found[1].decode().split(";"))
     kinds = {field.name: type(field.default) for field in fields(Script)}
-    return Script(**{name: kinds[name](value) for name, value in told.items()})
+    return Script(**{name: kinds[name](value) for name, value in values.items()})
 
 
 def next_turn(script: Script, made: int, request: Mapping[str, Any], newest: str) -> list[dict[str, Any]] | str:
-    """Return the arguments of the calls that the model makes now, with their tools' names, or its answer.
+    """Return the next tool calls with name and input, or the answer.
 
-    made: tool calls that it has made so far.
-    newest: the last user message, as text.
+    made: Number of tool calls made so far.
+    newest: Text of the last user message.
     """
     tools = {tool["name"]: tool for tool in request.get("tools") or ()}
     choice = request.get("tool_choice") or {"type": "auto"}
     if choice["type"] == "tool":
         return [{"name": choice["name"], "input": _filled(tools[choice["name"]])}]
     wants = script.wants - made if script.tool in tools and choice["type"] != "none" else 0
-    if script.obeys and _LIMIT_TOLD.search(newest):
+    if script.obeys and _LIMIT_NOTICE.search(newest):
         wants = 0
     if wants > 0:
         numbers = range(made, made + min(script.abreast, wants))
@@ -78,7 +78,7 @@ def next_turn(script: Script, made: int, request: Mapping[str, Any], newest: str
 
 
 def _filled(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments that hold the answer in every text that is required."""
+    """Return arguments with the answer in every required text."""
     schema = tool["input_schema"]
     empty = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
     return {

@@ -1,4 +1,4 @@
-"""A Messages API whose model is a script, with an account of all that came in."""
+"""Messages API with a scripted model and statistics of the requests."""
 
 import resource
 import time
@@ -19,17 +19,18 @@ MESSAGES = "/v1/messages"
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is sent back."""
+    """A response."""
 
     status: int
     body: bytes
     kind: str = "application/json"
+    """Content type."""
     delay: float = 0.0
-    """How long to hold it back [s]."""
+    """Delay before sending it [s]."""
 
 
 class Service:
-    """Answers requests for messages, and questions of the bench about them."""
+    """Answers API requests and control requests of the benchmark."""
 
     def __init__(self) -> None:
         self._tallies: dict[str, Tally] = {}
@@ -37,19 +38,19 @@ class Service:
         self._number = 0
 
     def answer(self, target: str, body: bytes) -> Response:
-        """Return what a request gets."""
+        """Return the response to a request."""
         url = urlsplit(target)
-        asked = {name: values[0] for name, values in parse_qs(url.query).items()}
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
         match url.path:
             case "/v1/messages":
                 return self._message(body)
             case "/watch":
-                self._tally(asked["run"]).pid = int(asked["pid"])
+                self._tally(query["run"]).pid = int(query["pid"])
                 return Response(200, b"{}")
             case "/tallies":
                 used = resource.getrusage(resource.RUSAGE_SELF)
-                told = {"cpu": used.ru_utime + used.ru_stime, "runs": self.told(asked.get("run", ""))}
-                return Response(200, encode(told))
+                statistics = {"cpu": used.ru_utime + used.ru_stime, "runs": self.statistics(query.get("run", ""))}
+                return Response(200, encode(statistics))
             case "/forget":
                 self._threads.forget(self._tallies)
                 self._tallies.clear()
@@ -57,8 +58,8 @@ class Service:
             case _:
                 return Response(404, encode(Refused(f"no such path: {url.path}", 404).body()))
 
-    def told(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """Return what was counted of the runs whose names begin so."""
+    def statistics(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """Return the statistics of the runs whose names start with a prefix."""
         return {name: tally.as_json() for name, tally in self._tallies.items() if name.startswith(prefix)}
 
     def _message(self, body: bytes) -> Response:
@@ -66,27 +67,27 @@ class Service:
         try:
             request = decode(body)
         except ValueError as error:
-            return Response(400, encode(Refused(f"the body is no JSON: {error}").body()))
+            return Response(400, encode(Refused(f"the body is not valid JSON: {error}").body()))
         script = script_in(body) or self._threads.script_of(request) or Script()
         tally = self._tally(script.run)
         tally.came(len(body))
         try:
-            whole = self._replied(script, tally, request)
+            message = self._replied(script, tally, request)
         except Refused as refused:
             tally.refused.append(str(refused))
             return Response(refused.status, encode(refused.body()))
-        except (KeyError, TypeError, AttributeError) as error:  # a shape that no rule speaks of
+        except (KeyError, TypeError, AttributeError) as error:  # not covered by the rules
             tally.refused.append(f"malformed request: {error!r}")
             return Response(400, encode(Refused(f"malformed request: {error!r}").body()))
         if request.get("stream"):
-            response = Response(200, streamed(whole), "text/event-stream", script.delay / 1000)
+            response = Response(200, streamed(message), "text/event-stream", script.delay / 1000)
         else:
-            response = Response(200, encode(whole), delay=script.delay / 1000)
+            response = Response(200, encode(message), delay=script.delay / 1000)
         tally.busy += time.perf_counter() - begun
         return response
 
     def _replied(self, script: Script, tally: Tally, request: dict[str, Any]) -> dict[str, Any]:
-        request = self._threads.whole(request)
+        request = self._threads.complete(request)
         check(request)
         paid = tally.pay(request)
         newest = encode(request["messages"][-1]).decode() if script.obeys else ""
@@ -94,9 +95,9 @@ class Service:
         if not isinstance(turn, str):
             tally.calls += len(turn)
         self._number += 1
-        whole = reply(self._number, str(request["model"]), turn, paid)
-        self._threads.hold(script, request, whole)
-        return whole
+        message = reply(self._number, str(request["model"]), turn, paid)
+        self._threads.store(script, request, message)
+        return message
 
     def _tally(self, run: str) -> Tally:
         return self._tallies.setdefault(run, Tally())

@@ -1,12 +1,12 @@
-"""Hand a question to a specialist written in Markdown; it lands softly at its limit and always answers.
+"""Ask specialists, each defined in a Markdown file, that work within a budget and always answer.
 
 from run_specialist import run
 
 outcome = await run("thoughts-analyzer", "Why did we choose SQLite?", tool_calls_limit=12)
 print(outcome.status, outcome.answer)
 
-Where no event loop is running, `run_sync` takes the same arguments and returns the same outcome. `Runner` keeps the
-connections open for many questions. Every name, with an example: docs/python.md.
+Outside an event loop, call `run_sync` with the same arguments. `Runner` reuses connections across questions.
+All public names, with examples: docs/python.md.
 """
 
 from importlib import import_module
@@ -122,12 +122,12 @@ _HOMES = {
     "tools.context": ("Context",),
     "tools.decorator": ("tool",),
 }
-"""Where the names are defined; all others are events."""
+"""Modules and the public names they define; all other names are events."""
 
-if not TYPE_CHECKING:  # else every name that there is not would be taken for an object
+if not TYPE_CHECKING:  # a module-level __getattr__ would hide misspelled names from type checkers
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first asked for: the commands' `--help` must not pay for all of them."""
+        """Import a public name on first access, so that `--help` stays fast."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = next((home for home, names in _HOMES.items() if name in names), "record.events")

@@ -1,61 +1,61 @@
-"""Everything that this package raises on purpose.
+"""Exceptions of this package.
 
     RunSpecialistError
-    ├── UsageError              the caller's doing: a flag, a file, missing credentials (exit code 2)
-    │   ├── SpecialistNotFound  no file of that name, near names are told
-    │   ├── SpecialistUnusable  the file is there and cannot be run
-    │   ├── StoreUnusable       the store cannot be opened or written, is newer than this program, or is not ours
-    │   │   └── StoreMissing    there is none yet, and who only looks makes none
-    │   ├── RunNotFound         no run of that id is stored, or several are
-    │   ├── NotTrusted          the file would start or import something, and nobody has allowed it yet
-    │   └── NotResumable        the run cannot go on as it is asked to; the reason is told
-    ├── ProviderError           the model could not be asked, or answered nonsense (exit code 3)
-    │   ├── ForcingRefused      the endpoint does not take a forced `tool_choice`; the landing goes on without
-    │   └── ContextExceeded     the transcript no longer fits; the run ends with what was gathered
-    └── ToolError               a tool call failed; its text goes to the model as an error result
+    ├── UsageError              caller's mistake: wrong flag or file, missing credentials (exit code 2)
+    │   ├── SpecialistNotFound  no specialist has this name; the message suggests similar names
+    │   ├── SpecialistUnusable  the specialist's file has errors
+    │   ├── StoreUnusable       the store cannot be read or written, is too new, or is not a run-specialist store
+    │   │   └── StoreMissing    the store does not exist yet; reading does not create it
+    │   ├── RunNotFound         no stored run matches the id, or several do
+    │   ├── NotTrusted          the file would start or import something that is not allowed yet
+    │   └── NotResumable        the run cannot be resumed; the message gives the reason
+    ├── ProviderError           the model request failed or the reply was invalid (exit code 3)
+    │   ├── ForcingRefused      the endpoint rejects a forced `tool_choice`; the landing continues without it
+    │   └── ContextExceeded     the transcript exceeds the context window; the run ends with the gathered material
+    └── ToolError               a tool call failed; the model receives the message as an error result
 
 A spent budget is an outcome, not an exception.
 """
 
 
 class RunSpecialistError(Exception):
-    """Base of all errors of this package; `str(error)` is one line that says what to do."""
+    """Base of all errors of this package; `str(error)` is one line that names the problem and the fix."""
 
 
 class UsageError(RunSpecialistError):
-    """A flag, a file or the environment is not right; nothing was asked of a model."""
+    """A flag, a file or the environment is wrong; no request was sent to a model."""
 
 
 class SpecialistNotFound(UsageError):
-    """No place that was searched holds a specialist of that name."""
+    """None of the searched folders contains a specialist with this name."""
 
 
 class SpecialistUnusable(UsageError):
-    """The specialist's file has an error that forbids running it."""
+    """The specialist's file has an error and cannot be run."""
 
 
 class StoreUnusable(UsageError):
-    """The store cannot be opened or written, is newer than this program, or is not ours; it was not touched."""
+    """The store cannot be read or written, is too new, or is not a run-specialist store; it was left unchanged."""
 
 
 class StoreMissing(StoreUnusable):
-    """There is no store yet; the first run makes it."""
+    """The store does not exist yet; the first run creates it."""
 
 
 class RunNotFound(UsageError):
-    """No run of that id is stored, or its beginning fits several."""
+    """No stored run matches this id, or several match this prefix."""
 
 
 class NotTrusted(UsageError):
-    """The file would start a command, import code or talk to a server, and nobody has allowed it yet."""
+    """The file would start a command, import code or contact a server, and this has not been allowed yet."""
 
 
 class NotResumable(UsageError):
-    """The run cannot go on as it is asked to."""
+    """The run cannot be resumed as requested."""
 
 
 class ProviderError(RunSpecialistError):
-    """The model could not be asked, or its reply could not be read."""
+    """The model request failed, or the reply could not be parsed."""
 
 
 class ForcingRefused(ProviderError):
@@ -63,8 +63,8 @@ class ForcingRefused(ProviderError):
 
 
 class ContextExceeded(ProviderError):
-    """The transcript is longer than the model's context."""
+    """The transcript exceeds the model's context window."""
 
 
 class ToolError(RunSpecialistError):
-    """A tool call failed in a way that the model can do something about."""
+    """A tool call failed; the model reads the message and can react to it."""

@@ -1,4 +1,4 @@
-"""What we say to a model in a run; what a tool says of itself stands with the tool."""
+"""All texts for the model in a run, except the descriptions of tools, which are defined with each tool."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,17 +28,17 @@ WARNING = (
 
 
 def system(body: str, budget: Budget, *, budget_notice: bool) -> str:
-    """Return the child's system prompt: the file's body, the rules of the house, the budget last."""
+    """Return the system prompt: the body of the specialist's file, the common rules, then the budget."""
     parts = [body, DATA_NOT_INSTRUCTIONS, notice(budget) if budget_notice else ""]
     return "\n\n".join(part for part in parts if part)
 
 
 def notice(budget: Budget) -> str:
-    """Return the paragraph that tells the child its budget; empty when nothing is limited."""
+    """Return the paragraph that describes the budget; empty if nothing is limited."""
     limited = [
-        units.amount(one.kind, one.limit) + (" of tool results" if one.kind is Kind.CHARACTERS else "")
-        for one in budget.limits
-        if one.limit is not None
+        units.amount(limit.kind, limit.limit) + (" of tool results" if limit.kind is Kind.CHARACTERS else "")
+        for limit in budget.limits
+        if limit.limit is not None
     ]
     if not limited:
         return ""
@@ -54,7 +54,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def countdown(limit: Limit, style: str) -> str | None:
-    """Return the line that ends a result, or None while the budget is silent.
+    """Return the line at the end of a result; None while the budget is silent.
 
     style: `remaining` or `budget`.
     """
@@ -69,11 +69,11 @@ def countdown(limit: Limit, style: str) -> str | None:
 
 
 def limit_reached(limit: Limit) -> Mapping[str, Any]:
-    """Return the fields of the last result that tell a tool loop why it ends."""
-    write = units.amount if limit.kind is Kind.TIME else units.number
-    figure = write(limit.kind, limit.limit or 0)
+    """Return the JSON fields that report a reached limit in the last result."""
+    format_amount = units.amount if limit.kind is Kind.TIME else units.number
+    amount = format_amount(limit.kind, limit.limit or 0)
     name = limit.kind.words.removesuffix("s").capitalize()
-    return {"limit_reached": True, "limit_message": f"{name} limit reached ({figure}). Stopping tool loop."}
+    return {"limit_reached": True, "limit_message": f"{name} limit reached ({amount}). Stopping tool loop."}
 
 
 def landing_instruction(rung: Rung | None, landing_prompt: str | None) -> str | None:
@@ -95,14 +95,16 @@ def landing_instruction(rung: Rung | None, landing_prompt: str | None) -> str | 
 
 
 ASKS = "The user now asks: "
-"""What stands before a question that was added when a run was resumed."""
+"""Precedes a follow-up question in a resumed run."""
 
 
 def resumed(budget: Budget, changed: Sequence[Kind], question: str | None, remarks: Sequence[str]) -> str:
-    """Return what a model is told when its run goes on; empty where nothing is new to it.
+    """Return the text for the model when its run is resumed; empty if there is nothing new.
 
-    budget: as it stands now.
-    changed: the kinds whose limits are others than it was told.
+    budget: with its current spending.
+    changed: kinds whose limits have changed.
+    question: a follow-up question, if any.
+    remarks: further facts, each a sentence.
     """
     parts = [*remarks]
     if changed:
@@ -121,10 +123,10 @@ def resumed(budget: Budget, changed: Sequence[Kind], question: str | None, remar
 def _refreshed(limit: Limit) -> str:
     if limit.limit is None or limit.remaining is None:
         return f"there is no limit of {limit.kind.words} any more"
-    had, left = units.amount(limit.kind, limit.limit), units.amount(limit.kind, limit.remaining)
+    total, left = units.amount(limit.kind, limit.limit), units.amount(limit.kind, limit.remaining)
     used = units.number(limit.kind, limit.used)
     are, remain = "is" if used == "1" else "are", "remains" if left.startswith("1 ") else "remain"
-    return f"you now have {had} in all, of which {used} {are} used, so {left} {remain}"
+    return f"you now have {total} in all, of which {used} {are} used, so {left} {remain}"
 
 
 GO_ON = "The run was broken off here. Go on with the question."
@@ -135,17 +137,20 @@ LEFT_OUT = "(left out)"
 
 
 def tools_gone(names: Sequence[str]) -> str:
-    """Return what a model is told whose run goes on without some of its tools."""
+    """Return the remark for a model whose run is resumed without some of its tools."""
     return f"Of your tools {', '.join(names)} can no longer be called."
 
 
 def other_model(before: str) -> str:
-    """Return what a model is told that takes over from another one."""
+    """Return the remark for a model that continues the run of another model.
+
+    before: the id of the other model.
+    """
     return f"Another model, {before}, did the work above; its thinking was left out."
 
 
 def skipped(tool: str) -> str:
-    """Return the result of a call that was not run because a limit is reached; short, since a batch may hold many."""
+    """Return the result of a call that was skipped at a limit; short, because one turn may contain many."""
     return f"Not run: limit reached, {tool} skipped."
 
 
@@ -155,10 +160,10 @@ def failed(tool: str, why: str) -> str:
 
 
 def read_on(execution_id: str, offset: int, length: int) -> str:
-    """Return the note at the end of a result that was cut: where the rest of the output is.
+    """Return the notice at the end of a cut result: how to read the rest of the output.
 
-    offset: of the first character that is missing.
-    length: of the whole output [characters].
+    offset: index of the first missing character.
+    length: length of the complete output [characters].
     """
     call = f"get_tool_response with execution_id={execution_id} and offset={offset}"
     return f"[cut at {offset} of {length} characters; read on by {call}]"
@@ -187,7 +192,7 @@ note: no introduction, no closing words."""
 def to_summarise(question: str, results: str, words: int) -> str:
     """Return the request for notes on some results.
 
-    words: about how long they may become.
+    words: approximate maximum length of the notes.
     """
     return (
         f"{_enclosed('question', question)}\n\n{_enclosed('results', results)}\n\n"
@@ -196,7 +201,10 @@ def to_summarise(question: str, results: str, words: int) -> str:
 
 
 def to_merge(question: str, notes: str, words: int) -> str:
-    """Return the request for one set of notes in place of several, the oldest first."""
+    """Return the request to merge several sets of notes, oldest first, into one.
+
+    words: approximate maximum length of the merged notes.
+    """
     return (
         f"{_enclosed('question', question)}\n\n{_enclosed('notes', notes)}\n\n"
         "These are your notes on several lots of results, the oldest first, and they are too long. Make one set of "
@@ -206,7 +214,7 @@ def to_merge(question: str, notes: str, words: int) -> str:
 
 
 def _enclosed(tag: str, text: str) -> str:
-    """Return a text between tags that it cannot close itself."""
+    """Return a text between tags; the closing tag does not occur in the text."""
     number, name = 1, tag
     while f"</{name}>" in text:
         number += 1
@@ -218,9 +226,9 @@ NOT_SUMMARISED = "[not summarised: "
 
 
 def not_summarised(calls: Sequence[str], why: str) -> str:
-    """Return what stands in the summary in place of results that could not be summarised.
+    """Return the line that replaces results in a summary if they could not be summarized.
 
-    calls: each as the tool's name and, in brackets, its execution id.
+    calls: each as the name of the tool and, in brackets, the execution id.
     """
     which = ", ".join(calls) or "what was written on the way"
     return f"{NOT_SUMMARISED}{which}; the reason: {why}; get_tool_response reads the outputs by their ids]"
@@ -235,7 +243,7 @@ def answer_does_not_fit(reason: str) -> str:
 
 
 def text_does_not_fit(reason: str) -> str:
-    """Return what is said to an answer that came without `respond` and does not match the schema."""
+    """Return the message that follows an answer without `respond` that does not match the schema."""
     return (
         f"Your answer does not match the schema that `respond` has for `answer`: {reason}. Give it again, in a call of "
         "`respond`; if you cannot call it, let your whole reply be JSON that matches."

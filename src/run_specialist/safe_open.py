@@ -1,10 +1,10 @@
-"""Open what lies below a folder, one name after the other, so that no link is ever followed on the way.
+"""Open files below a folder without following symlinks, one path component at a time.
 
-A path that was checked and is then opened as a whole may lead elsewhere by then: any folder on the way can be swapped
-for a link in between. A folder that is held open cannot.
+This prevents symlink races: between the check of a path and its opening, any folder in the path can be replaced by a
+symlink. A folder that is held open by a descriptor cannot.
 
-`locate` resolves the links of a path first, and refuses a path that leaves its root; `open_file` then opens the result
-without following any link.
+`locate` first resolves the symlinks of a path and rejects a path outside its root; `open_file` then opens the result
+without following symlinks.
 """
 
 import errno
@@ -19,27 +19,27 @@ from pathlib import Path
 from typing import BinaryIO
 
 _HELD = {os.open, os.stat} <= os.supports_dir_fd and os.scandir in os.supports_fd
-"""False on Windows: there paths are opened as a whole, and only their last name is known to be no link."""
+"""False on Windows, where full paths are opened and only the last component is checked for a symlink."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER = _NO_LINK | getattr(os, "O_DIRECTORY", 0)
-# Going through a folder needs less leave than listing it.
+# Traversing a folder needs fewer permissions than listing it.
 _THROUGH = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
 _NO_WAIT = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _FILE = _NO_WAIT | os.O_RDONLY
 _NEW = _NO_WAIT | os.O_WRONLY | os.O_CREAT
 _PROC = "/proc/self"
-"""Exists where the kernel shows processes as files: their environment, memory and secrets."""
+"""Exists if the kernel exposes processes as files, including their environment and memory."""
 
 
 class NotRegular(OSError):
-    """A folder, device, FIFO, socket or file of the kernel stands where a regular file is wanted."""
+    """Raised for a folder, device, FIFO, socket or kernel file instead of a regular file."""
 
     def __init__(self) -> None:
         super().__init__(errno.EINVAL, "no regular file")
 
 
 class OutsideRoot(OSError):
-    """A path leaves the folder that it has to stay in."""
+    """Raised for a path outside its root folder."""
 
     def __init__(self, text: str) -> None:
         super().__init__(errno.EXDEV, text)
@@ -47,45 +47,46 @@ class OutsideRoot(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that is held open; what happens to its path meanwhile does not matter."""
+    """A folder held open by a descriptor, so that changes of its path have no effect."""
 
     path: str
-    """As it was reached; used where folders cannot be held."""
+    """Path of the folder; used only if there is no descriptor."""
     descriptor: int | None
+    """File descriptor; None if the platform cannot hold folders open."""
 
     @classmethod
     def at(cls, root: Path) -> "Folder":
-        """Open the uppermost one; raises OSError."""
+        """Open a root folder; raises OSError."""
         return cls(str(root), os.open(root, _THROUGH) if _HELD else None)
 
     def folder(self, name: str) -> "Folder":
-        """Open a folder in it; raises OSError, also for a link to one."""
-        path = os.path.join(self.path, name)  # noqa: PTH118 - pathlib would cost more than the opening
-        if self.descriptor is None and os.path.islink(path):  # noqa: PTH114 - likewise
+        """Open a subfolder; raises OSError, also for a symlink."""
+        path = os.path.join(self.path, name)  # noqa: PTH118 - pathlib would take longer than opening the folder
+        if self.descriptor is None and os.path.islink(path):  # noqa: PTH114 - as above
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return Folder(path, None if self.descriptor is None else os.open(name, _THROUGH, dir_fd=self.descriptor))
 
     def info(self, name: str) -> os.stat_result:
-        """Look at an entry, at a link itself; raises OSError."""
+        """Return the status of an entry, of a symlink itself; raises OSError."""
         return os.stat(self._named(name), dir_fd=self.descriptor, follow_symlinks=False)
 
     def file(self, name: str) -> BinaryIO:
-        """Open a regular file in it, and nothing else, so that nothing can hang; raises OSError."""
+        """Open a regular file; raises OSError, also for a FIFO or device, which could block."""
         if not _is_stored(self.info(name)):
             raise NotRegular
         return _checked(os.open(self._named(name), _FILE, dir_fd=self.descriptor), "rb")
 
     def create(self, name: str, *, overwrite: bool) -> BinaryIO:
-        """Open a regular file in it for writing, empty; raises OSError, FileExistsError unless `overwrite`."""
+        """Create or truncate a regular file for writing; raises OSError, FileExistsError unless `overwrite`."""
         flags = _NEW if overwrite else _NEW | os.O_EXCL
-        # Emptied only once it is known to be a regular file.
+        # Truncate only after the check that it is a regular file.
         file = _checked(os.open(self._named(name), flags, 0o666, dir_fd=self.descriptor), "wb")
         file.truncate()
         return file
 
     @contextmanager
     def listing(self) -> "Iterator[Iterator[os.DirEntry[str]]]":
-        """Give its entries, in no order; raises OSError."""
+        """Give an iterator over the entries, in no particular order; raises OSError."""
         if self.descriptor is None:
             with os.scandir(self.path) as found:
                 yield found
@@ -98,7 +99,7 @@ class Folder:
             os.close(readable)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the descriptor."""
         if self.descriptor is not None:
             os.close(self.descriptor)
 
@@ -107,10 +108,10 @@ class Folder:
 
 
 def way(root: Path, relative: str) -> Generator[Folder]:
-    """Yield the root and each folder down to a path, each only open until the next is asked for.
+    """Yield the root and each folder down to a path; each stays open until the next iteration.
 
-    relative: in `/`, without `..`; empty for the root alone.
-    Raises OSError where the way is barred, e.g. by a link.
+    relative: path with `/`, without `..`; empty = only the root.
+    Raises OSError if a component cannot be opened, e.g. a symlink.
     """
     here = Folder.at(root)
     try:
@@ -126,13 +127,13 @@ def way(root: Path, relative: str) -> Generator[Folder]:
 
 @contextmanager
 def folder(root: Path, relative: str) -> Iterator[Folder]:
-    """Hold a folder open that lies below the root; raises OSError."""
+    """Hold a folder below the root open; raises OSError."""
     with closing(way(root, relative)) as steps:
         yield next(islice(steps, len(names(relative)), None))
 
 
 def names(relative: str) -> list[str]:
-    """Return the names that a path is made of; raises OSError for one that leads upwards."""
+    """Return the components of a path; raises OSError for `..` and empty components."""
     parts = relative.split("/") if relative else []
     if not {"", ".", ".."}.isdisjoint(parts):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
@@ -140,10 +141,10 @@ def names(relative: str) -> list[str]:
 
 
 def locate(path: Path, root: Path | None) -> tuple[Path, str]:
-    """Return a folder without links in its path, and the way from there to where a path leads; it need not exist.
+    """Resolve the symlinks of a path; return a folder and the relative path from there. The target need not exist.
 
-    root: the folder that the path must not leave, its `.git` folders left out too; None to allow any place.
-    Raises OutsideRoot, and ValueError for a path that holds a NUL.
+    root: folder that must contain the target, outside of `.git` folders; None = no restriction.
+    Raises OutsideRoot, and ValueError for a path that contains a NUL.
     """
     real = Path(os.path.realpath(path))
     if root is None:
@@ -158,19 +159,19 @@ def locate(path: Path, root: Path | None) -> tuple[Path, str]:
 
 
 def open_file(path: Path, root: Path | None) -> BinaryIO:
-    """Open a regular file for reading; links are followed only as far as they stay in the root.
+    """Open a regular file for reading; symlinks are followed only within the root.
 
     root: as for `locate`.
-    Raises OSError, and ValueError for a path that holds a NUL.
+    Raises OSError, and ValueError for a path that contains a NUL.
     """
     with _parent(path, root) as (here, name):
         return here.file(name)
 
 
 def create_file(path: Path, root: Path | None, *, overwrite: bool) -> BinaryIO:
-    """Open a regular file for writing, empty, in a folder that exists; raises what `open_file` raises.
+    """Create or truncate a regular file for writing in an existing folder; raises the same errors as `open_file`.
 
-    overwrite: without it a file or link that is there already raises FileExistsError.
+    overwrite: if False, an existing file or symlink raises FileExistsError.
     """
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -180,11 +181,11 @@ def create_file(path: Path, root: Path | None, *, overwrite: bool) -> BinaryIO:
 
 @contextmanager
 def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
-    """Hold the folder open that a path leads into, and give the name in it."""
+    """Hold the parent folder of a path's target open; give the folder and the file name."""
     top, relative = locate(path, root)
     above, _, name = relative.rpartition("/")
     if root is None:
-        # The user's own path: nothing on the way has to be held, or readable.
+        # A path that the user chose: its folders need not be held open, or be readable.
         yield Folder(str(top), None), name or "."
         return
     with folder(top, above) as here:
@@ -192,7 +193,7 @@ def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
 
 
 def _checked(descriptor: int, mode: str) -> BinaryIO:
-    """Return a file object for a descriptor; raises NotRegular and closes it where it is no stored file."""
+    """Return a file object for a descriptor; close it and raise NotRegular unless it is a regular file on a disk."""
     if _is_stored(os.fstat(descriptor)):
         return os.fdopen(descriptor, mode)  # type: ignore[return-value] # binary by its mode
     os.close(descriptor)
@@ -200,13 +201,13 @@ def _checked(descriptor: int, mode: str) -> BinaryIO:
 
 
 def _is_stored(info: os.stat_result) -> bool:
-    """Tell whether this is a regular file, and not one that the kernel makes up."""
+    """Return whether this is a regular file, and not one that the kernel generates."""
     return stat.S_ISREG(info.st_mode) and info.st_dev != _proc_device()
 
 
 @cache
 def _proc_device() -> int | None:
-    """Return the device number of the kernel's process files; None where the system has none."""
+    """Return the device number of the kernel's process files; None if the system has none."""
     with suppress(OSError):
         return os.stat(_PROC).st_dev  # noqa: PTH116 - as above
     return None

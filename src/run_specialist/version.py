@@ -1,10 +1,10 @@
-"""Which release of this package runs."""
+"""The installed version of this package."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 
 def release() -> str:
-    """Return its version; `0` for a checkout that was never installed."""
+    """Return the installed version; `0` if the package is not installed, e.g. in a source checkout."""
     try:
         return version("run-specialist")
     except PackageNotFoundError:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from run_specialist.loop.compaction.turns import summarized
+from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.record.events import Called, Event, Finished, Resumed, Started
 from run_specialist.record.journal import Opened, Received, Record, Returned
 from run_specialist.record.messages import Message, Usage
@@ -141,7 +141,7 @@ def what_is_archived_can_be_read(case: Case) -> None:
     """Whatever stands in the transcript by its id alone, also what was archived before."""
     for message in case.segment.transcript:
         for block in message.blocks:
-            if block.get("content") == summarized(str(block.get("tool_use_id"))):
+            if block.get("content") == archived_placeholder(str(block.get("tool_use_id"))):
                 assert block["tool_use_id"] in case.segment.archive
 
 

@@ -34,10 +34,10 @@ def _is_silence(error: str | None) -> bool:
         "without an answer",
         "refused to answer",
         "internal error",
-        "no answer came",
+        "no answer at the limit",
         "cut off",
         "context",
-        "fit",
+        "match output_schema",
         "paused",
     )
     return any(one in (error or "") for one in words)

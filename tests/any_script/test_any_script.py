@@ -135,4 +135,4 @@ def test_a_summary_that_fails_for_whatever_reason_does_not_end_the_run():
     """What has no notes is marked as such; the outputs stay readable by their ids."""
     played = checked(Script((LONG, LONG), DUTIFUL, {Kind.TOOL_CALLS: 9}, summarize_at=500, summaries=(Line("bug"),)))
     assert played.end.status == "answered"
-    assert any("could not be summarised" in warning for warning in played.end.warnings)
+    assert any("could not be summarized" in warning for warning in played.end.warnings)

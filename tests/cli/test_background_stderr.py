@@ -98,7 +98,10 @@ def test_the_number_of_dropped_lines_is_told(pipe, monkeypatch):
         stderr.say(str(number))
     with stderr:
         pass
-    assert written(*pipe)[:2] == ["specialists: 3 lines were dropped, as nobody read them", "specialists: 0"]
+    assert written(*pipe)[:2] == [
+        "specialists: 3 lines were dropped because standard error was not read",
+        "specialists: 0",
+    ]
 
 
 def test_an_end_that_is_closed_is_no_error(pipe):

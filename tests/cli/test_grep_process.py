@@ -15,7 +15,7 @@ from tests.wire.simulator.replies import answers, calls
 LASTING = """
 import sys
 from run_specialist.tools.files import grep
-grep.SECONDS = 3600.0
+grep.TIMEOUT = 3600.0
 """
 """A search that its own time limit does not end while a test waits."""
 RUN = f"{LASTING}sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
@@ -132,7 +132,7 @@ def test_the_end_of_an_mcp_server_ends_the_search(api, write, program, fire, end
 @pytest.mark.parametrize("how", ["cancel", "abort"])
 def test_a_run_that_a_program_ends_takes_its_search_along(api, write, fire, monkeypatch, how):
     """The program goes on, so that nothing but the end of the call can kill the search."""
-    monkeypatch.setattr(by_pattern, "SECONDS", 3600.0)
+    monkeypatch.setattr(by_pattern, "TIMEOUT", 3600.0)
     write("finder", "model: haiku")
     api([SEARCH])
 

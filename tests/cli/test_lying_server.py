@@ -19,8 +19,8 @@ PATIENCE = 90
 KIND = {kind.name: kind for kind in KINDS}
 MIDDLE = MOMENTS[1]
 SAID = {
-    "HTML with 200": "failed: the server answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of",
-    "429, in a year": "failed: the API answered 429: Not today.; try again in 31536000 seconds, as it asks",
+    "HTML with 200": "failed: the server answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to",
+    "429, in a year": "failed: the API answered 429: Not today.; try again in 31536000 seconds, as the API requests",
     "blocks of nothing": "failed: the server's answer has no content blocks",
     "refused": "failed: cannot reach http://127.0.0.1:",
 }
@@ -58,8 +58,8 @@ def ask(api, write, call, notes, monkeypatch):
             monkeypatch.setenv("ANTHROPIC_BASE_URL", liar.url)
             result = call("finder", "What do owls eat?", "--model", "haiku", *flags)
             do(liar.heal())
-            (line,) = (line for line in result.stderr.splitlines() if "to go on: " in line)
-            _, *command = shlex.split(line.partition("to go on: ")[2])
+            (line,) = (line for line in result.stderr.splitlines() if "to resume: " in line)
+            _, *command = shlex.split(line.partition("to resume: ")[2])
             return result, line, CliRunner().invoke(manage, [*command, "--json"], catch_exceptions=False)
 
     return run
@@ -91,7 +91,7 @@ def test_x_14_a_silent_server_is_left_when_the_time_is_up(ask):
     """With `--time-limit` the run ends by itself, with what was gathered and exit code 0."""
     result, line, resumed = ask("stall before the head", "--time-limit", "2")
     assert result.exit_code == 0
-    assert "partial: no answer came at the limit of 2 seconds" in line
+    assert "partial: no answer at the limit of 2 seconds" in line
     assert " --time-limit " in line
     assert "Owls eat mice at night." in result.stdout
     assert json.loads(resumed.stdout)["status"] == "landed"

@@ -21,7 +21,7 @@ def test_list_shows_files_and_problems(project: Path) -> None:
     assert result.exit_code == 0
     assert lines[0].split() == ["NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"]
     assert ["finder", "ok", "12", "Finds", "notes"] in [line.split() for line in lines]
-    assert "specialists/bad.md:4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found twelve" in lines
+    assert "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve" in lines
 
 
 def test_list_is_whole_in_a_pipe(project: Path) -> None:
@@ -51,7 +51,7 @@ def test_list_json(project: Path) -> None:
         "line": 4,
         "column": 19,
         "key": "tool_calls_limit",
-        "text": "wanted a whole number from 0 up, or none, found twelve",
+        "text": "must be an integer of at least 0, or none, got twelve",
         "level": "error",
     }
 
@@ -77,8 +77,8 @@ def test_check_names_every_error_of_every_file(project: Path) -> None:
     result = call("check")
     assert result.exit_code == 2
     assert result.stdout.splitlines() == [
-        "specialists/bad.md:4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found twelve",
-        "specialists/bad.md:5:13: cost_limit: wanted an amount in USD from 0 up, or none, found $5",
+        "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve",
+        "specialists/bad.md:5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
         "2 files: 1 ok, 1 error",
     ]
 
@@ -116,7 +116,7 @@ def test_unknown_specialist(project: Path) -> None:
     """A near name is offered, in one line, with exit code 2."""
     result = call("show", "findr")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no specialist is called findr; did you mean finder?" in result.stderr
+    assert "no specialist named findr; did you mean finder?" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -127,7 +127,7 @@ def test_folders_that_are_not_there(project: Path, arguments: list[str]) -> None
     """A folder that is named and not there is one clear line."""
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "nope is no folder" in result.stderr
+    assert "nope is not a folder" in result.stderr
 
 
 def test_program_without_anything_reads_well(project: Path) -> None:

@@ -37,17 +37,17 @@ def test_new_refuses_bad_names(project: Path, name: str) -> None:
     """Only names that are good on every disk and in every shell are taken."""
     result = call("new", "--description", "d", "--", name)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "is no good name" in result.stderr
+    assert "invalid name" in result.stderr
     assert [path.name for path in (project / "specialists").iterdir()] == ["finder.md"]
 
 
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
     [
-        ("--tool-calls-limit", "twelve", "wanted a whole number from 0 up, or none, found"),
-        ("--tool-calls-limit", "-1", "wanted a whole number from 0 up, or none, found"),
+        ("--tool-calls-limit", "twelve", "must be an integer of at least 0, or none, got"),
+        ("--tool-calls-limit", "-1", "must be an integer of at least 0, or none, got"),
         ("--tools", "Bash", "tools: not available here: Bash"),
-        ("--paths", "../x", "paths: wanted folders or globs under the root"),
+        ("--paths", "../x", "paths: must be folders or globs under the root"),
         ("--description", " ", "description: "),
     ],
 )
@@ -71,7 +71,7 @@ def test_new_asks_nobody_without_a_terminal(project: Path) -> None:
     """Where nobody can be asked, the missing flag is named."""
     result = call("new", "fresh")
     assert result.exit_code == 2
-    assert "--description is needed" in result.stderr
+    assert "--description is required" in result.stderr
 
 
 def test_new_asks_on_a_terminal(project: Path) -> None:

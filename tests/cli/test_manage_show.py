@@ -68,7 +68,7 @@ def test_show_tells_what_a_preset_of_the_call_would_make_of_it(project: Path) ->
     assert values["summarize_at"] == {"value": 150_000, "source": "flag", "line": None}
     wrong = call("show", "finder", "--preset", "fast")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
-    assert "'--preset': wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop" in wrong.stderr
+    assert "'--preset': must be soft-landing, soft-warning, finalize, budget-notice or openai-loop" in wrong.stderr
 
 
 def test_show_of_a_file_that_cannot_be_run(project: Path) -> None:

@@ -54,19 +54,22 @@ def test_without_the_extra_one_line_says_how_to_install_it(refused):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--http", "localhost"], "--http: wanted HOST:PORT, [IPV6]:PORT or a port alone, found 'localhost'"),
+        (["--http", "localhost"], "--http: expected HOST:PORT, [IPV6]:PORT or a port, got 'localhost'"),
         (
             ["--http", "0.0.0.0:0", "--no-token"],
-            "--http 0.0.0.0:0 can be reached from other machines: set a token with --token or",
+            "--http 0.0.0.0:0 is reachable from other machines: set a token with --token or",
         ),
         (["--http", "no-such-host.invalid:0", "--token", "x"], "--http: no-such-host.invalid: "),
-        (["--http", "0", "--token", " "], "the token is empty; leave --token and SPECIALIST_MCP_TOKEN away"),
-        (["--http", "0", "--token", "geheim\u00fc"], "the token holds blanks or signs beyond ASCII"),
-        (["--http", "0", "--token", "two words"], "the token holds blanks or signs beyond ASCII"),
-        (["--http", "0", "--token", "x", "--no-token"], "--no-token and a token, from --token or SPECIALIST_MCP_TOKEN"),
-        (["--http", "[::]:0", "--no-token"], "--http [::]:0 can be reached from other machines"),
+        (["--http", "0", "--token", " "], "the token is empty; remove --token and SPECIALIST_MCP_TOKEN"),
+        (["--http", "0", "--token", "geheim\u00fc"], "the token contains spaces or non-ASCII characters"),
+        (["--http", "0", "--token", "two words"], "the token contains spaces or non-ASCII characters"),
+        (
+            ["--http", "0", "--token", "x", "--no-token"],
+            "--no-token cannot be combined with a token from --token or SPECIALIST_MCP_TOKEN",
+        ),
+        (["--http", "[::]:0", "--no-token"], "--http [::]:0 is reachable from other machines"),
         (["--root", "nowhere"], "No such file or directory: "),
-        (["--dir", "nowhere"], "/nowhere is no folder"),
+        (["--dir", "nowhere"], "/nowhere is not a folder"),
         (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),
     ],
 )
@@ -87,7 +90,7 @@ def test_a_port_that_is_taken_is_one_line(refused):
         code, said = refused("--http", str(port))
     assert code == 2
     assert said == [
-        f"specialists: --http 127.0.0.1:{port}: Address already in use; choose another port, or 0 for any that is free"
+        f"specialists: --http 127.0.0.1:{port}: Address already in use; choose another port, or 0 for any free port"
     ]
 
 
@@ -126,7 +129,7 @@ def test_a_token_without_http_is_told_to_be_of_no_use(refused, monkeypatch):
     monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "x")
     code, said = refused("--model", "offline")
     assert code == 0
-    assert said[0] == "specialists: warning: the token is of no use without --http"
+    assert said[0] == "specialists: warning: the token has no effect without --http"
     assert said[1].startswith("specialists: serving ")
 
 

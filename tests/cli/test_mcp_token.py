@@ -95,7 +95,7 @@ def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
     """What clients have in their configuration holds at the next start; nobody else can read the file."""
     first = started()
     assert token_in(started()) == token_in(first)
-    assert f"specialists: the token is kept in {data / FILE}; delete this file to get a new one" in first
+    assert f"specialists: the token is stored in {data / FILE}; delete this file to generate a new one" in first
     assert (data / FILE).stat().st_mode & 0o777 == 0o600
     assert [path.name for path in data.iterdir()] == [FILE]
     (data / FILE).unlink()
@@ -118,8 +118,8 @@ def test_without_a_token_one_line_says_what_that_opens(started, data):
     """Everybody on this machine is let in."""
     lines = started("--no-token")
     assert lines[0] == (
-        "specialists: warning: without a token every process of this machine, of other users too, may ask the "
-        "specialists, spend on your key and read what they can read"
+        "specialists: warning: without a token, every process on this machine, including those of other users, can ask "
+        "the specialists, spend money with your API key, and read the files that the specialists can read"
     )
     assert (len(lines), status(lines)) == (2, 404)
     assert not (data / FILE).exists()
@@ -143,8 +143,8 @@ def test_a_token_file_that_others_could_read_is_refused(data):
     done = subprocess.run(command(*FLAGS), capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        f"specialists: {data / FILE} belongs to another user, or others can read or write it; delete it, and the next "
-        "start makes a new token\n"
+        f"specialists: {data / FILE} belongs to another user, or is accessible to others; delete it, and the next "
+        "start generates a new token\n"
     )
 
 
@@ -155,7 +155,7 @@ def test_a_file_without_a_token_is_refused(data, kept):
     (data / FILE).touch(mode=0o600)
     (data / FILE).write_text(kept, encoding="utf-8")
     (data / FILE).chmod(0o600)
-    with pytest.raises(UsageError, match="holds no token; delete it"):
+    with pytest.raises(UsageError, match="does not contain a token; delete it"):
         access_token()
 
 
@@ -163,7 +163,7 @@ def test_what_is_no_ordinary_file_is_refused(data):
     """A pipe is not waited for."""
     data.mkdir(parents=True)
     os.mkfifo(data / FILE, 0o600)
-    with pytest.raises(UsageError, match="is no ordinary file"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         access_token()
 
 
@@ -177,7 +177,7 @@ def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
         one, other = access_token(folder), access_token(folder)
         assert one.value != other.value
         assert "planted" not in {one.value, other.value}
-        assert one.kept.startswith(f"the token cannot be kept, it is new at each start: {folder / FILE}: ")
+        assert one.message.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
 
 
 def test_starts_at_the_same_time_agree_on_one_token(tmp_path):

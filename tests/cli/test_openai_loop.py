@@ -85,7 +85,7 @@ def test_s4_3_a_line_on_stderr_names_the_limit_and_how_to_go_on(chat, write, cal
     result = call("finder", "What?", *MODEL)
     assert (result.exit_code, result.stdout) == (0, f"{ANSWER}\n")
     (line,) = beside_the_summary(result.stderr)
-    assert line.endswith(": the limit of 3 tool calls was reached; raise it with --tool-calls-limit to go on")
+    assert line.endswith(": the limit of 3 tool calls was reached; raise it with --tool-calls-limit for a longer run")
 
 
 @pytest.mark.anyio

@@ -80,9 +80,9 @@ def test_a_run_whose_lock_alone_was_cut_is_not_taken_over(held, database):
     process = start()
     change(database, CUT_OWNERS)
     refused = specialists("resume", "last", "--store", database)
-    assert (refused.exit_code, f"is still at work: process {process.pid} on " in refused.stderr) == (2, True)
+    assert (refused.exit_code, f"is still running: process {process.pid} on " in refused.stderr) == (2, True)
     kept = specialists("runs", "--delete", "--all", "--yes", "--store", database)
-    assert "1 run still at work: that stays" in kept.stderr
+    assert "1 run still running: not deleted" in kept.stderr
     gate.open()
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, beside_the_summary(err)) == (0, "Owls eat mice.\n", [])

@@ -55,7 +55,7 @@ def test_a_report_that_replaces_another_is_private_too(url, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("old")
     page.chmod(0o644)
-    assert "is there already" in report(url, "--out", str(page)).stderr
+    assert "already exists" in report(url, "--out", str(page)).stderr
     assert (page.read_text(), mode(page)) == ("old", 0o644)
     with page.open() as reading:
         assert report(url, "--out", str(page), "--force").exit_code == 0

@@ -33,7 +33,7 @@ def test_s4_3_the_line_at_the_limit_is_a_command_that_goes_on(store, api, write,
     api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
     first = call("finder", "What?", *MODEL)
     (line,) = ours(first.stderr)
-    reached, command = line.split("; to go on: ")
+    reached, command = line.split("; to resume: ")
     assert reached.endswith("the limit of 3 tool calls was reached")
     program, *arguments = shlex.split(command)
     assert (program, arguments[0], arguments[2:]) == ("specialists", "resume", ["--tool-calls-limit", "6"])
@@ -49,7 +49,7 @@ def test_s4_3_a_store_that_was_named_stands_in_the_command(notes, api, write, ca
     place = f"{tmp_path}/my runs.db"
     result = call("finder", "What?", *MODEL, "--store", place)
     (line,) = ours(result.stderr)
-    assert shlex.split(line.split("; to go on: ")[1])[-2:] == ["--store", place]
+    assert shlex.split(line.split("; to resume: ")[1])[-2:] == ["--store", place]
 
 
 def outcome(kind, limit, used):
@@ -169,8 +169,8 @@ def test_x_12_the_api_is_down_and_the_line_says_how_to_go_on(store, api, write, 
     failed = call("finder", "What do owls eat?", *MODEL)
     assert failed.exit_code == 3
     assert "Owls eat mice at night." in failed.stdout
-    (line,) = [line for line in ours(failed.stderr) if "to go on" in line]
-    arguments = shlex.split(line.split("; to go on: ")[1])[1:]
+    (line,) = [line for line in ours(failed.stderr) if "to resume" in line]
+    arguments = shlex.split(line.split("; to resume: ")[1])[1:]
     assert arguments[:1] == ["resume"]
     (listed,) = json.loads(manage("runs", "--json").stdout)["runs"]
     assert listed["status"] == "failed"
@@ -191,11 +191,11 @@ def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program
     assert process.returncode == 130
     assert "Owls eat mice at night." in out
     (line,) = err.splitlines()
-    assert re.search(r"aborted: interrupted; to go on: specialists resume \S+$", line)
+    assert re.search(r"aborted: interrupted; to resume: specialists resume \S+$", line)
     kinds = [row["kind"] for row in rows()]
     assert kinds == ["user", "tool_call", "tool_result"]
     api([answers("some")])
-    again = manage(*shlex.split(line.split("; to go on: ")[1])[1:])
+    again = manage(*shlex.split(line.split("; to resume: ")[1])[1:])
     assert (again.exit_code, again.stdout) == (0, "some\n")
 
 

@@ -20,16 +20,16 @@ def landed(store, api, write, call):
 
 
 REFUSED = [
-    (("last",), "landed at its limit; name a larger total for it, or ask something more"),
+    (("last",), "landed at its limit; set a higher limit, or ask a follow-up question"),
     (("last", ""), "the question is empty"),
-    (("last", "--tool-calls-limit", "0"), "has used 1 tool call already, so its new total cannot be 0"),
+    (("last", "--tool-calls-limit", "0"), "has already used 1 tool call, so its total limit cannot be 0"),
     (("last", "--tool-calls-limit", "many"), "whole number"),
-    (("nothing", "More?"), "no run nothing is kept in"),
-    (("2", "More?", "--store", "none"), "nothing is stored here: the store is `none`"),
+    (("nothing", "More?"), "there is no run nothing in"),
+    (("2", "More?", "--store", "none"), "the store is `none`, so no runs are stored"),
     (("last", "More?", "--store", "absent.db"), "there is no store at"),
     (("last", "More?", "--store", "notes/owls.md"), "is not an SQLite database"),
-    (("last", "More?", "--store", "mysql://u:secret@h/db"), "names no store"),
-    (("last", "More?", "--json", "--events"), "exclude each other"),
+    (("last", "More?", "--store", "mysql://u:secret@h/db"), "is not a valid store"),
+    (("last", "More?", "--json", "--events"), "cannot be combined"),
 ]
 
 
@@ -54,7 +54,7 @@ def test_a_changed_file_is_refused_and_forced(landed, api):
     path.write_text(path.read_text().replace("You find", "You seek"))
     refused = manage("resume", "last", "More?")
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
-    assert "finder.md was changed since" in refused.stderr
+    assert "finder.md was changed or deleted since" in refused.stderr
     assert "--force" in refused.stderr
     simulator = api([answers("more")])
     assert manage("resume", "last", "More?", "--force", "--quiet").stdout == "more\n"
@@ -69,7 +69,7 @@ def test_another_model_is_refused_where_there_is_thinking_and_forced(store, api,
     call("finder", "What?", *MODEL, "--quiet")
     refused = manage("resume", "last", "More?", "--model", "sonnet")
     assert refused.exit_code == 2
-    assert "holds parts, such as thinking, that only claude-haiku-5-5 takes back" in refused.stderr
+    assert "contains parts, such as thinking, that only claude-haiku-5-5 accepts" in refused.stderr
     simulator = api([answers("more"), answers("most")])
     forced = json.loads(manage("resume", "last", "More?", "--model", "sonnet", "--force", "--json").stdout)
     assert (forced["model"], forced["answer"]) == ("claude-sonnet-5-5", "more")

@@ -47,8 +47,8 @@ def test_s0_9_a_bad_file_is_named_and_the_others_still_run(api, write, call):
     simulator = api([answers("yes")])
     result = call("bad", "What?")
     assert (result.exit_code, result.stdout, simulator.requests) == (2, "", [])
-    assert f"{path}:4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found twelve\n" in result.stderr
-    assert f"{path}:5:13: cost_limit: wanted an amount in USD from 0 up, or none, found $5\n" in result.stderr
+    assert f"{path}:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve\n" in result.stderr
+    assert f"{path}:5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5\n" in result.stderr
     assert call("finder", "What?").stdout == "yes\n"
 
 
@@ -261,7 +261,7 @@ def test_landing_stop_prints_the_salvage_without_another_request(api, write, cal
     assert "Owls eat mice at night." in result.stdout
     (line,) = result.stderr.splitlines()
     assert "partial: " in line
-    assert "no answer came at the limit of 1 tool call; raise tool_calls_limit to go on" in line
+    assert "no answer at the limit of 1 tool call; raise tool_calls_limit to continue" in line
 
 
 def test_x_12_a_failed_run_prints_what_was_gathered(api, write, call):

@@ -88,7 +88,7 @@ def test_a_missing_id_is_told(write, call, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     result = call("finder", "What?", "--model", "openai:")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "the model's id is missing" in result.stderr
+    assert "the model id is missing" in result.stderr
 
 
 def test_a_missing_part_is_told_with_the_line_that_installs_it(write, call, monkeypatch):
@@ -107,7 +107,7 @@ def test_a_missing_part_is_told_with_the_line_that_installs_it(write, call, monk
     [
         (faults.unauthorised(), "the API answered 401: Incorrect API key provided: sk-test.; check OPENAI_API_KEY"),
         (faults.not_found(), "check --model and OPENAI_BASE_URL"),
-        (faults.html(), "answered with text/html, not JSON; is OPENAI_BASE_URL that of a chat completions server?"),
+        (faults.html(), "answered with text/html, not JSON; does OPENAI_BASE_URL point to a chat completions server?"),
         (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
     ],
     ids=["401", "404", "html", "400"],

@@ -67,7 +67,7 @@ def test_every_setting_that_is_a_flag_reaches_the_run(job_of):
     assert job_of("--landing order", "landing: stop").landing == "order"
     settings = {name for name, one in inspect.signature(run).parameters.items() if one.annotation in _ours()}
     tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS} | {"landing", "preset"}
-    assert settings - {"store", "on_lost", "dir_", "root", "model"} == tested
+    assert settings - {"name", "store", "on_lost", "dir_", "root", "model", "strict"} == tested
 
 
 def _ours():

@@ -109,7 +109,7 @@ def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monke
         (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
         (
             faults.html(),
-            "answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of a Messages-compatible server?",
+            "answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to a Messages-compatible server?",
         ),
         (faults.invalid("model: no such\nthing"), "the API answered 400: model: no such"),
     ],

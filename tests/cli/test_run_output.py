@@ -216,7 +216,7 @@ def test_help_names_what_is_promised(call):
     fixed = "--dir --root --model --tool-calls-limit --turns-limit --total-tokens-limit --cost-limit --time-limit "
     fixed += "--tool-chars-limit --landing --preset --json --events --quiet --strict"
     assert [flag for flag in fixed.split() if f"{flag} " not in text] == []
-    assert "0 an answer, 2 a wrong flag or file, 3 the model could not be reached, 4 no answer, 130 interrupted" in text
+    assert "0 answered, 2 wrong flag or file, 3 model not reachable, 4 no answer, 130 interrupted" in text
 
 
 @pytest.mark.exhaustive(one_in=9)

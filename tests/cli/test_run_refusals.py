@@ -37,41 +37,44 @@ def test_none_promises_nothing_and_runs(write, call, line):
     assert "mice" in result.stdout
 
 
-WHOLE = "wanted a whole number from 0 up, or none"
+WHOLE = "must be an integer of at least 0, or none"
 WRONG = [
     (["finder", ""], "the question is empty"),
     (["finder", " \n\t"], "the question is empty"),
-    (["findr", "What?"], "no specialist is called findr; did you mean finder?"),
+    (["findr", "What?"], "no specialist named findr; did you mean finder?"),
     (["Finder ", "What?"], "did you mean finder?"),
-    (["zzz-not-there", "What?"], "no specialist is called zzz-not-there"),
-    (["./nowhere/finder.md", "What?"], "there is no file ./nowhere/finder.md"),
-    (["finder", "What?", "--root", "nowhere"], "--root: there is no folder"),
-    (["finder", "What?", "--root", "notes/owls.md"], "--root: there is no folder"),
-    (["finder", "What?", "--dir", "nowhere"], "nowhere is no folder"),
-    (["finder", "What?", "--json", "--events"], "--json and --events exclude each other"),
-    (["finder", "What?", "--tool-calls-limit", "-1"], f"'--tool-calls-limit': {WHOLE}, found '-1'"),
-    (["finder", "What?", "--tool-calls-limit", "2.5"], f"{WHOLE}, found 2.5"),
-    (["finder", "What?", "--tool-calls-limit", "two"], f"{WHOLE}, found 'two'"),
-    (["finder", "What?", "--tool-calls-limit", "٣"], f"{WHOLE}, found '٣'"),
-    (["finder", "What?", "--tool-calls-limit", ""], f"{WHOLE}, found ''"),
+    (["zzz-not-there", "What?"], "no specialist named zzz-not-there"),
+    (["./nowhere/finder.md", "What?"], "no such file: ./nowhere/finder.md"),
+    (["finder", "What?", "--root", "nowhere"], "/nowhere is not a folder"),
+    (["finder", "What?", "--root", "notes/owls.md"], "/notes/owls.md is not a folder"),
+    (["finder", "What?", "--dir", "nowhere"], "nowhere is not a folder"),
+    (["finder", "What?", "--json", "--events"], "--json and --events cannot be combined"),
+    (["finder", "What?", "--tool-calls-limit", "-1"], f"'--tool-calls-limit': {WHOLE}, got '-1'"),
+    (["finder", "What?", "--tool-calls-limit", "2.5"], f"{WHOLE}, got 2.5"),
+    (["finder", "What?", "--tool-calls-limit", "two"], f"{WHOLE}, got 'two'"),
+    (["finder", "What?", "--tool-calls-limit", "٣"], f"{WHOLE}, got '٣'"),
+    (["finder", "What?", "--tool-calls-limit", ""], f"{WHOLE}, got ''"),
     (["finder", "What?", "--tool-calls-limit", "9" * 5000], "that number is too long; `none` takes the limit away"),
-    (["finder", "What?", "--turns-limit", "90s"], f"'--turns-limit': {WHOLE}, found '90s'"),
-    (["finder", "What?", "--total-tokens-limit", "1e6"], f"'--total-tokens-limit': {WHOLE}, found '1e6'"),
-    (["finder", "What?", "--tool-chars-limit", "0.5"], f"'--tool-chars-limit': {WHOLE}, found 0.5"),
-    (["finder", "What?", "--cost-limit", "$5"], "'--cost-limit': wanted an amount in USD from 0 up, or none"),
-    (["finder", "What?", "--cost-limit", "nan"], "from 0 up, or none, found 'nan'"),
-    (["finder", "What?", "--time-limit", "soon"], "'--time-limit': wanted seconds, a duration like 90s, 10m or 1h"),
-    (["finder", "What?", "--time-limit", "-1s"], "or none, found '-1s'"),
-    (["finder", "What?", "--time-limit", ""], "or none, found ''"),
+    (["finder", "What?", "--turns-limit", "90s"], f"'--turns-limit': {WHOLE}, got '90s'"),
+    (["finder", "What?", "--total-tokens-limit", "1e6"], f"'--total-tokens-limit': {WHOLE}, got '1e6'"),
+    (["finder", "What?", "--tool-chars-limit", "0.5"], f"'--tool-chars-limit': {WHOLE}, got 0.5"),
+    (["finder", "What?", "--cost-limit", "$5"], "'--cost-limit': must be an amount in USD of at least 0, or none"),
+    (["finder", "What?", "--cost-limit", "nan"], "of at least 0, or none, got 'nan'"),
+    (
+        ["finder", "What?", "--time-limit", "soon"],
+        "'--time-limit': must be a number of seconds, a duration like 90s, 10m or 1h",
+    ),
+    (["finder", "What?", "--time-limit", "-1s"], "or none, got '-1s'"),
+    (["finder", "What?", "--time-limit", ""], "or none, got ''"),
     (
         ["finder", "What?", "--landing", "soft"],
-        "'--landing': wanted auto, force, order, none, finalize or stop, found 'soft'",
+        "'--landing': must be auto, force, order, none, finalize or stop, got 'soft'",
     ),
     (
         ["finder", "What?", "--preset", "fast"],
-        "'--preset': wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found 'fast'",
+        "'--preset': must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'",
     ),
-    (["finder", "What?", "--preset", "none"], "'--preset': wanted soft-landing"),
+    (["finder", "What?", "--preset", "none"], "'--preset': must be soft-landing"),
     (["finder", "What?", "--no-such-flag"], "--no-such-flag"),
     (["finder"], "QUERY"),
     ([], "NAME"),
@@ -89,7 +92,7 @@ def test_what_is_wrong_with_a_flag_is_one_line(write, refused):
     """Below the usage that every wrong flag shows stands one line: the flag, what was wanted, what was found."""
     write("finder")
     said = refused("finder", "What?", "--preset", "fast").splitlines()
-    wanted = "wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found 'fast'"
+    wanted = "must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'"
     assert [line for line in said if line][2:] == [f"Error: Invalid value for '--preset': {wanted}"]
 
 
@@ -112,7 +115,7 @@ def test_paths_that_are_not_there_name_the_ways_out(write, refused, notes):
     """A specialist for folders that this project lacks: the root is told, `--root`, and how to write another one."""
     write("finder", "paths: thoughts, plans")
     said = refused("finder", "What?")
-    assert f"finder reads thoughts, plans, and there is nothing of it under {notes}" in said
+    assert f"no file under {notes} matches thoughts, plans; set another folder with --root" in said
     assert "--root" in said
     assert "`specialists new`" in said
 
@@ -120,7 +123,7 @@ def test_paths_that_are_not_there_name_the_ways_out(write, refused, notes):
 def test_paths_that_lead_out_of_the_root_are_an_error_of_the_file(write, refused):
     """`..` is refused where it stands."""
     path = write("finder", "paths: ../elsewhere")
-    assert f"{path}:4:8: paths: wanted folders or globs under the root" in refused("finder", "What?")
+    assert f"{path}:4:8: paths: must be folders or globs under the root" in refused("finder", "What?")
 
 
 @pytest.mark.parametrize("pattern", [".", "./", "**", "notes/**", "./notes", "notes/**.md"])
@@ -135,7 +138,7 @@ def test_tools_of_which_none_exists_are_refused(write, refused):
     """The file's line is named, what it asks for, and what there is."""
     path = write("finder", "tools: Telescope, WebFetch")
     said = refused("finder", "What?")
-    assert f"{path}:4:1: tools: none of Telescope, WebFetch exists here" in said
+    assert f"{path}:4:1: tools: none of Telescope, WebFetch exists; available: " in said
     assert "search" in said
 
 
@@ -165,7 +168,7 @@ def test_agents_that_are_not_there_are_warned_about_once(write, call):
     result = call("finder", "What do owls eat?", "--model", "offline")
     assert (result.exit_code, "mice" in result.stdout) == (0, True)
     said = [line.partition(": ")[2] for line in result.stderr.splitlines() if "agents" in line]
-    assert said == [f"warning: {path}:4:1: agents: no specialist is called toad; did you mean toads?"]
+    assert said == [f"warning: {path}:4:1: agents: no specialist named toad; did you mean toads?"]
 
 
 def test_specialists_that_ask_one_another_in_a_circle_are_refused(write, refused):
@@ -174,7 +177,7 @@ def test_specialists_that_ask_one_another_in_a_circle_are_refused(write, refused
         path = write(name, f"agents: {other}")
         if name == "checker":
             said = refused(name, "What?")
-            assert f"{path}:4:1: agents: ask one another in a circle: checker -> finder -> checker; take" in said
+            assert f"{path}:4:1: agents: calls form a cycle: checker -> finder -> checker; remove" in said
 
 
 def test_a_server_that_nothing_tells_how_to_reach_is_warned_about(write, call):
@@ -182,4 +185,4 @@ def test_a_server_that_nothing_tells_how_to_reach_is_warned_about(write, call):
     path = write("finder", "mcp_servers: [files]")
     result = call("finder", "What do owls eat?", "--model", "offline")
     assert (result.exit_code, "mice" in result.stdout) == (0, True)
-    assert f"warning: {path}:4:15: mcp_servers: files: nothing tells how to reach it" in result.stderr
+    assert f"warning: {path}:4:15: mcp_servers: files: has neither a command nor a url" in result.stderr

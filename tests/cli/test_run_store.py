@@ -24,7 +24,7 @@ def test_a_default_store_that_cannot_be_written_is_one_warning(notes, write, cal
     assert "this run is not stored" in warning
     assert str(home) in warning
     assert "specialists resume" not in result.stderr
-    assert "raise it with --tool-calls-limit to go on" in result.stderr
+    assert "raise it with --tool-calls-limit for a longer run" in result.stderr
     told = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
     assert len(told["warnings"]) == 1
 

@@ -131,7 +131,7 @@ def test_an_answer_goes_into_a_pipe_as_it_is(api, write, call):
     api([says(tool_use("search", {"query": "owls"})), answers(SENDABLE, evidence=[{"source": "x", "quote": SENDABLE}])])
     done = call("finder", "What do owls eat?")
     assert done.stdout == f"{SENDABLE}\n"
-    assert "not found in what was read" in done.stderr
+    assert "quote not found in the tool results" in done.stderr
     assert harm(done.stderr) == []
 
 

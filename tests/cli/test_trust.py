@@ -66,7 +66,7 @@ def test_trust_that_cannot_be_remembered_is_a_warning(app, call, monkeypatch, tm
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     result = call("finder", "What do owls eat?", "--model", "offline", "--trust")
     assert (result.exit_code, "mice" in result.stdout) == (0, True)
-    assert f"warning: trust cannot be remembered in {tmp_path}/file/run-specialist/trusted (" in result.stderr
+    assert f"warning: cannot store the permission in {tmp_path}/file/run-specialist/trusted (" in result.stderr
 
 
 def test_show_says_whether_a_file_is_trusted_and_imports_nothing(app, ask, write):
@@ -78,7 +78,7 @@ def test_show_says_whether_a_file_is_trusted_and_imports_nothing(app, ask, write
     (line,) = [line for line in out.splitlines() if "trusted" in line]
     where = app.root / app.package / "tools.py"
     assert (
-        line == f"not trusted: it would import {app.package}.tools ({where}); to allow that, run it once with --trust"
+        line == f"not trusted: it would import {app.package}.tools ({where}); to allow this, run it once with --trust"
     )
     assert (code, json.loads(specialists("show", "finder", "--json")[1])["trusted"]) == (0, False)
     assert ask("--trust")[0] == 0
@@ -92,7 +92,7 @@ def test_show_tells_of_a_module_that_is_not_there(app, write):
     code, out, _ = specialists("show", "finder")
     assert code == 0
     assert "not trusted: " in out
-    assert "there is no module nowhere" in out
+    assert "no module nowhere" in out
 
 
 def test_resume_asks_for_trust_too(app, ask, monkeypatch, tmp_path):

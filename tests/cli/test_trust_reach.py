@@ -35,8 +35,8 @@ def test_a_url_on_this_machine_is_told_nothing_before_somebody_allows_it(
         code, out, err = ask()
         assert server.seen == []
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "finder.md:4:1: mcp_servers: would talk to http://127.0.0.1:" in err
-        assert ("filling in SOME_KEY from the environment" in err) == ("SOME_KEY" in entry)
+        assert "finder.md:4:1: mcp_servers: would connect to http://127.0.0.1:" in err
+        assert ("with SOME_KEY from the environment" in err) == ("SOME_KEY" in entry)
         assert ask("--trust")[0] == 0
         assert server.seen
         assert came_out(KEY, out, err) == []
@@ -55,4 +55,4 @@ def test_a_changed_neighbour_or_script_is_asked_about_with_one_line(app, ask, wr
     app.write(changed, "raise SystemExit('changed')")
     code, out, err = ask()
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "something of it has changed" in err
+    assert "has changed since" in err

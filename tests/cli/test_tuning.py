@@ -104,7 +104,7 @@ def test_s1_8_it_shows_what_was_used_what_was_hit_and_what_to_write(store, write
         "",
         (
             "Raise the limit of tool calls from 6 to 13: nine runs of ten end by themselves with 10 tool calls or "
-            "fewer, and those that need the most land at the limit of 6 before they are through."
+            "fewer, and runs that need the most calls land at the limit of 6 before they finish."
         ),
         "",
         f"In specialists/finder.md, line {path.read_text().split('tool_calls')[0].count(chr(10)) + 1}:",

@@ -11,7 +11,7 @@ from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.mcp_servers.server_config import START_TIMEOUT
 from run_specialist.specialist.mcp_servers.servers import LONGEST_START
 from run_specialist.tools.mcp.process import LARGEST_MESSAGE
-from run_specialist.tools.mcp.result import LONGEST
+from run_specialist.tools.mcp.result import LONGEST_RESULT
 from run_specialist.tools.mcp.session import MOST_PAGES, MOST_TOOLS
 from tests.docs.markdown import ROOT, blocks
 from tests.loop_jobs import results
@@ -49,5 +49,5 @@ def test_the_figures_are_those_of_the_code():
     """Each bound that the document names."""
     seconds = f"at most {LONGEST_START:g}; {START_TIMEOUT:g} when left out"
     tools = f"{MOST_TOOLS:,}, on {MOST_PAGES} pages"
-    for figure in (seconds, tools, f"{LARGEST_MESSAGE // 1024**2} MiB", f"{LONGEST:,} characters"):
+    for figure in (seconds, tools, f"{LARGEST_MESSAGE // 1024**2} MiB", f"{LONGEST_RESULT:,} characters"):
         assert figure in TEXT

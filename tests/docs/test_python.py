@@ -66,9 +66,9 @@ def test_what_an_example_shows_is_used_there():
 
 def test_the_tables_are_those_of_the_code():
     """Each event and each error that a program may meet."""
-    told = [name for row in table(PAGE, "## What happens, while it happens") for name in re.findall(r"`(\w+)`", row[0])]
+    told = [name for row in table(PAGE, "## Events") for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted(told) == sorted({one.__name__ for one in events.Event.__subclasses__()})
-    rows = [row[0].strip("`") for row in table(PAGE, "## What can be raised")]
+    rows = [row[0].strip("`") for row in table(PAGE, "## Exceptions")]
     public = {name for name in run_specialist.__all__ if isinstance(getattr(errors, name, None), type)}
     assert set(rows) == public - {"RunSpecialistError"}
     below = [name for name in rows if issubclass(getattr(errors, name), errors.UsageError)]

@@ -15,7 +15,7 @@ from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.cli import ask, manage
-from run_specialist.loop.checkpoint import PATIENCE
+from run_specialist.loop.checkpoint import COMMIT_TIMEOUT
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.location import VARIABLE, file_of, place
 from run_specialist.store.reader import Store
@@ -64,7 +64,7 @@ def newest():
 def test_the_story_of_a_run_goes_as_it_is_told(project):
     """Run, runs, transcript, resume, ask more, report, tune, delete: each line works behind the one before."""
     begin, runs, transcript, further, more, report, tuned, delete = story(STORED)
-    (goes_on,) = re.findall(r"to go on: (.*)", call(begin).stderr)
+    (goes_on,) = re.findall(r"to resume: (.*)", call(begin).stderr)
     run_id = newest().run_id
     assert goes_on == further.replace("last", run_id)
     assert run_id in call(runs).stdout
@@ -83,7 +83,7 @@ def test_the_story_of_a_run_goes_as_it_is_told(project):
 def test_the_commands_of_the_readme_go_on_from_its_session(project):
     """Each line works behind the command that was recorded."""
     session = README.split("<!-- session", 1)[1].split("$ ", 1)[1].splitlines()[0]
-    (goes_on,) = re.findall(r"to go on: (.*)", call(session).stderr)
+    (goes_on,) = re.findall(r"to resume: (.*)", call(session).stderr)
     told = story(README)
     assert goes_on.replace(newest().run_id, "last") in [line.split("  ")[0] for line in told]
     for line in told:
@@ -99,19 +99,19 @@ def test_what_the_docs_delete_is_gone(project):
         call(line)
     assert json.loads(call("specialists runs --json").stdout)["runs"] == []
     call(f"{story(STORED)[0]} -q")
-    assert "--yes is needed" in call(deleting[0], code=2).stderr
+    assert "--yes is required" in call(deleting[0], code=2).stderr
 
 
 def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
     """The default file is that of the table, and its rights are those of the text."""
-    told = {row[0]: row[1] for row in table(STORED, "## Where")}
+    told = {row[0]: row[1] for row in table(STORED, "## Location")}
     call(f"{story(STORED)[0]} -q")
     path = file_of(place(None).url)
     assert f"`~/{path.relative_to(project.parent / 'home')}`" in told["Linux"]
     assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
     assert "(0600)" in STORED
     assert "(0700)" in STORED
-    assert f"does not answer for {PATIENCE:.0f} seconds" in STORED
+    assert f"does not answer for {COMMIT_TIMEOUT:.0f} seconds" in STORED
 
 
 def test_what_runs_prints_as_json_is_documented(project):

@@ -112,11 +112,11 @@ async def test_a_disk_that_hangs_costs_a_warning_and_no_answer(monkeypatch):
             """Never return."""
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(checkpoint, "PATIENCE", 0.01)
+    monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
     run = Run(job(ScriptedProvider([looks(1), looks(2), ANSWER]), origin=ORIGIN), journal=Hanging())
     outcome = await run.outcome()
     assert outcome.answer == "It is known."
-    assert outcome.warnings == (checkpoint.SLOW,)
+    assert outcome.warnings == (checkpoint.STORE_SLOW,)
     assert not run.is_kept
 
 

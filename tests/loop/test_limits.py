@@ -151,7 +151,7 @@ async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_sa
     assert "note on '1'" in outcome.answer
     assert [event.how for event in events if isinstance(event, Landed)] == ["force", "salvage"]
     assert 0.4 < outcome.limits["time"].used < 60
-    assert any("seconds used, over the limit of 0.4 seconds: " in warning for warning in outcome.warnings)
+    assert any("seconds used, more than the limit of 0.4 seconds: " in warning for warning in outcome.warnings)
 
 
 async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
@@ -204,7 +204,7 @@ async def test_x_14_what_goes_over_a_limit_is_told():
     provider = ScriptedProvider([look_reply(1, Usage(100)), look_reply(2, Usage(9_000)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 8_000}))
     assert outcome.landing.reason == "tokens"
-    assert any("9,115 tokens used, over the limit of 8,000 tokens: " in warning for warning in outcome.warnings)
+    assert any("9,115 tokens used, more than the limit of 8,000 tokens: " in warning for warning in outcome.warnings)
 
 
 async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_run_lands():

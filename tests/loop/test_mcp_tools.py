@@ -218,8 +218,11 @@ async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(t
 @pytest.mark.parametrize(
     ("tools", "said"),
     [
-        ("read, mcp__god__add", "no tool of a server fits mcp__god__add; there are mcp__good__add, mcp__good__"),
-        ("read", "names no tool of the servers, so none is offered; there are mcp__good__add"),
+        (
+            "read, mcp__god__add",
+            "no tool of an MCP server matches mcp__god__add; available: mcp__good__add, mcp__good__",
+        ),
+        ("read", "lists no tool of the MCP servers, so none can be called; available: mcp__good__add"),
         ("read, mcp__good__add", None),
         ("read, mcp__good__*", None),
     ],

@@ -208,7 +208,7 @@ async def test_x_11_what_was_begun_below_when_the_process_died_is_counted(store,
         lead=[[ASKS, answers("all")]], finder=[[LOOKS, deeper, answers("a")]], deep=[[LOOKS, last, answers("b")]]
     )
     async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
-        monkeypatch.setattr(runner._storing, "journal", journal)
+        monkeypatch.setattr(runner._store, "journal", journal)
         run = await runner.prepare("lead", "What is known?")
         await run.outcome()
     for records in kept:

@@ -67,10 +67,13 @@ async def test_a_value_made_in_python_needs_no_leave(app):
 @pytest.mark.parametrize(
     ("references", "said"),
     [
-        ("[nowhere.tools:lookup]", "python_tools: nowhere.tools:lookup: there is no module nowhere"),
+        ("[nowhere.tools:lookup]", "python_tools: nowhere.tools:lookup: no module nowhere"),
         ("['PKG.tools:lokup']", "PKG.tools has no lokup; did you mean lookup?"),
-        ("['PKG.tools:lookup', 'PKG.twin:lookup']", "PKG.twin:lookup: lookup is another one of python_tools too"),
-        ("['PKG.ours:respond']", "PKG.ours:respond: respond is a tool of ours"),
+        (
+            "['PKG.tools:lookup', 'PKG.twin:lookup']",
+            "PKG.twin:lookup: tool name lookup is already used by another function in python_tools",
+        ),
+        ("['PKG.ours:respond']", "PKG.ours:respond: tool name respond is reserved"),
     ],
 )
 async def test_what_cannot_be_had_is_refused_at_its_line_before_anything_is_asked(app, references, said):
@@ -112,7 +115,7 @@ async def test_a_function_that_a_program_gives_becomes_a_tool():
     async with playing(LOOKS, ANSWER, tools=[lookup]) as runner:
         await runner.run(value, "What?")
     assert results(runner.script.requests[1].messages[-1]) == ["found owl"]
-    with pytest.raises(UsageError, match="int: is of the type int"):
+    with pytest.raises(UsageError, match="int: expected a function"):
         Runner(tools=[3])
 
 

@@ -42,7 +42,7 @@ async def test_a_function_that_is_gone_at_a_resume_costs_itself_and_says_so(app,
     assert "lookup" in runner.script.opening.tools.names
     assert results(runner.script.requests[1].messages[-1])[0].startswith("lookup failed: this tool is no longer there")
     (warning,) = outcome.warnings
-    assert warning.startswith(f"{path}:4:1: python_tools: {app.package}gone:lookup: there is no module")
+    assert warning.startswith(f"{path}:4:1: python_tools: {app.package}gone:lookup: no module")
 
 
 async def test_a_module_that_fails_at_a_resume_costs_its_functions_and_says_so(app, tmp_path):

@@ -45,7 +45,7 @@ async def refused(desk, words, error=NotResumable, question=None, provider=None,
 async def test_an_answered_run_wants_a_question(desk):
     """Also with a larger limit: there is nothing to go on with."""
     await desk.ask(LOOKS, ANSWER)
-    words = "was answered; to ask something more, write the question behind the run"
+    words = "is already answered; to ask a follow-up question, add it after the run"
     await refused(desk, words)
     await refused(desk, words, tool_calls_limit=50)
 
@@ -53,7 +53,7 @@ async def test_an_answered_run_wants_a_question(desk):
 async def test_a_landed_run_wants_a_larger_total_or_a_question(desk):
     """The old total again is no larger one."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    words = "landed at its limit; name a larger total for it, or ask something more"
+    words = "landed at its limit; set a higher limit, or ask a follow-up question"
     await refused(desk, words)
     await refused(desk, words, tool_calls_limit=1)
 
@@ -62,18 +62,18 @@ async def test_a_landed_run_wants_a_larger_total_or_a_question(desk):
 async def test_an_empty_question_is_none(desk, question):
     """It is said what to do instead."""
     await desk.ask(LOOKS, ANSWER)
-    await refused(desk, "the question is empty; leave it out, or say what else", question=question)
+    await refused(desk, "the question is empty; omit it, or ask a follow-up question", question=question)
 
 
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"tool_calls_limit": 1}, "has used 2 tool calls already, so its new total cannot be 1; name a larger one"),
-        ({"turns_limit": 2}, "has used 3 turns already, so its new total cannot be 2; name a larger one, or none"),
-        ({"total_tokens_limit": 44}, "has used 45 tokens already, so its new total cannot be 44"),
-        ({"cost_limit": 0.0004}, "has used $0.00045 already, so its new total cannot be $0.0004"),
-        ({"time_limit": 0.0}, "already, so its new total cannot be 0"),
-        ({"tool_chars_limit": 20}, "has used 38 characters already, so its new total cannot be 20"),
+        ({"tool_calls_limit": 1}, "has already used 2 tool calls, so its total limit cannot be 1; set a higher one"),
+        ({"turns_limit": 2}, "has already used 3 turns, so its total limit cannot be 2; set a higher one, or none"),
+        ({"total_tokens_limit": 44}, "has already used 45 tokens, so its total limit cannot be 44"),
+        ({"cost_limit": 0.0004}, "has already used $0.00045, so its total limit cannot be $0.0004"),
+        ({"time_limit": 0.0}, ", so its total limit cannot be 0"),
+        ({"tool_chars_limit": 20}, "has already used 38 characters, so its total limit cannot be 20"),
     ],
     ids=str,
 )
@@ -90,7 +90,7 @@ async def test_calls_that_may_have_been_under_way_are_used(desk):
     two = calls(("look", {"query": "1"}), ("look", {"query": "2"}))
     going = await desk.record(two, ANSWER)
     await desk.keep(going.notebook.until(Received, 1))
-    await refused(desk, "has used 2 tool calls already, so its new total cannot be 1", tool_calls_limit=1)
+    await refused(desk, "has already used 2 tool calls, so its total limit cannot be 1", tool_calls_limit=1)
     again = await desk.go_on(LATER, tool_calls_limit=2)
     assert again.outcome.tool_calls.used == 2
 
@@ -98,9 +98,9 @@ async def test_calls_that_may_have_been_under_way_are_used(desk):
 async def test_a_limit_that_makes_no_sense_is_told_as_ever(desk):
     """The key, what it takes and what it found."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
-    await refused(desk, "tool_calls_limit: wanted a whole number", UsageError, tool_calls_limit=-1)
+    await refused(desk, "tool_calls_limit: must be an integer", UsageError, tool_calls_limit=-1)
     await refused(
-        desk, "no such setting: tool_call_limit; did you mean tool_calls_limit?", UsageError, tool_call_limit=9
+        desk, "unknown setting: tool_call_limit; did you mean tool_calls_limit?", UsageError, tool_call_limit=9
     )
 
 
@@ -108,15 +108,15 @@ async def test_a_limit_of_cost_without_a_price_is_refused(desk):
     """As at the beginning of a run."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     unpriced = ScriptedProvider([], priced=False)
-    await refused(desk, "the price of scripted is not known", UsageError, provider=unpriced, cost_limit=1.0)
+    await refused(desk, "the price of scripted is unknown", UsageError, provider=unpriced, cost_limit=1.0)
 
 
 async def test_an_id_that_is_unknown_or_fits_several(desk):
     """The ids that are near or fit are named."""
     first = await desk.ask(LOOKS, ANSWER)
     second = await desk.ask(LOOKS, ANSWER)
-    await refused(desk, f"no run nothing is kept in {desk.folder}/runs.db", RunNotFound, run_id="nothing")
-    said = await refused(desk, "2 runs begin with 20", RunNotFound, run_id="20")
+    await refused(desk, f"there is no run nothing in {desk.folder}/runs.db", RunNotFound, run_id="nothing")
+    said = await refused(desk, "2 run ids start with 20", RunNotFound, run_id="20")
     assert first.outcome.run_id in said
     assert second.outcome.run_id in said
 
@@ -146,7 +146,7 @@ async def test_a_run_that_is_alive_is_left_alone(desk):
         task = asyncio.create_task(run.outcome())
         await reached.wait()
         stranger = ScriptedProvider([])
-        with pytest.raises(NotResumable, match=rf"is still at work: .*{os.getpid()}"):
+        with pytest.raises(NotResumable, match=rf"is still running: .*{os.getpid()}"):
             await desk.go_on(provider=stranger)
         release.set()
         assert (await task).status == "answered"
@@ -163,7 +163,7 @@ async def test_the_root_is_gone(desk, tmp_path):
         await runner.run(desk.specialist, "What?")
     shutil.rmtree(desk.folder)
     async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
-        with pytest.raises(NotResumable, match=f"worked in {desk.folder}, which is gone"):
+        with pytest.raises(NotResumable, match=f"its working folder {desk.folder} no longer exists"):
             await runner.resume("last", "More?")
 
 
@@ -171,7 +171,7 @@ async def test_given_tools_must_be_given_again(desk):
     """Named in the line; by force it goes on, the definitions stay, and a call of one says that it is gone."""
     first = await desk.ask(LOOKS, ANSWER)
     desk.tools = ()
-    words = "was given tools by the program that began it: look; resume it there, with Runner(tools=...)"
+    words = "uses tools of the program that started it: look; resume it there with Runner(tools=...)"
     await refused(desk, words, question="More?")
     look_again = calls(("look", {"query": "2"}), first_id=2)
     again = await desk.go_on(look_again, LATER, question="More?", force=True)
@@ -204,7 +204,7 @@ async def test_another_model_with_thinking_has_to_be_forced(desk):
     other = ScriptedProvider([])
     other.model = "another"
     await refused(
-        desk, "holds parts, such as thinking, that only scripted takes back", provider=other, question="More?"
+        desk, "contains parts, such as thinking, that only scripted accepts", provider=other, question="More?"
     )
     other = ScriptedProvider([LATER])
     other.model = "another"
@@ -241,13 +241,13 @@ async def test_a_file_that_was_changed_has_to_be_forced(desk):
     desk.specialist = str(file)
     first = await desk.ask(LOOKS, ANSWER)
     file.write_text(file.read_text().replace("You find.", "You search.").replace("limit: 1", "limit: 9"))
-    await refused(desk, f"{file} was changed since {first.outcome.run_id} began, or is gone", question="More?")
+    await refused(desk, f"{file} was changed or deleted since {first.outcome.run_id} began", question="More?")
     again = await desk.go_on(LATER, question="More?", force=True)
     assert again.named("resumed")[0].note == f"{prompts.CHANGED_FILE}\nThe user now asks: More?"
     assert again.provider.opening.system == first.provider.opening.system
     assert again.outcome.tool_calls.limit == 1
     file.unlink()
-    await refused(desk, "was changed since", question="And?")
+    await refused(desk, "was changed or deleted since", question="And?")
     assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
 
 
@@ -274,7 +274,7 @@ async def test_two_processes_take_up_one_run_and_one_of_them_does(desk):
     first, second = ScriptedProvider([LATER]), ScriptedProvider([])
     async with desk.process(first) as one, desk.process(second) as two:
         run = await one.resume("last")
-        with pytest.raises(NotResumable, match="is still at work"):
+        with pytest.raises(NotResumable, match="is still running"):
             await two.resume("last")
         assert (await run.outcome()).answer == "Later."
     assert second.requests == []

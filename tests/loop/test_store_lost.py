@@ -106,7 +106,7 @@ async def test_that_another_process_took_it_over_at_the_end_costs_no_answer():
 
 async def test_a_store_that_is_away_is_waited_for_longer_than_one_that_is_slow(monkeypatch):
     """It is tried again meanwhile; whoever watches the run is told once, and nothing is lost."""
-    monkeypatch.setattr(checkpoint, "PATIENCE", 0.01)
+    monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
     journal = Absent()
     events = []
     run = Run(job(ScriptedProvider(SCRIPT)), events.append, journal=journal)
@@ -117,14 +117,14 @@ async def test_a_store_that_is_away_is_waited_for_longer_than_one_that_is_slow(m
     journal.back.set()
     outcome = await running
     assert (outcome.status, run.is_kept) == ("answered", True)
-    assert outcome.warnings == (checkpoint.AWAY.format(AWAY),)
+    assert outcome.warnings == (checkpoint.STORE_UNREACHABLE.format(AWAY),)
 
 
 @pytest.mark.parametrize(("on_lost", "status", "asked"), [("go_on", "landed", 2), ("abort", "aborted", 1)])
 async def test_the_time_limit_holds_while_the_store_is_waited_for(on_lost, status, asked, monkeypatch):
     """When the time is up the run lands without knowing that it is kept, or ends if it needs its store."""
     clock = Clock()
-    monkeypatch.setattr(checkpoint, "GLANCE", 0.01)
+    monkeypatch.setattr(checkpoint, "POLL_INTERVAL", 0.01)
 
     def late(_asked):
         clock.now += 99.99
@@ -142,7 +142,7 @@ async def test_the_time_limit_holds_while_the_store_is_waited_for(on_lost, statu
     run = Run(job(provider, limits={Kind.TIME: 100.0}), clock=clock, journal=journal, on_lost=on_lost)
     outcome = await run.outcome()
     assert (outcome.status, len(provider.requests)) == (status, asked)
-    told = checkpoint.NOT_BACK.format(AWAY) if on_lost == "go_on" else checkpoint.STOPPED.format(AWAY)
+    told = checkpoint.STORE_NOT_BACK.format(AWAY) if on_lost == "go_on" else checkpoint.RUN_STOPPED.format(AWAY)
     assert told in outcome.warnings
     assert [record.outcome.status for record in journal.of(Ended)] == [status]
 
@@ -155,16 +155,16 @@ async def test_a_run_that_needs_its_store_does_not_go_on_without_knowing(monkeyp
             """Never return."""
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(checkpoint, "LONGEST", 0.01)
-    monkeypatch.setattr(checkpoint, "PATIENCE", 0.01)
+    monkeypatch.setattr(checkpoint, "REQUIRED_STORE_TIMEOUT", 0.01)
+    monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
     outcome, asked = await ended(SCRIPT, Hanging(), "abort")
     assert (outcome.status, asked) == ("aborted", 0)
-    assert outcome.error == checkpoint.STOPPED.format(checkpoint.UNKNOWN)
+    assert outcome.error == checkpoint.RUN_STOPPED.format(checkpoint.STORE_SILENT)
 
 
 async def test_who_stops_a_run_does_not_wait_for_a_store_that_is_away(monkeypatch):
     """Longer than for a slow one: somebody sits at the keyboard."""
-    monkeypatch.setattr(checkpoint, "PATIENCE", 0.01)
+    monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
     journal = Absent()
     run = Run(job(ScriptedProvider([looks(1)])), journal=journal)
     running = asyncio.ensure_future(run.outcome())

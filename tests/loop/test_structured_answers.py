@@ -59,7 +59,7 @@ async def test_a_second_answer_that_does_not_fit_is_partial_with_what_there_is()
     outcome = await outcome_of(shaped(provider))
     assert (outcome.status, outcome.output, outcome.exit_code) == ("partial", None, 0)
     assert "mice" in outcome.answer
-    assert outcome.error == "the answer does not fit output_schema: owls: 'two' is not of type 'integer'"
+    assert outcome.error == "the answer does not match output_schema: owls: 'two' is not of type 'integer'"
 
 
 @pytest.mark.parametrize("text", ['{"food": "mice"}', 'Here:\n```json\n{"food": "mice"}\n```'])

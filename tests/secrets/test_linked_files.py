@@ -44,7 +44,7 @@ def note(result):
 async def served():
     async with Runner() as runner:
         service = Service(runner, said.append)
-        caller = Caller(tell=lambda *_: None, when_gone=lambda _: None)
+        caller = Caller(send=lambda *_: None, on_disconnect=lambda _: None)
         for tool in service.tools():
             said.append(tool.model_dump_json())
             if tool.name not in ("start_run", "get_run", "cancel_run"):

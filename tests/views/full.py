@@ -219,6 +219,6 @@ def full_run() -> StoredRun:
     tape.ask("", [Did("respond", answer, "")], choice="respond", seconds=11.8, lost=5_200)
     tape.say(Message.results([ToolResult(tape.turns[-1].calls[0].id, prompts.DELIVERED)]))
     tape.warnings.append(
-        "not found in what was read: docs/limits.md:9: 'A refused last request is retried three times.'"
+        "quote not found in the tool results: docs/limits.md:9: 'A refused last request is retried three times.'"
     )
     return tape.end(tape.outcome("landed", ANSWER, evidence, gaps=gaps))

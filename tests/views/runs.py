@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Limit
-from run_specialist.loop.compaction.turns import summarized, summary_pair
+from run_specialist.loop.compaction.turns import archived_placeholder, summary_pair
 from run_specialist.record.events import (
     Finished,
     Resumed,
@@ -57,7 +57,9 @@ class Tape(Recording):
             replace(
                 one,
                 blocks=tuple(
-                    {**block, "content": summarized(block["tool_use_id"])} if block.get("tool_use_id") in ids else block
+                    {**block, "content": archived_placeholder(block["tool_use_id"])}
+                    if block.get("tool_use_id") in ids
+                    else block
                     for block in one.blocks
                 ),
             )

@@ -9,7 +9,7 @@ import pytest
 from run_specialist.budget.budget import Kind
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
-from run_specialist.views.page.child_runs import below
+from run_specialist.views.page.child_runs import descendants
 from run_specialist.views.report import data, report
 from tests.browser import browser
 from tests.views.full import full_run
@@ -108,7 +108,7 @@ def test_budgets_of_their_own_leave_that_of_the_run_alone():
     assert line[-1][1] == 2 / 16
     assert shown["facts"]["tokens"] == shown["requests"]["total"]["total"] + 1_000
     page = report(parent(OWLS, shared=False), RUNS)
-    assert "Tokens and cost are in the figures above, once; their tool calls had budgets of their own." in page
+    assert "The figures above include tokens and cost; tool calls had separate budgets." in page
 
 
 def test_one_that_is_no_longer_kept_has_its_numbers():
@@ -118,7 +118,7 @@ def test_one_that_is_no_longer_kept_has_its_numbers():
     (owls,) = shown["children"]["asked"]
     assert (owls["kept"], owls["question"], owls["calls"], owls["call"]) == (False, None, 5, 1)
     assert [one["run_id"] for one in owls["asked"]] == ["c"]
-    assert "Of this run no more is kept." in report(run)
+    assert "This run is no longer stored." in report(run)
 
 
 def test_one_that_was_interrupted_is_shown_as_it_stands():
@@ -141,7 +141,7 @@ def test_a_run_that_asked_nobody_shows_no_section():
     page = report(full_run())
     assert 'id="specialists"' not in page
     assert "Specialists" not in page
-    assert "In all " in page
+    assert "In total " in page
 
 
 def test_the_runs_below_are_found_however_deep():
@@ -152,7 +152,7 @@ def test_the_runs_below_are_found_however_deep():
         loaded.append(run_id)
         return RUNS[run_id]
 
-    assert set(below(parent(OWLS, SAME), load)) == {"a", "b", "c"}
+    assert set(descendants(parent(OWLS, SAME), load)) == {"a", "b", "c"}
     assert sorted(loaded) == ["a", "b", "c"]
 
 

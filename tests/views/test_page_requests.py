@@ -18,12 +18,12 @@ def test_where_the_cache_was_lost_is_said_with_the_reason(full):
     """A summary and a forced choice lose it by nature; after five minutes it is gone."""
     losses = {loss["turn"]: loss["words"] for loss in full["requests"]["losses"]}
     assert list(losses) == [6, 7, 12]
-    assert "a summary stands in place" in losses[6]
-    assert "it came 2 h 11 min after the one before" in losses[7]
-    assert "with another tool choice" in losses[12]
+    assert "a summary replaced the older messages" in losses[6]
+    assert "it was sent 2 h 11 min after the previous request" in losses[7]
+    assert "its tool choice differs from that of the previous request" in losses[12]
     assert full["requests"]["sentences"] == [
         "10 of 12 requests read from the cache: 102,900 of 157,000 input tokens, 66%.",
-        "3 requests lost what the one before had left there.",
+        "3 requests missed the cache entry of the previous request.",
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_loss_that_nothing_explains_is_not_explained_away():
     tape.turn("", odd.grep("x", "x"))
     tape.turn("", odd.grep("y", "y"), lost=0)
     (loss,) = data(tape.stored("running"))["requests"]["losses"]
-    assert loss["words"].startswith("read 0 of the 6,596 tokens that were there: nothing that this run did explains it")
+    assert loss["words"].startswith("read 0 of 6,596 cached tokens: no cause within this run")
 
 
 def test_the_table_of_requests_has_those_for_summaries_and_adds_up(full):
@@ -82,7 +82,7 @@ def test_a_run_without_an_answer_says_why_and_how_to_go_on():
     page = report(odd.interrupted_run())
     assert "specialists resume 20261122-040000-5f3a9c" in page
     assert "I read three files at once." in page
-    assert "under way" in report(odd.pending_run())
+    assert "still running" in report(odd.pending_run())
 
 
 def test_structured_output_is_shown_as_json():
@@ -98,7 +98,7 @@ def test_the_status_is_told_in_words(full):
     tape = odd.Tape({})
     tape.land(odd.Kind.TOKENS, Rung.SALVAGE)
     words_of = data(tape.end(tape.outcome("partial", "So far.")))["status_words"]
-    assert words_of.endswith("; the context was full, and the answer was salvaged from what was gathered")
+    assert words_of.endswith("; the context window was full, and the answer was salvaged from the gathered material")
 
 
 def test_the_page_shows_all_that_its_data_holds():
@@ -110,7 +110,7 @@ def test_the_page_shows_all_that_its_data_holds():
         "20 of 20, 2 failed, 2 skipped",
         '<li dir="auto">Whether the thread pool waits',
         "was longer than summary_limit and was cut",
-        "At 26.4 s the run was resumed, 2 h 10 min after it had stopped.",
+        "At 26.4 s the run was resumed, 2 h 10 min after it stopped.",
         "I look for the loop and for what ends it.",
         "7 tool calls remaining</p>",
         '<b class="state">repeated</b>',

@@ -231,7 +231,7 @@ def test_a_long_result_is_cut_in_the_page_and_says_how_to_see_it_all():
     run = odd.huge_run()
     (call,) = calls_of(data(run))
     assert (len(text_of(call)), call["left_out"]) == (200_000, 800_001)
-    assert f"leaves out 800,001 characters. <code>specialists transcript {run.run_id}</code>" in report(run)
+    assert f"omits 800,001 characters. <code>specialists transcript {run.run_id}</code>" in report(run)
 
 
 def test_what_happened_between_turns_stands_before_the_turn_that_followed(full):

@@ -13,7 +13,7 @@ from tests.wire.chat.replies import answers, calls, says
 pytestmark = pytest.mark.anyio
 GOOD = says("The first half of a long answer that never came to its end.")
 LOOK = calls("look", {"query": "a"})
-ASK = "is OPENAI_BASE_URL that of a chat completions server?"
+ASK = "does OPENAI_BASE_URL point to a chat completions server?"
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ ASK = "is OPENAI_BASE_URL that of a chat completions server?"
     [
         (faults.html(), f"answered with text/html, not JSON; {ASK}"),
         (faults.html(502), "the API answered 502"),
-        (faults.json_value({}), f"holds no choice with a message; {ASK}"),
-        (faults.json_value({"choices": []}), f"holds no choice with a message; {ASK}"),
-        (faults.json_value({"choices": [{"text": "old"}]}), f"holds no choice with a message; {ASK}"),
-        (faults.json_value({"choices": "none"}), "holds no choice"),
-        (faults.json_value([1]), f"JSON that is no message; {ASK}"),
+        (faults.json_value({}), f"contains no choice with a message; {ASK}"),
+        (faults.json_value({"choices": []}), f"contains no choice with a message; {ASK}"),
+        (faults.json_value({"choices": [{"text": "old"}]}), f"contains no choice with a message; {ASK}"),
+        (faults.json_value({"choices": "none"}), "contains no choice"),
+        (faults.json_value([1]), f"JSON that is not an object; {ASK}"),
         (faults.MislabelledReply(GOOD), f"answered with text/plain, not JSON; {ASK}"),
         (faults.json_value({"error": {"message": "Overloaded"}}), "answered with an error: Overloaded"),
         (faults.json_value({"error": "Over\nloaded"}), "answered with an error: Over loaded"),
@@ -93,7 +93,7 @@ async def test_an_error_in_mid_stream_is_told(chat_api):
     api = chat_api([faults.Stream((chunk, {"error": {"message": "The model\ncrashed", "code": 500}}))])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         outcome = await outcome_of(job(ChatProvider("some-model", client)), watch=lambda delta: None)
-    assert outcome.error == "the server broke its reply off with an error: The model crashed; try again later"
+    assert outcome.error == "the server ended its reply with an error: The model crashed; try again later"
     assert "so far" in outcome.answer
 
 
@@ -109,7 +109,7 @@ async def test_x_8_a_context_that_fills_up_in_mid_stream_is_no_broken_endpoint(c
 async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask_chat):
     """Neither by us nor by the SDK, which would wait up to two minutes."""
     outcome, api = await ask_chat([faults.rate_limited(90)], retries=2)
-    assert outcome.error == "the API answered 429: Rate limit reached.; try again in 90 seconds, as it asks"
+    assert outcome.error == "the API answered 429: Rate limit reached.; try again in 90 seconds, as the API requests"
     assert len(api.requests) == 1
 
 
@@ -139,7 +139,7 @@ async def test_what_looks_like_a_key_is_not_shown(ask_chat):
 async def test_a_key_that_cannot_be_sent_is_never_shown(ask_chat):
     """A line break in the key: the line says where to look, and holds nothing of the key."""
     outcome, _ = await ask_chat([], key="sk-my\nsecret-key")
-    assert outcome.error == "the request cannot be sent; check OPENAI_API_KEY for stray characters"
+    assert outcome.error == "the request cannot be sent; check OPENAI_API_KEY for invalid characters"
     assert "secret" not in repr(outcome)
 
 

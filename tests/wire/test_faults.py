@@ -44,11 +44,11 @@ def ask(messages_api, watch):
     [
         (
             faults.html(),
-            "answered with text/html, not JSON; is ANTHROPIC_BASE_URL that of a Messages-compatible server?",
+            "answered with text/html, not JSON; does ANTHROPIC_BASE_URL point to a Messages-compatible server?",
         ),
         (faults.html(502), "the API answered 502"),
-        (faults.json_value({}), "no content blocks; is ANTHROPIC_BASE_URL"),
-        (faults.json_value([1]), "JSON that is no message"),
+        (faults.json_value({}), "no content blocks; does ANTHROPIC_BASE_URL"),
+        (faults.json_value([1]), "JSON that is not an object"),
         (faults.json_value({"content": [1]}), "no content blocks"),
         (faults.json_value({"content": [{}]}), "no content blocks"),
         (faults.json_value({"content": [{"type": "text", "text": 7}]}), "no content blocks"),
@@ -95,7 +95,8 @@ async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask):
     """The SDK would wait an hour; we say what the server asks for instead."""
     outcome, api = await ask([faults.rate_limited(3600)], retries=2)
     assert outcome.error == (
-        "the API answered 429: This request would exceed your rate limit.; try again in 3600 seconds, as it asks"
+        "the API answered 429: This request would exceed your rate limit.; "
+        "try again in 3600 seconds, as the API requests"
     )
     assert len(api.requests) == 1
 

@@ -98,4 +98,4 @@ def test_a_stream_that_ends_early_is_no_message(missing):
     for event in events[:-missing]:
         message.add(event)
     with pytest.raises(ProviderError, match="broke off"):
-        message.whole()
+        message.result()

@@ -122,7 +122,7 @@ async def test_a_secret_in_the_base_url_is_not_told_when_the_reply_makes_no_sens
         provider = provider_of(replace(case, api=api), f"{liar.url}/?key=hush-hush-hush")
         outcome = await outcome_of(job(provider, 2))
         await provider.aclose()
-    assert "cannot be read (Duplicate Content-Length); is " in outcome.error
+    assert "cannot be parsed (Duplicate Content-Length); does " in outcome.error
     assert "hush" not in outcome.error
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 )
 async def test_x_14_a_limit_of_cost_without_a_price_is_refused_before_any_request(ask_once, lines, settings, place):
     """A limit that could not be kept is not promised: one line that says where, why and what to do."""
-    why = f"^{place}cost_limit: the price of my-own-model is not known.*total_tokens_limit[^\n]*$"
+    why = f"^{place}cost_limit: the price of my-own-model is unknown.*total_tokens_limit[^\n]*$"
     with pytest.raises(UsageError, match=why):
         await ask_once([], *lines, model="my-own-model", api={"models": ()}, **settings)
     assert ask_once.started[-1].requests == []
@@ -69,5 +69,5 @@ async def test_x_14_what_went_over_a_limit_is_told(ask_once):
     told = await ask_once([looks("a", usage=huge), DONE], "total_tokens_limit: 30000")
     assert told.choices == [None, FORCED]
     assert told.outcome.limits["tokens"].used > 50_000
-    assert any(" tokens used, over the limit of 30,000 tokens: " in warning for warning in told.outcome.warnings)
+    assert any(" tokens used, more than the limit of 30,000 tokens: " in warning for warning in told.outcome.warnings)
     assert told.outcome.status == "landed"

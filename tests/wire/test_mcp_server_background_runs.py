@@ -80,7 +80,10 @@ async def test_a_run_that_cannot_begin_is_an_error_of_start_run(project):
         asked = await served.call("toolless", query="?")
     assert refused.is_error
     assert asked.is_error
-    assert "specialists/toolless.md:4:1: tools: none of nothing-of-this-name exists here" in refused.content[0].text
+    assert (
+        "specialists/toolless.md:4:1: tools: none of nothing-of-this-name exists; available: "
+        in refused.content[0].text
+    )
     assert refused.content == asked.content
 
 

@@ -31,8 +31,8 @@ def store(tmp_path) -> str:
 async def until_idle(served) -> None:
     """Wait until no run is at work."""
     async with asyncio.timeout(PATIENCE):
-        while served.runs._at_work:
-            await asyncio.wait([one.task for one in served.runs._at_work])
+        while served.runs._active:
+            await asyncio.wait([one.task for one in served.runs._active])
 
 
 @pytest.mark.exhaustive(one_in=3)

@@ -177,7 +177,7 @@ async def test_a_client_without_the_token_sees_why_and_is_closed(sent):
         writer.close()
     assert answer.startswith("HTTP/1.1 401 ")
     assert answer.lower().count("\r\nconnection: close\r\n") == 1
-    assert answer.endswith("wanted the header `Authorization: Bearer TOKEN`, with the token of this server\n")
+    assert answer.endswith("the header `Authorization: Bearer TOKEN` with the token of this server is required\n")
 
 
 async def test_little_is_parsed_at_a_time():

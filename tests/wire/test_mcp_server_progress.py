@@ -182,8 +182,8 @@ async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_p
         await asyncio.wait([asked])
         assert asked.cancelled()
         async with asyncio.timeout(PATIENCE):
-            while served.service.runs._at_work:
-                await asyncio.wait([one.task for one in served.service.runs._at_work])
+            while served.service.runs._active:
+                await asyncio.wait([one.task for one in served.service.runs._active])
         assert held.cancelled
     with Store(store) as opened:
         run = opened.load("last")

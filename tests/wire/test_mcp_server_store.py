@@ -68,7 +68,7 @@ async def test_a_store_that_cannot_be_read_has_no_location(file, tool):
         file.write_bytes(b"no database" * 1000)
         result = await served.call(tool, run_id="20261122-070353-47d14e8e88")
     assert result.is_error
-    assert result.content[0].text == "the store is not an SQLite database; name another store with --store"
+    assert result.content[0].text == "the store is not an SQLite database; choose another store with --store"
 
 
 async def test_an_unexpected_error_has_no_location(file, monkeypatch):

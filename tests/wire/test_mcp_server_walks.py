@@ -40,4 +40,4 @@ async def test_a_call_is_answered_while_another_one_looks_for_its_paths(monkeypa
         walk.released.set()
         refused = await first
     assert refused.is_error
-    assert "there is nothing of it under" in refused.content[0].text
+    assert "paths: no file under" in refused.content[0].text

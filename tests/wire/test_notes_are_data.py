@@ -11,7 +11,7 @@ from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.tools.base import Tool
 from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.sandbox.sandbox import meant
+from run_specialist.tools.sandbox.sandbox import unescape_path
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import policies as chat_policies
 from tests.wire.simulator import policies
@@ -167,4 +167,4 @@ async def test_offline_a_note_is_quoted_from_where_it_stands(tmp_path):
     assert [one.source.partition(":")[0] for one in paid] == ["owls.md"]
     for one in outcome.evidence:
         path, _, line = one.source.rpartition(":")
-        assert one.quote.split("\n")[0] in (tmp_path / meant(path)).read_text().split("\n")[int(line) - 1]
+        assert one.quote.split("\n")[0] in (tmp_path / unescape_path(path)).read_text().split("\n")[int(line) - 1]

@@ -42,7 +42,7 @@ async def test_a_key_that_cannot_be_sent_is_never_shown(messages_api):
     api = messages_api([])
     async with make_client(base_url=api.base_url, api_key="sk-my\nsecret-key", max_retries=0) as client:
         outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
-    assert outcome.error == "the request cannot be sent; check ANTHROPIC_API_KEY for stray characters"
+    assert outcome.error == "the request cannot be sent; check ANTHROPIC_API_KEY for invalid characters"
     assert "secret" not in repr(outcome)
 
 

@@ -91,7 +91,7 @@ async def test_s2_7_a_part_that_cannot_be_summarised_leaves_a_marker(ask_once, f
     (marker,) = [line for line in event.summary.splitlines() if line.startswith("[not summarised: look (")]
     assert sum(ids(request)[0] in marker for request in told.requests[:2]) == 1
     assert event.summary in [text for message in told.requests[-1].messages for text in texts(message)]
-    assert any("could not be summarised" in text for text in told.outcome.warnings)
+    assert any("could not be summarized" in text for text in told.outcome.warnings)
     assert told.results[-1][0].startswith(LONG.function("1.0"))
     assert told.outcome.status == "answered"
 

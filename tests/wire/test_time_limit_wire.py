@@ -47,7 +47,7 @@ async def test_x_14_a_server_that_hangs_for_ever_costs_no_more_than_what_was_hel
     assert (told.outcome.status, told.outcome.exit_code, told.outcome.landing.how) == ("partial", 0, "salvage")
     assert note("a") in told.outcome.answer
     assert told.outcome.limits["time"].used == 66
-    assert any(text.startswith("66 seconds used, over the limit of 60 seconds") for text in told.outcome.warnings)
+    assert any(text.startswith("66 seconds used, more than the limit of 60 seconds") for text in told.outcome.warnings)
     assert (told.outcome.landing.requests, told.outcome.landing.usage) == (0, Usage())
 
 

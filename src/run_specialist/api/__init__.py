@@ -1,1 +1,1 @@
-"""How a program gets in: a runner, one question, a stream of events, a tool for another agent."""
+"""The Python API: `Runner`, `run` and `run_sync`, `Stream`, and the delegate tool for other agents."""

@@ -1,6 +1,6 @@
-"""How another agent gets in: a tool that it can offer its model, and the coroutine that executes it.
+"""The delegate tool: lets the model of another agent ask specialists.
 
-Whatever happened, its model gets a text that it can act on; nothing is raised but a cancellation.
+Errors are returned as text for that model; only cancellation is raised.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from run_specialist.tools.delegate_tool import (
     NAME,
     AgentDescription,
     description,
+    failure_text,
     has_failed,
-    not_asked,
-    told,
+    outcome_text,
 )
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -38,13 +38,13 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """What came of one call."""
+    """The result of one call of the delegate tool."""
 
     text: str
-    """What the model reads that called."""
+    """The tool result for the calling model."""
     is_error: bool = False
     outcome: Outcome | None = None
-    """None where nobody was asked."""
+    """The outcome of the run; None if no run was started."""
 
 
 def delegate_tool(
@@ -54,36 +54,36 @@ def delegate_tool(
     name: str = NAME,
     **settings: Any,  # noqa: ANN401 - keys of the specialist's file, each of its own type
 ) -> "Delegate":
-    """Return the tool with which an agent asks specialists.
+    """Return a tool that lets another agent ask specialists.
 
-    specialists: names, or paths of files; None for all that the runner finds and that can be run.
-    runner: runs them, and stays open; None for one of the tool's own, which `aclose` closes.
-    name: of the tool, as the agent's model sees it.
-    settings: keys of the files that every run overrides, e.g. `tool_calls_limit=12`.
-    Raises UsageError for a specialist that is not there or cannot be run, and for a setting that makes no sense.
+    specialists: names, or paths of files; None for every usable specialist that the runner finds.
+    runner: runs the specialists, and stays open; None creates a runner, which `aclose` closes.
+    name: the tool's name for the agent's model.
+    settings: keys of the specialist files to override in every run, e.g. `tool_calls_limit=12`.
+    Raises UsageError for a specialist that does not exist or cannot be run, and for an invalid setting.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{shown(name)} is no name of a tool: 1 to 64 letters, digits, _ and - are taken")
-    own = runner is None
+        raise UsageError(f"{shown(name)} is not a valid tool name; use 1 to 64 letters, digits, _ or -")
+    owns_runner = runner is None
     runner = runner or Runner()
-    given = _usable(runner.registry) if specialists is None else specialists
+    requested = _usable(runner.registry) if specialists is None else specialists
     found: dict[str, tuple[str, str]] = {}
-    for wanted in [given] if isinstance(given, str) else given:
-        file = runner.registry.find(wanted)
+    for reference in [requested] if isinstance(requested, str) else requested:
+        file = runner.registry.find(reference)
         resolve(file, settings)
-        found[file.name] = wanted, file.description
+        found[file.name] = reference, file.description
     if not found:
-        raise UsageError("there is no specialist to ask; write one with `specialists new NAME`")
-    return Delegate(runner, name, dict(sorted(found.items())), settings, own)
+        raise UsageError("no usable specialists found; create one with `specialists new NAME`")
+    return Delegate(runner, name, dict(sorted(found.items())), settings, owns_runner)
 
 
 def _usable(registry: Registry) -> list[str]:
-    """Return the names of all that can be run."""
+    """Return the names of all specialists without errors."""
     return [file.name for file in registry.nearest() if file.specialist]
 
 
 class Delegate:
-    """A tool for an agent's model, made by `delegate_tool`; several calls may be executed at the same time."""
+    """A tool for an agent's model, created by `delegate_tool`; calls may run concurrently."""
 
     def __init__(
         self,
@@ -93,72 +93,72 @@ class Delegate:
         settings: Mapping[str, Any],
         owns_runner: bool,  # noqa: FBT001 - made in one place
     ) -> None:
-        """Take what was found.
+        """Create the tool.
 
-        found: names, sorted, each with what the runner finds it by, and its description.
+        found: by sorted name, the name or path that the runner accepts, and the description.
         """
         self.runner = runner
         self.name = name
-        self._offered = {name: wanted for name, (wanted, _) in found.items()}
+        self._offered = {name: reference for name, (reference, _) in found.items()}
         self._settings = settings
         self._owns_runner = owns_runner
         self._store = place(runner.store).url
         self._is_stored = self._store != NONE
-        # Frozen as text, so that it is the same in each request of the agent, whatever becomes of a file or of a copy.
-        self._description = description([AgentDescription(name, words) for name, (_, words) in found.items()])
+        # Serialized once: each request of the agent sends the same bytes, even if a file or a returned copy changes.
+        self._description = description([AgentDescription(name, purpose) for name, (_, purpose) in found.items()])
         self._schema = json.dumps(schema(self._offered, stored=self._is_stored))
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool as the Messages API takes it."""
+        """The tool definition for the Messages API."""
         return {"name": self.name, "description": self._description, "input_schema": json.loads(self._schema)}
 
     @property
     def function(self) -> dict[str, Any]:
-        """The tool as chat completions take it."""
+        """The tool definition for the Chat Completions API."""
         function = {"name": self.name, "description": self._description, "parameters": json.loads(self._schema)}
         return {"type": "function", "function": function}
 
     async def __call__(self, arguments: Mapping[str, Any] | str) -> Delegated:
         """Execute a call.
 
-        arguments: as the model gave them, read or still as JSON: `specialist`, `query` and, where runs are stored,
+        arguments: a mapping or JSON text, as the model sent it: `specialist`, `query` and, if runs are stored,
             `run_id`.
-        A cancellation stops the run, which keeps what it gathered, and goes on its way.
+        On cancellation, the run is stopped and stored with its findings before CancelledError is raised.
         """
         specialist = None
         try:
-            asked = read(arguments, self._offered, stored=self._is_stored)
-            specialist = asked.specialist
-            run = await (self._begin(asked) if asked.run_id is None else self._go_on(asked, asked.run_id))
+            request = read(arguments, self._offered, stored=self._is_stored)
+            specialist = request.specialist
+            run = await (self._prepare(request) if request.run_id is None else self._resume(request, request.run_id))
         except ToolError as error:
             return Delegated(prompts.failed(self.name, str(error)), is_error=True)
         except (RunSpecialistError, OSError) as error:
-            return Delegated(not_asked(specialist or self.name, error), is_error=True)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours must not end an agent's loop
-            why = f"internal error: {error!r}; please report it"
-            return Delegated(not_asked(specialist or self.name, why), is_error=True)
+            return Delegated(failure_text(specialist or self.name, error), is_error=True)
+        except Exception as error:  # noqa: BLE001 - a bug in this package must not end the agent's loop
+            reason = f"internal error: {error!r}; please report it"
+            return Delegated(failure_text(specialist or self.name, reason), is_error=True)
         outcome = await run.outcome()
-        return Delegated(told(outcome, self._more(run, outcome)), has_failed(outcome), outcome)
+        return Delegated(outcome_text(outcome, self._resume_hint(run, outcome)), has_failed(outcome), outcome)
 
     async def result(self, block: object) -> dict[str, Any]:
-        """Execute a `tool_use` block of the Messages API, an object of the SDK or a dict; return its `tool_result`."""
-        done = await self._called(_part(block, "name"), _part(block, "input"))
+        """Execute a `tool_use` block of the Messages API, an SDK object or a dict, and return its `tool_result`."""
+        delegated = await self._call(_field(block, "name"), _field(block, "input"))
         return {
             "type": "tool_result",
-            "tool_use_id": _part(block, "id"),
-            "content": done.text,
-            "is_error": done.is_error,
+            "tool_use_id": _field(block, "id"),
+            "content": delegated.text,
+            "is_error": delegated.is_error,
         }
 
     async def message(self, call: object) -> dict[str, Any]:
-        """Execute a tool call of chat completions, an object of the SDK or a dict; return its `tool` message."""
-        function = _part(call, "function")
-        done = await self._called(_part(function, "name"), _part(function, "arguments"))
-        return {"role": "tool", "tool_call_id": _part(call, "id"), "content": done.text}
+        """Execute a tool call of the Chat Completions API, an SDK object or a dict, and return its `tool` message."""
+        function = _field(call, "function")
+        delegated = await self._call(_field(function, "name"), _field(function, "arguments"))
+        return {"role": "tool", "tool_call_id": _field(call, "id"), "content": delegated.text}
 
     async def aclose(self) -> None:
-        """Close the runner, if it is the tool's own."""
+        """Close the runner if this tool created it."""
         if self._owns_runner:
             await self.runner.aclose()
 
@@ -168,29 +168,29 @@ class Delegate:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _called(self, name: object, arguments: Any) -> Delegated:  # noqa: ANN401 - whatever a model gives
+    async def _call(self, name: object, arguments: Any) -> Delegated:  # noqa: ANN401 - unchecked input of a model
         if name != self.name:
-            why = f"there is no such tool; there is {self.name}"
-            return Delegated(prompts.failed(shown(str(name)), why), is_error=True)
+            reason = f"there is no such tool; there is {self.name}"
+            return Delegated(prompts.failed(shown(str(name)), reason), is_error=True)
         return await self(arguments)
 
-    async def _begin(self, asked: DelegateArguments) -> Run:
-        return await self.runner.prepare(self._offered[asked.specialist], asked.query, **self._settings)
+    async def _prepare(self, request: DelegateArguments) -> Run:
+        return await self.runner.prepare(self._offered[request.specialist], request.query, **self._settings)
 
-    async def _go_on(self, asked: DelegateArguments, run_id: str) -> Run:
-        """Take up an earlier run with its whole budget once more."""
-        kept = await asyncio.to_thread(_load, self._store, run_id)
-        # No other run is the model's business, and no other folder.
-        same = (run_id, asked.specialist, str(self.runner.root))
-        if kept is None or (kept.run_id, kept.specialist, str(kept.frozen["root"])) != same:
-            raise ToolError(f"run_id: no run {shown(run_id)} of {asked.specialist} is kept here; {ANEW}")
-        settings = resolve(self.runner.registry.find(self._offered[asked.specialist]), self._settings).settings
+    async def _resume(self, request: DelegateArguments, run_id: str) -> Run:
+        """Resume a stored run with a full budget added to the amount it has used."""
+        stored = await asyncio.to_thread(_load, self._store, run_id)
+        # The model must not reach runs of other specialists or projects.
+        expected = (run_id, request.specialist, str(self.runner.root))
+        if stored is None or (stored.run_id, stored.specialist, str(stored.frozen["root"])) != expected:
+            raise ToolError(f"run_id: no run {shown(run_id)} of {request.specialist} is kept here; {ANEW}")
+        settings = resolve(self.runner.registry.find(self._offered[request.specialist]), self._settings).settings
         try:
-            return await self.runner.resume(run_id, asked.query, **_refreshed(settings, kept))
+            return await self.runner.resume(run_id, request.query, **_refreshed_limits(settings, stored))
         except UsageError as error:
             raise UsageError(f"{error}; or {ANEW}") from None
 
-    def _more(self, run: Run, outcome: Outcome) -> str:
+    def _resume_hint(self, run: Run, outcome: Outcome) -> str:
         if not (self._is_stored and run.is_kept):
             return ""
         return (
@@ -209,9 +209,9 @@ def _load(store: str, run_id: str) -> StoredRun | None:
         return None
 
 
-def _refreshed(settings: Specialist, kept: StoredRun) -> dict[str, Any]:
-    """Return new totals: what was used, and what the file allows once more."""
-    used = kept.standing.used if kept.standing else {}
+def _refreshed_limits(settings: Specialist, stored: StoredRun) -> dict[str, Any]:
+    """Return the new totals: the amount used plus the limits in the specialist's file."""
+    used = stored.standing.used if stored.standing else {}
     limits = {key: (kind, getattr(settings, key)) for key, kind in LIMITS.items()}
     return {
         key: None if limit is None else _total(kind, limit + used.get(kind, 0)) for key, (kind, limit) in limits.items()
@@ -222,6 +222,6 @@ def _total(kind: Kind, amount: float) -> float:
     return amount if kind in {Kind.TIME, Kind.COST} else int(amount)
 
 
-def _part(thing: object, key: str) -> Any:  # noqa: ANN401 - an object of an SDK, or JSON
-    """Return a field of what an SDK gave, or of a dict; None where there is none."""
-    return thing.get(key) if isinstance(thing, Mapping) else getattr(thing, key, None)
+def _field(source: object, key: str) -> Any:  # noqa: ANN401 - an SDK object, or JSON
+    """Return a field of an SDK object or a dict; None if it is missing."""
+    return source.get(key) if isinstance(source, Mapping) else getattr(source, key, None)

@@ -1,4 +1,4 @@
-"""The arguments of a call with which an agent's model asks a specialist: their schema, and how they are read."""
+"""Arguments of the delegate tool: JSON Schema and validation."""
 
 import difflib
 import json
@@ -17,18 +17,18 @@ KNOWN = ("specialist", "query", "run_id")
 
 @dataclass(frozen=True, slots=True)
 class DelegateArguments:
-    """A call that makes sense."""
+    """Validated arguments of one call."""
 
     specialist: str
     query: str
     run_id: str | None
-    """Of the run that is to go on; None for a new one."""
+    """The run to resume; None starts a new run."""
 
 
 def schema(names: Iterable[str], *, stored: bool) -> dict[str, Any]:
     """Return the JSON Schema of the arguments.
 
-    stored: whether a run can be gone on with.
+    stored: whether runs are stored, so that a call can resume one.
     """
     properties = {
         "specialist": {"type": "string", "enum": [*names], "description": SPECIALIST},
@@ -44,10 +44,10 @@ def schema(names: Iterable[str], *, stored: bool) -> dict[str, Any]:
 
 
 def read(arguments: object, names: Iterable[str], *, stored: bool) -> DelegateArguments:
-    """Return what is asked.
+    """Return the validated arguments of a call.
 
-    arguments: an object, or still its JSON.
-    Raises ToolError that says what is wanted.
+    arguments: a mapping, or the JSON text of one.
+    Raises ToolError that names the argument and the expected value.
     """
     given = _object(arguments)
     if unknown := sorted(str(key) for key in given if key not in KNOWN):

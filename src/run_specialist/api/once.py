@@ -1,12 +1,12 @@
-"""How a program gets in with one question: `run`, and `run_sync` where there is no event loop."""
+"""Functions that ask one question: `run`, and `run_sync` for programs without an event loop."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
 from run_specialist.api.runner import Runner
-from run_specialist.api.shutdown import and_leave
-from run_specialist.api.signals import heard
+from run_specialist.api.shutdown import with_bounded_cleanup
+from run_specialist.api.signals import with_signal_wakeup
 from run_specialist.errors import UsageError
 from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
@@ -25,7 +25,10 @@ async def run(  # noqa: PLR0913 - as in `Runner`
     trust: bool = False,
     **settings: Any,  # noqa: ANN401 - as in `Runner.prepare`
 ) -> Outcome:
-    """Put one question to a specialist and return the outcome; see `Runner`."""
+    """Ask a specialist one question and return the outcome.
+
+    The arguments are those of `Runner` and `Runner.prepare`.
+    """
     async with Runner(root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust) as runner:
         return await runner.run(specialist, question, **settings)
 
@@ -42,15 +45,15 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
     trust: bool = False,
     **settings: Any,  # noqa: ANN401 - as in `run`
 ) -> Outcome:
-    """Do what `run` does where there is no event loop, and wait for it.
+    """Run `run` in a new event loop and return its outcome.
 
-    Ctrl-C aborts the run; what was gathered is stored before KeyboardInterrupt goes on its way.
-    Raises UsageError where an event loop is running.
+    Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
+    Raises UsageError if an event loop is already running in this thread.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        where: dict[str, Any] = {"root": root, "dir": dir, "model": model, "store": store}
-        doing = run(specialist, question, **where, on_lost=on_lost, trust=trust, **settings)
-        return asyncio.run(and_leave(heard(doing)))
-    raise UsageError("run_sync would hold up the event loop that is running here: write `await run(...)` instead")
+        places: dict[str, Any] = {"root": root, "dir": dir, "model": model, "store": store}
+        work = run(specialist, question, **places, on_lost=on_lost, trust=trust, **settings)
+        return asyncio.run(with_bounded_cleanup(with_signal_wakeup(work)))
+    raise UsageError("run_sync() cannot run inside a running event loop; await run() instead")

@@ -1,4 +1,4 @@
-"""The providers of a `Runner`: one for each model, in each event loop that it is used from."""
+"""Cache of the providers of a `Runner`: one per model and event loop."""
 
 import asyncio
 import weakref
@@ -9,34 +9,34 @@ from run_specialist.providers.choose import make_provider
 
 
 class ProviderPool:
-    """Children of one model share a connection pool, which belongs to the loop that it was opened in."""
+    """Creates providers on demand; runs with the same model in the same event loop share a connection pool."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[asyncio.AbstractEventLoop, str], Provider] = {}
-        # Whoever forgets to close shall not read of each connection on standard error.
-        weakref.finalize(self, _let_go, self._made)
+        self._providers: dict[tuple[asyncio.AbstractEventLoop, str], Provider] = {}
+        # Avoids a ResourceWarning for each connection if the program never calls `aclose`.
+        weakref.finalize(self, _close_without_loop, self._providers)
 
     def provider(self, model: str) -> Provider:
-        """Return the provider of a model, made where there is none; for a task of the loop that will use it.
+        """Return the provider of a model for the running event loop; create it on first use.
 
-        Raises UsageError for a model that cannot be reached from here.
+        Raises UsageError if the model is unknown, or its credentials are missing.
         """
-        place = (asyncio.get_running_loop(), model)
-        if place not in self._made:
-            self._made[place] = make_provider(model)
-        return self._made[place]
+        key = (asyncio.get_running_loop(), model)
+        if key not in self._providers:
+            self._providers[key] = make_provider(model)
+        return self._providers[key]
 
     async def aclose(self) -> None:
-        """Close all connections; those of a loop that has ended are only let go."""
+        """Close all connections; connections of event loops that have ended are dropped."""
         async with AsyncExitStack() as parts:
-            for provider in self._made.values():
+            for provider in self._providers.values():
                 parts.push_async_callback(provider.aclose)
-            self._made.clear()
+            self._providers.clear()
 
 
-def _let_go(made: dict[tuple[asyncio.AbstractEventLoop, str], Provider]) -> None:
-    """Begin to close, where no loop is there to wait for the end of it."""
-    for provider in made.values():
+def _close_without_loop(providers: dict[tuple[asyncio.AbstractEventLoop, str], Provider]) -> None:
+    """Start closing each provider; without an event loop, nothing can wait for the end."""
+    for provider in providers.values():
         closing = provider.aclose()
         with suppress(BaseException):
             closing.send(None)

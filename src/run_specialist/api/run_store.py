@@ -1,43 +1,49 @@
-"""Where the runs of one runner are kept: the store is opened when the first run needs it, once for all."""
+"""The store of one `Runner`, opened by the first run that needs it."""
 
 import asyncio
 from pathlib import Path
 from threading import Lock
+from typing import get_args
 
-from run_specialist.errors import NotResumable
-from run_specialist.record.journal import Journal
+from run_specialist.errors import NotResumable, UsageError
+from run_specialist.record.journal import Journal, OnLost
 from run_specialist.store.location import NONE, Location, place
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
 
 
 class RunStore:
-    """Opens journals in the store that was named, or the default one."""
+    """Opens journals in the named or the default store."""
 
-    def __init__(self, store: str | None, *, needed: bool = False) -> None:
-        """Take what `--store` takes; nothing is opened yet.
+    def __init__(self, store: str | None, on_lost: OnLost) -> None:
+        """Set the location, without opening the store.
 
-        needed: no run is begun without its store, not even without the default one.
+        store: a value of `--store`; None for the default.
+        on_lost: with `abort`, no run starts without its store, not even without the default one.
+        Raises UsageError for another value of `on_lost`.
         """
+        if on_lost not in get_args(OnLost):
+            raise UsageError(f"on_lost must be one of {', '.join(get_args(OnLost))}, got {on_lost!r}")
+        self.on_lost = on_lost
         self._store = store
-        self._needed = needed
+        self._needed = on_lost == "abort"
         self._writer: Writer | None = None
-        self._only_one = Lock()
+        self._opening = Lock()
 
     async def journal(self, run_id: str) -> Journal | None:
-        """Return where a new run puts its records; None where nothing is stored.
+        """Return the journal of a new run; None if runs are not stored.
 
-        Raises StoreUnusable for a store that was named or is needed; of the default one the run itself tells.
+        Raises StoreUnusable if the store was named or is needed; for the default store the run emits a warning.
         """
-        writer = await self._writing()
+        writer = await self._open_writer()
         return None if writer is None else writer.journal(run_id)
 
     async def claim(self, run: StoredRun) -> Journal | None:
-        """Return where a stored run that goes on puts its records.
+        """Take over a stored run and return its journal; None if runs are not stored.
 
-        Raises NotResumable where another process is at work on it.
+        Raises NotResumable if another process is executing the run.
         """
-        writer = await self._writing()
+        writer = await self._open_writer()
         if writer is None:
             return None
         claiming = asyncio.ensure_future(asyncio.to_thread(writer.claim, run))
@@ -46,8 +52,8 @@ class RunStore:
         except asyncio.CancelledError:
             if claiming.cancelled():
                 raise
-            # Taken over and never ended, nobody could take it up again while this process lives: so the run gets its
-            # journal, and the cancellation strikes at its first wait.
+            # A claimed run without a journal could not be resumed while this process is alive. So return the journal,
+            # and let the cancellation take effect at the next await.
             journal = await claiming
             if task := asyncio.current_task():
                 task.uncancel()
@@ -55,43 +61,43 @@ class RunStore:
             return journal
 
     async def load(self, run_id: str) -> StoredRun:
-        """Return all that was kept of a run.
+        """Return a stored run.
 
-        run_id: the whole id, the beginning of one, or `last`.
-        Raises RunNotFound, and NotResumable where it could not go on here.
+        run_id: an id, an unambiguous prefix, or `last`.
+        Raises RunNotFound, or NotResumable if runs are not stored or the working folder no longer exists.
         """
-        found = self._place()
-        if found is None:
-            raise NotResumable("nothing is stored here: the store is `none`; name the one that holds the run")
-        return await asyncio.to_thread(_load, found.url, run_id)
+        location = self._location()
+        if location is None:
+            raise NotResumable("the store is `none`, so no runs are stored; set the store that contains the run")
+        return await asyncio.to_thread(_load, location.url, run_id)
 
     async def aclose(self) -> None:
-        """Wait until all is written, and close the store."""
+        """Flush pending writes and close the store."""
         if self._writer is not None:
             await asyncio.to_thread(self._writer.close)
             self._writer = None
 
-    def _place(self) -> Location | None:
-        found = place(self._store)
-        return None if found.url == NONE else found
+    def _location(self) -> Location | None:
+        location = place(self._store)
+        return None if location.url == NONE else location
 
-    async def _writing(self) -> Writer | None:
-        found = self._place()
-        if found is None:
+    async def _open_writer(self) -> Writer | None:
+        location = self._location()
+        if location is None:
             return None
-        # A store that has to be waited for must not hold up other children.
-        return await asyncio.to_thread(self._writer_into, found)
+        # In a thread: a slow store must not block other runs.
+        return await asyncio.to_thread(self._writer_for, location)
 
-    def _writer_into(self, found: Location) -> Writer:
-        with self._only_one:
+    def _writer_for(self, location: Location) -> Writer:
+        with self._opening:
             writer = self._writer
-            # What was given up may work again; a default that never could be opened is not tried by each of many.
-            if writer is not None and writer.is_given_up and (found.named or self._needed or writer.was_open):
+            # Reopen a store after a failure, but do not retry a default store that has never opened for every run.
+            if writer is not None and writer.is_given_up and (location.named or self._needed or writer.was_open):
                 writer.close()
                 writer = None
             if writer is None:
-                writer = self._writer = Writer(found)
-        if found.named or self._needed:
+                writer = self._writer = Writer(location)
+        if location.named or self._needed:
             writer.check()
         return writer
 
@@ -102,5 +108,5 @@ def _load(url: str, run_id: str) -> StoredRun:
     with Store(url) as store:
         run = store.load(run_id)
     if not Path(run.frozen["root"]).is_dir():
-        raise NotResumable(f"{run.run_id} worked in {run.frozen['root']}, which is gone")
+        raise NotResumable(f"{run.run_id}: its working folder {run.frozen['root']} no longer exists")
     return run

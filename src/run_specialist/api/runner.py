@@ -1,12 +1,13 @@
-"""How a program gets in: `Runner`, for many questions."""
+"""`Runner`: runs specialists and reuses connections, tool servers and the store between runs."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from run_specialist.api.children import Children
+from run_specialist.api.project_files import find_project
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
@@ -27,17 +28,17 @@ from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.registry import Registry, is_same, places, project_of, project_root
+from run_specialist.specialist.registry import project_of
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
-from run_specialist.tools.decorator import given
+from run_specialist.tools.decorator import as_tools
 from run_specialist.tools.mcp.clients import McpClients
 
 
 class Runner:
-    """Runs specialists; children of one model share a connection pool."""
+    """Runs specialists; runs with the same model share a connection pool."""
 
-    def __init__(  # noqa: PLR0913 - each is a word of its own, and all may be left out
+    def __init__(  # noqa: PLR0913 - keyword arguments, all optional
         self,
         *,
         root: Path | str | None = None,
@@ -53,42 +54,39 @@ class Runner:
         max_depth: int = MAX_DEPTH,
         secrets: Sequence[str] = (),
     ) -> None:
-        """Say where to look and what to use.
+        """Configure a runner; files and connections are opened on first use.
 
-        root: what the file tools may see; None for the project root.
-        dir: where specialist files are, before the usual places.
-        model: an alias, a full id or `offline`; None for what the file or the environment says.
-        provider: in place of one made for the model.
-        tools: given to every child beside those that its file allows; functions become tools.
-        augmenters: may add a line to each result, before the countdown.
-        store: where runs are kept: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for SPECIALIST_STORE,
-            else a file in the user's data directory.
-        on_lost: what becomes of a run whose store can no longer be written: `go_on` warns and goes on unstored,
-            `abort` ends the run before its next request, and refuses to begin one where nothing can be stored.
-        trust: let the files that are run start the commands and import the functions that they name, and remember it.
-        max_depth: how many levels of specialists may ask one another below a run; 0 = none.
-        secrets: credentials of the program, to be masked in every result; those in the environment are without that.
+        root: the folder that the file tools can read; None for the project root.
+        dir: a folder to search for specialist files before the default folders.
+        model: an alias, a full id or `offline`; None for the model in the file or the environment.
+        provider: used instead of a provider for the model.
+        tools: added to the tools of every specialist; functions become tools.
+        augmenters: can add a line to each tool result, before the countdown.
+        store: location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for
+            SPECIALIST_STORE, else a file in the user's data directory.
+        on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run
+            before its next request, and refuses to start a run that cannot be stored.
+        trust: allow the files that are run to start the commands and import the functions they declare, and remember
+            this.
+        max_depth: levels of specialists that may call one another below a run; 0 = none.
+        secrets: credentials to redact in every tool result; credentials in the environment are always redacted.
         """
-        named = None if root is None else Path(root).absolute()
-        project = project_root(Path.cwd(), named)
-        self.root = named or project
-        self.registry = Registry(places(project, None if dir is None else Path(dir), meant=is_same(project, named)))
+        self.root, self.registry = find_project(root, dir)
         self._model = model
         self._strict = strict
         self._provider = provider
-        self._tools = given(tools)
+        self._tools = as_tools(tools)
         self._augmenters = augmenters
         self._trust = Trust(given=trust)
         self._clients = McpClients()
-        self._connections = ProviderPool()
-        self._family = Children(self.registry, self.root, self._provider_below, self._begin, max_depth, strict=strict)
+        self._providers = ProviderPool()
+        self._children = Children(
+            self.registry, self.root, self._child_provider, self._prepare_child, max_depth, strict=strict
+        )
         self.store = None if store is None else str(store)
-        if on_lost not in get_args(OnLost):
-            raise UsageError(f"on_lost must be one of {', '.join(get_args(OnLost))}, got {on_lost!r}")
-        self._on_lost = on_lost
+        self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
-        """Masked in every result, in addition to those in the environment."""
-        self._storing = RunStore(self.store, needed=on_lost == "abort")
+        """Redacted in every tool result, in addition to credentials in the environment."""
 
     async def prepare(
         self,
@@ -99,28 +97,28 @@ class Runner:
         watch: Watch | None = None,
         **settings: Any,  # noqa: ANN401 - keys of the specialist's file, each of its own type
     ) -> Run:
-        """Resolve everything and return a run that can be started and aborted.
+        """Return a new run, ready to be started or aborted.
 
-        specialist: a name, a path to a file, or a value made in code.
-        settings: keys of the file that this call overrides, e.g. `tool_calls_limit=6`; None means no limit. A
-            `preset` beats the file's keys where it names them, and any other setting given here beats the preset.
-        Raises UsageError, before anything is asked of a model.
+        specialist: a name, the path of a file, or a `Specialist`.
+        settings: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A `preset` overrides
+            the keys of the file that it sets, and the other settings override the preset.
+        Raises UsageError before any request is sent to a model.
         """
         if not isinstance(question, str):
-            raise UsageError(f"the question is to be a text, and not of the type {type(question).__name__}")
+            raise UsageError(f"question must be a string, got {type(question).__name__}")
         if not question.strip():
-            raise UsageError("the question is empty; say what the specialist shall find out")
+            raise UsageError("the question is empty; pass the question that the specialist should answer")
         if not self.root.is_dir():
-            raise UsageError(f"--root: there is no folder {self.root}")
+            raise UsageError(f"--root: {self.root} is not a folder")
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         settled = resolve(file, settings, strict=self._strict).settings
-        provider = self._provider or self._connections.provider(
+        provider = self._provider or self._providers.provider(
             choose_model(settings.get("model", self._model), settled.model)
         )
         by_program = isinstance(specialist, Specialist)
-        around = await self._around(self.root, file, settled, provider, None, by_program=by_program)
-        job = spawn(file, settled, question, around)
-        return Run(job, listener, watch, journal=await self._storing.journal(job.run_id), on_lost=self._on_lost)
+        environment = await self._environment(self.root, file, settled, provider, None, by_program=by_program)
+        job = spawn(file, settled, question, environment)
+        return Run(job, listener, watch, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
 
     async def resume(
         self,
@@ -132,23 +130,23 @@ class Runner:
         watch: Watch | None = None,
         **limits: Any,  # noqa: ANN401 - keys of the specialist's file, each of its own type
     ) -> Run:
-        """Take up a stored run where it stands, and return it so that it can be started and aborted.
+        """Return a stored run, ready to continue where it stopped.
 
-        run_id: the whole id, the beginning of one, or `last`.
-        question: asked beside the first one.
-        force: go on although the specialist's file was changed, or another model cannot take all that was said.
+        run_id: an id, an unambiguous prefix, or `last`.
+        question: an additional question.
+        force: resume even if the specialist's file has changed, or another model cannot take the whole transcript.
         limits: new totals, e.g. `tool_calls_limit=50`; None means no limit.
-        Raises RunNotFound, NotResumable with the reason, and other UsageErrors, before anything is asked of a model.
+        Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        run = await self._storing.load(run_id)
+        run = await self._store.load(run_id)
         root = Path(run.frozen["root"])
-        provider = self._provider or self._connections.provider(self._model or run.model)
+        provider = self._provider or self._providers.provider(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
-        now = load(file.path, project_of(file.path, [root]))
-        around = await self._around(root, now, settled, provider, parent, resumed=True)
-        job = resume(run, ResumeRequest(question, limits, force), around)
-        return Run(job, listener, watch, journal=await self._storing.claim(run), on_lost=self._on_lost)
+        current = load(file.path, project_of(file.path, [root]))
+        environment = await self._environment(root, current, settled, provider, parent, resumed=True)
+        job = resume(run, ResumeRequest(question, limits, force), environment)
+        return Run(job, listener, watch, journal=await self._store.claim(run), on_lost=self._store.on_lost)
 
     async def run(
         self,
@@ -159,7 +157,7 @@ class Runner:
         watch: Watch | None = None,
         **settings: Any,  # noqa: ANN401 - as in `prepare`
     ) -> Outcome:
-        """Put a question to a specialist and return its outcome; see `prepare`."""
+        """Ask a specialist a question and return its outcome; the arguments are those of `prepare`."""
         run = await self.prepare(specialist, question, listener=listener, watch=watch, **settings)
         return await run.outcome()
 
@@ -172,10 +170,10 @@ class Runner:
         watch: Watch | None = None,
         **settings: Any,  # noqa: ANN401 - as in `prepare`
     ) -> Stream:
-        """Return a run whose events are read by `async for`; see `Stream` for its shape and `prepare` for the rest."""
+        """Return a `Stream` of the run's events; the arguments are those of `prepare`."""
         return Stream(lambda: self.prepare(specialist, question, listener=listener, watch=watch, **settings))
 
-    async def _begin(  # noqa: PLR0913, PLR0917 - all that a child differs in
+    async def _prepare_child(  # noqa: PLR0913, PLR0917 - called in one place
         self,
         file: SpecialistFile,
         settings: Specialist,
@@ -184,11 +182,12 @@ class Runner:
         provider: Provider,
         listener: Listener,
     ) -> Run:
-        """Prepare the run of a child."""
-        job = spawn(file, settings, question, await self._around(parent.root, file, settings, provider, parent))
-        return Run(job, listener, journal=await self._storing.journal(job.run_id), on_lost=self._on_lost)
+        """Return a new child run."""
+        environment = await self._environment(parent.root, file, settings, provider, parent)
+        job = spawn(file, settings, question, environment)
+        return Run(job, listener, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
 
-    async def _around(  # noqa: PLR0913 - all that a run differs in
+    async def _environment(  # noqa: PLR0913 - called by `prepare`, `resume` and `_prepare_child`
         self,
         root: Path,
         file: SpecialistFile,
@@ -199,37 +198,37 @@ class Runner:
         resumed: bool = False,
         by_program: bool = False,
     ) -> RunEnvironment:
-        delegate, missing = self._family.delegate(file, settings, root, parent, provider)
-        equipment = await equip(
+        delegate, uncallable = self._children.delegate(file, settings, root, parent, provider)
+        extra_tools = await equip(
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
-        equipment = replace(equipment, warnings=(*equipment.warnings, *missing, *refused, *checked.warnings))
+        extra_tools = replace(extra_tools, warnings=(*extra_tools.warnings, *uncallable, *refused, *checked.warnings))
         return RunEnvironment(
             root,
             provider,
             self._tools,
             self._augmenters,
-            equipment,
+            extra_tools,
             delegate,
             parent,
             seconds=checked.seconds,
             secrets=self.secrets,
         )
 
-    def _provider_below(self, settings: Specialist, provider: Provider) -> Provider:
-        """Return the provider of a child; one that names no model has that of the one that asks."""
+    def _child_provider(self, settings: Specialist, provider: Provider) -> Provider:
+        """Return the provider of a child; a child without a model inherits the parent's provider."""
         if self._provider is not None or settings.model in {None, "inherit"}:
             return provider
-        return self._connections.provider(choose_model(self._model, settings.model))
+        return self._providers.provider(choose_model(self._model, settings.model))
 
     async def aclose(self) -> None:
-        """Close the connections of all children, the servers of their tools, and the store."""
+        """Close all connections, the MCP servers, and the store."""
         async with AsyncExitStack() as parts:
-            # The store last: what happens while the others are closed is kept too.
-            parts.push_async_callback(self._storing.aclose)
-            parts.push_async_callback(self._connections.aclose)
+            # Callbacks run in reverse: the store closes last, so that events during shutdown are stored.
+            parts.push_async_callback(self._store.aclose)
+            parts.push_async_callback(self._providers.aclose)
             parts.push_async_callback(self._clients.aclose)
 
     async def __aenter__(self) -> Self:

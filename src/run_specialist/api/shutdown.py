@@ -1,4 +1,4 @@
-"""The end of an event loop of our own, which must not wait for what takes no notice of being cancelled."""
+"""Shutdown of an event loop that does not wait forever for tasks that ignore cancellation."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,13 +7,16 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 PATIENCE = 1.0
-"""What a cancelled task has to clean up before it is left to itself [s]."""
+"""Time that cancelled tasks get for cleanup before they are abandoned [s]."""
 
 
-async def and_leave(doing: Coroutine[Any, Any, _T]) -> _T:
-    """Return what comes of it, for `asyncio.run`, which would wait for ever for a tool that goes on regardless."""
+async def with_bounded_cleanup(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await a coroutine, then cancel all other tasks and wait for them for a limited time.
+
+    For use with `asyncio.run`, which would wait forever for a tool that ignores cancellation.
+    """
     try:
-        return await doing
+        return await work
     finally:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:

@@ -1,4 +1,4 @@
-"""Signals that the system hands to another thread, which a sleeping event loop would not hear."""
+"""Wake a sleeping event loop for signals that the system delivers to another thread."""
 
 import asyncio
 import signal
@@ -8,48 +8,50 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
-_NOBODY = -1
-_MANY = 4096
+_NO_FD = -1
+_READ_SIZE = 4096
 
 
-async def heard(doing: Coroutine[Any, Any, _T]) -> _T:
-    """Return what comes of it, and let signals be heard meanwhile.
+async def with_signal_wakeup(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await a coroutine and wake the event loop whenever a signal arrives.
 
-    Python runs the handler of a signal in the main thread, once that does something again. A loop that sleeps there is
-    woken by a signal that reaches its own thread; for one that reaches another it needs a byte on a socket.
-    Which handlers there are, and what they do, stays as it is.
+    Python runs signal handlers in the main thread, once it executes bytecode again. A signal delivered to the main
+    thread interrupts a sleeping loop there; a signal delivered to another thread does not, so each signal also
+    writes a byte to a socket that the loop reads.
+    Installed signal handlers are left unchanged.
+    Source: https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd.
     """
     loop = asyncio.get_running_loop()
-    woken, waker = socket.socketpair()
-    with woken, waker:
-        waker.setblocking(False)
-        if not _woken_by(waker, loop):
-            return await doing
-        loop.add_reader(woken, woken.recv, _MANY)
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        writer.setblocking(False)
+        if not _set_wakeup_socket(writer, loop):
+            return await work
+        loop.add_reader(reader, reader.recv, _READ_SIZE)
         try:
-            return await doing
+            return await work
         finally:
-            _leave(waker)
-            loop.remove_reader(woken)
+            _unset_wakeup_socket(writer)
+            loop.remove_reader(reader)
 
 
-def _woken_by(waker: socket.socket, loop: asyncio.AbstractEventLoop) -> bool:
-    """Have each signal write to a socket, unless the loop or the program sees to that itself."""
-    # uvloop does, and so does the usual loop of Windows.
+def _set_wakeup_socket(writer: socket.socket, loop: asyncio.AbstractEventLoop) -> bool:
+    """Let each signal write to a socket, unless the loop or the program already does so; return whether it was set."""
+    # uvloop and the default loop on Windows handle this themselves.
     if not isinstance(loop, asyncio.SelectorEventLoop):
         return False
     try:
-        before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     except ValueError:
-        # Signals have nothing to do with this thread.
+        # Not the main thread: it never runs signal handlers.
         return False
-    if before != _NOBODY:
+    if before != _NO_FD:
         signal.set_wakeup_fd(before, warn_on_full_buffer=False)
-    return before == _NOBODY
+    return before == _NO_FD
 
 
-def _leave(waker: socket.socket) -> None:
-    """Have signals no longer write to a socket; what somebody else has them write to meanwhile stays."""
-    now = signal.set_wakeup_fd(_NOBODY)
-    if now not in {_NOBODY, waker.fileno()}:
-        signal.set_wakeup_fd(now, warn_on_full_buffer=False)
+def _unset_wakeup_socket(writer: socket.socket) -> None:
+    """Remove the wakeup socket; keep a descriptor that other code has set in the meantime."""
+    current = signal.set_wakeup_fd(_NO_FD)
+    if current not in {_NO_FD, writer.fileno()}:
+        signal.set_wakeup_fd(current, warn_on_full_buffer=False)

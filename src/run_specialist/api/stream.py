@@ -1,4 +1,4 @@
-"""The events of one run as they happen, for `async for`; the run never outlives whoever reads them."""
+"""The events of one run as an asynchronous iterator; the run ends when the reader stops."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,24 +10,24 @@ from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
 
 Prepare = Callable[[], Awaitable[Run]]
-"""Makes a run that has not begun."""
+"""Prepares a run without starting it."""
 
 
 class Stream:
-    """A run to be read event by event; `Runner.stream` makes one.
+    """A run that yields its events; created by `Runner.stream`.
 
     async with runner.stream("thoughts-analyzer", "Why SQLite?") as stream:
         async for event in stream:
             print(event.event)
     print(stream.outcome.answer)
 
-    Leaving the block early, however that happens, aborts the run and waits for its end. A plain `async for` over a
-    stream that nobody holds aborts too, a moment later. Events that are not read yet are kept: they are small, and
-    no more than the budget of the run allows.
+    Leaving the block early, also by an exception, aborts the run and waits for its end. Leaving an `async for` without
+    a block also aborts the run, once the iterator is garbage-collected. Unread events are buffered without a bound:
+    they are small, and the budget of the run limits their number.
     """
 
     def __init__(self, prepare: Prepare) -> None:
-        """Take what prepares the run; nothing happens before the block is entered, or the first event asked for.
+        """Create a stream; the run starts when the block is entered or the first event is read.
 
         prepare: called once, e.g. `lambda: runner.resume("last")`.
         """
@@ -39,31 +39,31 @@ class Stream:
 
     @property
     def run(self) -> Run:
-        """The run, once it has begun."""
+        """The run; raises UsageError before it has started."""
         if self._run is None:
-            raise UsageError("the run has not begun: enter `async with` first, or read the first event")
+            raise UsageError("the run has not started; enter the `async with` block or read the first event first")
         return self._run
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome, once there is one: after the last event, and after the block however it was left."""
+        """The outcome, available after the last event or after the block; raises UsageError before that."""
         outcome = self.run.ended
         if outcome is None:
-            raise UsageError("the run has no outcome yet: read its events to the end, or leave the `async with` block")
+            raise UsageError("the run has no outcome yet; read all events or leave the `async with` block first")
         return outcome
 
     def abort(self) -> None:
-        """Stop as soon as possible; the events go on to the last one."""
+        """Stop the run as soon as possible; the remaining events, up to `finished`, can still be read."""
         self.run.abort()
 
     async def aclose(self) -> None:
-        """Abort the run if it is not over, and wait for its end."""
+        """Abort the run if it has not ended, and wait for its end."""
         task = self._task
         if task is None:
             return
         if not task.done():
             self.run.abort()
-            # A wait that is cancelled leaves the run alone: it is about to end.
+            # Cancelling this wait does not cancel the run, which is about to end.
             await asyncio.wait([task])
         if not task.cancelled() and (error := task.exception()):
             raise error
@@ -81,13 +81,13 @@ class Stream:
         try:
             while (event := await self._events.get()) is not None:
                 yield event
-            # Whoever asks once more is told the same.
+            # A second iteration ends, too, instead of waiting forever.
             self._events.put_nowait(None)
         finally:
             await self.aclose()
 
     async def _started(self) -> None:
-        # Two readers may come before the run is prepared; it is one run all the same.
+        # Concurrent readers share one run.
         async with self._starting:
             if self._task is None:
                 self._run = await self._prepare()

@@ -1,1 +1,1 @@
-"""Limits, what is spent of them, and what follows when they are. Pure values."""
+"""Limits of a run, their spending, and the landing when one is reached. No I/O."""

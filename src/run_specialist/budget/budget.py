@@ -1,7 +1,7 @@
-"""What a run may spend, and how close it is to the end. Pure values.
+"""The budget of a run: limits, spending, and how close each limit is. No I/O.
 
-A kind is silent for its first half, then counts down, and is spent when nothing remains but what is held back to pay
-for the landing. The phase of a run is the phase of its tightest kind.
+By default a kind is silent for the first half of its limit, then counts down; it is spent when only the reserve for
+the landing remains. The phase of a run is the phase of its tightest kind.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from functools import cache
 
 
 class Kind(StrEnum):
-    """What can be limited."""
+    """A kind of spending that can be limited."""
 
     TOOL_CALLS = "tool_calls"
     TURNS = "turns"
@@ -23,12 +23,12 @@ class Kind(StrEnum):
 
     @property
     def words(self) -> str:
-        """The kind as a person says it."""
+        """The name of the kind in a sentence, e.g. `tool calls`."""
         return self.value.replace("_", " ")
 
     @property
     def key(self) -> str:
-        """The key of a specialist's file that limits it."""
+        """The key that limits the kind in a specialist's front matter."""
         return _KEYS.get(self.value, f"{self.value}_limit")
 
 
@@ -36,7 +36,7 @@ _KEYS = {"tokens": "total_tokens_limit", "characters": "tool_chars_limit"}
 
 
 class Phase(StrEnum):
-    """How close a limit is."""
+    """How close a limit is: not yet shown, counting down, or reached."""
 
     SILENT = "silent"
     COUNTDOWN = "countdown"
@@ -44,39 +44,39 @@ class Phase(StrEnum):
 
 
 COUNTDOWN_FROM = 0.5
-"""The share spent at which a countdown starts unless told otherwise."""
-LANDING_SECONDS = 5.0
-"""The least time that is held back for the landing, in a limit that has as much to spare [s]."""
+"""Default share spent at which the countdown starts."""
+MIN_LANDING_SECONDS = 5.0
+"""Minimum time held back for the landing, but at most half of the time limit [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One kind of spending within one run."""
+    """The limit and the spending of one kind in one run."""
 
     kind: Kind
     limit: float | None
-    """None means unlimited; 0 is a limit."""
+    """None = unlimited; 0 is a limit."""
     used: float = 0
     countdown_from: float | None = COUNTDOWN_FROM
-    """A float is the share spent at which the countdown starts, an integer what then remains; None = no countdown."""
+    """When the countdown starts: a float = share spent, an integer = amount remaining, None = never."""
     held_back: float = 0
-    """What the landing will cost; it begins while this much remains."""
+    """Reserve for the landing, which begins when only this much remains."""
     lent: float = 0
-    """What children have been given to spend and have not settled yet."""
+    """Amount reserved for children that have not ended."""
 
     @property
     def remaining(self) -> float | None:
-        """What is left, never below 0; None when unlimited."""
+        """Amount left, never below 0; None if unlimited."""
         return None if self.limit is None else max(self.limit - self.used - self.lent, 0)
 
     @property
     def until_landing(self) -> float | None:
-        """What may still be spent before the landing begins; None when unlimited."""
+        """Amount that can be spent before the landing begins, never below 0; None if unlimited."""
         return None if self.limit is None else max(self.limit - self.used - self.lent - self.held_back, 0)
 
     @property
     def phase(self) -> Phase:
-        """Silent, countdown or spent."""
+        """How close the limit is."""
         if self.limit is None:
             return Phase.SILENT
         if self.used + self.held_back >= self.limit:
@@ -87,20 +87,20 @@ class Limit:
         start = self.countdown_from
         if start is None:
             return False
-        return limit - self.used <= start if _is_number_left(start) else self.reached(start)
+        return limit - self.used <= start if _is_amount_remaining(start) else self.reached(start)
 
     def reached(self, share: float) -> bool:
-        """Say whether this share of the limit is spent; never of what is unlimited."""
-        return self.limit is not None and self.used >= _part(share, self.limit)
+        """Return True if this share of the limit is spent; always False if unlimited."""
+        return self.limit is not None and self.used >= _exact_product(share, self.limit)
 
     def spend(self, amount: float) -> "Limit":
         """Return the limit after spending `amount` more of it."""
-        # Not by `replace`, which takes three times as long: this happens some twenty times a call.
+        # `replace` takes three times as long, and each tool call spends about twenty times.
         return Limit(self.kind, self.limit, self.used + amount, self.countdown_from, self.held_back, self.lent)
 
     @property
     def share(self) -> float:
-        """The share that is spent, 0 when unlimited, 1 for a limit of 0."""
+        """The share spent; 0 if unlimited, 1 for a limit of 0."""
         if self.limit is None:
             return 0.0
         return self.used / self.limit if self.limit else 1.0
@@ -108,16 +108,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """All kinds of spending of one run, limited or only counted."""
+    """The spending of all kinds in one run, limited or only counted."""
 
     limits: tuple[Limit, ...]
-    """One for each kind, in their order."""
+    """One for each kind, in the order of `Kind`."""
 
     @classmethod
     def of(cls, limits: Mapping[Kind, float | None], countdown_from: float | None = COUNTDOWN_FROM) -> "Budget":
-        """Make an unspent budget; kinds that are not named are counted without a limit.
+        """Return an unspent budget; kinds missing from `limits` are counted without a limit.
 
-        countdown_from: see `Limit`; an integer means tool calls, the other kinds then start at the usual share.
+        countdown_from: as in `Limit`; an integer applies to tool calls, and other kinds use COUNTDOWN_FROM.
         """
         return cls(
             tuple(
@@ -128,12 +128,12 @@ class Budget:
         )
 
     def __getitem__(self, kind: Kind) -> Limit:
-        return self.limits[_PLACES[kind]]
+        return self.limits[_INDEXES[kind]]
 
     def spend(self, amount: float = 1, kind: Kind = Kind.TOOL_CALLS) -> "Budget":
         """Return the budget after spending `amount` more of one kind.
 
-        amount: tool calls are attempts, not successes; >= 0 [the kind's unit].
+        amount: >= 0; failed tool calls count, too [the kind's unit].
         Raises ValueError if amount < 0.
         """
         if amount < 0:
@@ -141,14 +141,14 @@ class Budget:
         return self._with(self[kind].spend(amount))
 
     def spend_all(self, amounts: Mapping[Kind, float]) -> "Budget":
-        """Return the budget after spending some of several kinds; see `spend`."""
+        """Return the budget after spending amounts of several kinds; raises ValueError as `spend` does."""
         budget = self
         for kind, amount in amounts.items():
             budget = budget.spend(amount, kind)
         return budget
 
     def lend(self, amount: float, kind: Kind) -> "Budget":
-        """Return the budget with `amount` more of one kind given to a child; less than 0 takes it back."""
+        """Return the budget with `amount` more of one kind reserved for a child; a negative amount releases it."""
         return self._with(replace(self[kind], lent=self[kind].lent + amount))
 
     def hold(self, amount: float, kind: Kind) -> "Budget":
@@ -157,12 +157,12 @@ class Budget:
 
     def _with(self, limit: Limit) -> "Budget":
         limits = [*self.limits]
-        limits[_PLACES[limit.kind]] = limit
+        limits[_INDEXES[limit.kind]] = limit
         return Budget(tuple(limits))
 
     @property
     def tightest(self) -> Limit:
-        """The limit that is nearest to its end; tool calls when nothing is limited."""
+        """The limit closest to exhaustion; tool calls if nothing is limited."""
         limited = [limit for limit in self.limits if limit.limit is not None]
         return max(limited or self.limits[:1], key=lambda limit: (_PHASES.index(limit.phase), limit.share))
 
@@ -173,27 +173,27 @@ class Budget:
 
 
 _PHASES = tuple(Phase)
-_PLACES = {kind: place for place, kind in enumerate(Kind)}
+_INDEXES = {kind: index for index, kind in enumerate(Kind)}
 
 
 @cache
-def _part(share: float, limit: float) -> Fraction:
-    # Exact arithmetic on the numbers as they were written: 0.55 of 20 is 11, not 11.000000000000002.
+def _exact_product(share: float, limit: float) -> Fraction:
+    # Exact decimal arithmetic: 0.55 of 20 is 11, not 11.000000000000002.
     return Fraction(str(share)) * Fraction(str(limit))
 
 
-def _is_number_left(start: object) -> bool:
+def _is_amount_remaining(start: object) -> bool:
     return isinstance(start, int)
 
 
-def _countdown_from(kind: Kind, given: float | None) -> float | None:
-    return COUNTDOWN_FROM if kind is not Kind.TOOL_CALLS and _is_number_left(given) else given
+def _countdown_from(kind: Kind, start: float | None) -> float | None:
+    return COUNTDOWN_FROM if kind is not Kind.TOOL_CALLS and _is_amount_remaining(start) else start
 
 
 def _held_back(kind: Kind, limit: float | None) -> float:
-    """Return what the landing costs in any case; of tokens and cost only the requests tell."""
+    """Return the initial reserve for the landing; the reserve of tokens and cost depends on the requests so far."""
     if kind is Kind.TURNS:
         return 1
     if kind is Kind.TIME and limit is not None:
-        return min(max(limit / 10, LANDING_SECONDS), limit / 2)
+        return min(max(limit / 10, MIN_LANDING_SECONDS), limit / 2)
     return 0

@@ -1,11 +1,11 @@
-"""How a run comes down when its budget is spent: a ladder of rungs, tried in order. Pure values.
+"""The ladder of a landing: the rungs that are tried in order when the budget is spent. No I/O.
 
-force     the next request's tool choice names `respond`; costs the messages cache, cannot be misunderstood
-order     nothing changes but the last result, which says that only `respond` will be heard; keeps the cache
-wait      nothing is said until the model asks for calls beyond the limit (not counted as a rung)
-finalize  beside the skipped calls stands a notice to answer now
-none      no tool may be called, the text is the answer
-salvage   no request at all: an answer is built from the last text and the results
+force     the tool choice of the next request forces `respond`; invalidates the message cache, but is unambiguous
+order     the last result orders the model to call `respond`; keeps the cache
+wait      no change until the model makes calls beyond the limit (not counted as a rung)
+finalize  a notice beside the skipped calls asks for the answer now
+none      the request allows no tool, and its text is the answer
+salvage   no request: the answer is built from the last text and the results
 """
 
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from typing import Literal, assert_never
 from run_specialist.budget.budget import Kind
 
 Style = Literal["auto", "force", "order", "finalize", "none", "stop"]
-"""What the specialist's file says under `landing`."""
+"""Values of `landing` in a specialist's front matter."""
 
 
 class Rung(StrEnum):
-    """One way to get an answer at the limit."""
+    """One way to obtain an answer at a limit."""
 
     FORCE = "force"
     ORDER = "order"
@@ -30,9 +30,9 @@ class Rung(StrEnum):
 
 
 def ladder(style: Style, *, forced_choice: bool) -> tuple[Rung, ...]:
-    """Return the rungs to try before salvaging, at most three that are counted.
+    """Return the rungs to try before salvaging; at most three are counted.
 
-    forced_choice: whether the model takes a forced tool choice; `force` tries it all the same.
+    forced_choice: whether the model supports a forced tool choice; the style `force` tries it in any case.
     """
     match style:
         case "force":
@@ -51,38 +51,38 @@ def ladder(style: Style, *, forced_choice: bool) -> tuple[Rung, ...]:
             assert_never(style)
 
 
-MOST_REQUESTS = 3
-"""Landing requests that are answered, whatever becomes of them."""
+MAX_REQUESTS = 3
+"""Maximum number of answered requests in a landing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LadderPosition:
-    """Where a run stands on its ladder."""
+    """The position of a run on its ladder."""
 
     reason: Kind
     """The limit that was reached."""
     rungs: tuple[Rung, ...]
-    """What is still to be tried, the current rung first."""
+    """The rungs to try, the current one first."""
     requests: int = 0
-    """Landing requests that were answered; a refused one is none."""
+    """Answered requests of the landing; refused requests do not count."""
 
     @property
     def rung(self) -> Rung:
-        """The current rung; salvage when none is left, or as many requests were answered as there may be."""
-        return self.rungs[0] if self.rungs and self.requests < MOST_REQUESTS else Rung.SALVAGE
+        """The current rung; salvage if none is left, or after MAX_REQUESTS answered requests."""
+        return self.rungs[0] if self.rungs and self.requests < MAX_REQUESTS else Rung.SALVAGE
 
     def answered(self) -> "LadderPosition":
-        """Count an answered request of the current rung."""
+        """Return the position after an answered request on the current rung."""
         return self if self.rung is Rung.WAIT else replace(self, requests=self.requests + 1)
 
     def ignored(self) -> "LadderPosition":
-        """Count the request and go on to the next rung, because the model did something else."""
+        """Return the position on the next rung, after an answered request in which the model did something else."""
         return replace(self.answered(), rungs=self.rungs[1:])
 
     def given_up(self) -> "LadderPosition":
-        """Ask no more, because there is no time for it."""
+        """Return the position without any rungs, because no time is left for requests."""
         return replace(self, rungs=())
 
     def refused(self) -> "LadderPosition":
-        """Go on without forcing, because the endpoint does not take it."""
+        """Return the position without forcing, which the endpoint does not support."""
         return replace(self, rungs=tuple(rung for rung in self.rungs if rung is not Rung.FORCE))

@@ -1,1 +1,1 @@
-"""The two commands: parse, call, show, exit code."""
+"""The commands `run-specialist` and `specialists`."""

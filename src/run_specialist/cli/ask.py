@@ -1,11 +1,12 @@
 """The command `run-specialist NAME QUERY`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 import typer
 
-from run_specialist.cli.console import as_program, complete_names, fail, guarded
+from run_specialist.cli.console import as_program, fail, guarded
 from run_specialist.cli.flags import (
     CostLimit,
     Dir,
@@ -14,7 +15,9 @@ from run_specialist.cli.flags import (
     Model,
     OnLostFlag,
     PresetName,
+    SpecialistName,
     StoreUrl,
+    Strict,
     TimeLimit,
     ToolCallsLimit,
     ToolCharsLimit,
@@ -26,22 +29,12 @@ from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answ
 from run_specialist.cli.startup import pause_gc
 from run_specialist.cli.trust_flag import TrustFlag
 
-if TYPE_CHECKING:
-    from run_specialist.loop.run import Run
-    from run_specialist.providers.base import Watch
-    from run_specialist.record.events import Listener
-
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command()
 def run(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="A specialist's name, or the path of its file.", autocompletion=complete_names
-        ),
-    ],
+    name: SpecialistName,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The question; `-` reads it from standard input.")],
     dir_: Dir = None,
     root: FilesRoot = None,
@@ -59,16 +52,16 @@ def run(
     json_: OutcomeJson = False,
     events: Events = False,
     quiet: Quiet = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse a file that has warnings.")] = False,
+    strict: Strict = False,
     trust: TrustFlag = False,
 ) -> None:
-    """Put a question to a specialist and print its answer.
+    """Ask a specialist a question and print its answer.
 
     A specialist is a Markdown file with YAML front matter. It works with a limited number of tool calls and always
-    answers: silent for the first half, a countdown in the second, and at the limit it must answer from what it has
-    gathered. Without an API key the answer comes offline, by ranked search, without a language model.
+    answers: a countdown starts at half the limit, and at the limit the specialist must answer from the material it has
+    gathered. Without an API key, ranked search produces the answer offline, without a language model.
 
-    Exit codes: 0 an answer, 2 a wrong flag or file, 3 the model could not be reached, 4 no answer, 130 interrupted.
+    Exit codes: 0 answered, 2 wrong flag or file, 3 model not reachable, 4 no answer, 130 interrupted.
     """
     given = settings(
         tool_calls_limit=tool_calls_limit,
@@ -82,21 +75,17 @@ def run(
     )
     output = Output.chosen(json=json_, events=events, quiet=quiet)
     with guarded():
-        from run_specialist.api.runner import Runner  # noqa: PLC0415 - `--help` must not pay for it
+        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         question = _read_question() if query == "-" else query
         runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store, on_lost=on_lost, trust=trust)
-
-        async def prepare(listener: "Listener | None", watch: "Watch | None") -> "Run":
-            return await runner.prepare(name, question, listener=listener, watch=watch, **given)
-
-        outcome = answer(runner, prepare, output)
+        outcome = answer(runner, partial(runner.prepare, name, question, **given), output)
     raise typer.Exit(outcome.exit_code)
 
 
 def _read_question() -> str:
     if sys.stdin is None:
-        fail("the question shall come from standard input, which is closed")
+        fail("standard input is closed; pass the question as QUERY instead of `-`")
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 

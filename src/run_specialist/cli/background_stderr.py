@@ -1,4 +1,4 @@
-"""Standard error for a server: written by a thread, so that a reader that stopped reading holds up nothing."""
+"""Standard error of a server, written by a thread, so that a stalled reader does not block the server."""
 
 import logging
 import os
@@ -11,24 +11,25 @@ from typing import Self
 from run_specialist.cli.console import labelled
 
 MOST_LINES = 256
-"""Lines that wait to be written; further ones are dropped."""
+"""Size of the queue; further lines are dropped."""
 LONGEST_LINE = 16_384
-"""A longer text, such as a traceback, is cut [characters]."""
+"""Longer lines, such as tracebacks, are cut [characters]."""
 PATIENCE = 0.5
-"""How long the end waits for lines that are not written yet [s]."""
+"""Timeout for pending lines at exit [s]."""
 _WARNINGS = "py.warnings"
 
 
 class BackgroundStderr(logging.Handler):
-    """Writes lines to standard error in their order, and drops what nobody reads.
+    """Writes lines to standard error in order; drops lines if the queue is full.
 
-    While it is entered, log records and warnings that nobody else handles go the same way.
+    As a context manager, it also receives warnings, and log records without a handler.
     """
 
     def __init__(self, descriptor: int = 2, *, most: int = MOST_LINES, patience: float = PATIENCE) -> None:
-        """Take where to write.
+        """Create a writer for a file descriptor.
 
-        most: lines that wait; patience: what `__exit__` waits for them [s].
+        most: size of the queue [lines].
+        patience: timeout of `__exit__` for pending lines [s].
         """
         super().__init__(logging.WARNING)
         self._descriptor = descriptor
@@ -39,7 +40,7 @@ class BackgroundStderr(logging.Handler):
         self._last_resort: logging.Handler | None = None
 
     def say(self, text: str) -> None:
-        """Write a line of the program's own."""
+        """Write a message of the program."""
         self._put(labelled(text))
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -47,7 +48,7 @@ class BackgroundStderr(logging.Handler):
         self._put(self.format(record))
 
     def __enter__(self) -> Self:
-        """Begin to write."""
+        """Start the thread, and receive log records and warnings."""
         self._thread.start()
         self._last_resort, logging.lastResort = logging.lastResort, self
         logging.captureWarnings(capture=True)
@@ -55,7 +56,7 @@ class BackgroundStderr(logging.Handler):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        """Wait a moment until everything is written."""
+        """Wait for pending lines, up to the timeout."""
         logging.getLogger(_WARNINGS).removeHandler(self)
         logging.captureWarnings(capture=False)
         logging.lastResort = self._last_resort
@@ -73,11 +74,11 @@ class BackgroundStderr(logging.Handler):
         while (line := self._lines.get()) is not None:
             dropped, self._dropped = self._dropped, 0
             if dropped:
-                self._write(labelled(f"{dropped} lines were dropped, as nobody read them"))
+                self._write(labelled(f"{dropped} lines were dropped because standard error was not read"))
             self._write(line)
 
     def _write(self, line: str) -> None:
-        # Not through sys.stderr: its lock, held by a thread that waits, would make the interpreter's end fail.
+        # Not through sys.stderr: a blocked thread that holds its lock would make the interpreter abort at exit.
         data = (line + "\n").encode("utf-8", "backslashreplace")
         with suppress(OSError):
             while data:

@@ -1,4 +1,4 @@
-"""The command `specialists`: look after files."""
+"""The command `specialists`: manage specialist files and stored runs."""
 
 import os
 import sys
@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli import history, mcp, resume, tuning
-from run_specialist.cli.console import (
-    as_program,
-    complete_names,
-    fail,
-    guarded,
-    print_json,
-    print_line,
-    say,
+from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
+from run_specialist.cli.flags import (
+    Dir,
+    Json,
+    Overwrite,
+    PresetName,
+    ProjectRoot,
+    SpecialistName,
+    Strict,
+    setting,
+    takes,
 )
-from run_specialist.cli.flags import Dir, PresetName, ProjectRoot, setting, takes
 from run_specialist.cli.table import print_table
-from run_specialist.cli.trust_flag import trust_told
+from run_specialist.cli.trust_flag import trust_status
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
@@ -32,15 +34,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    help="Look after specialists: Markdown files, each with a prompt and its limits.",
+    help="Manage specialists, which are Markdown files with a prompt and limits, and their stored runs.",
 )
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("list")
 def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> None:
-    """List all that can be found, and what is wrong with it."""
+    """List specialists and the problems in their files."""
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
 
@@ -50,7 +50,7 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
             print_json({"specialists": [file.as_json() for file in files]})
             return
         if not files:
-            fail(f"no specialists in {', '.join(str(_near(place.path)) for place in registry.places)}", 0)
+            fail(f"no specialists in {', '.join(str(_relative(place.path)) for place in registry.places)}", 0)
         _print_listing(files)
 
 
@@ -58,24 +58,24 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
 def check(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Files or folders.  [default: those of the project]"),
+        typer.Argument(metavar="[PATH]...", help="Files or folders.  [default: the specialists of the project]"),
     ] = None,
     dir_: Dir = None,
     root: ProjectRoot = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Take every warning for an error.")] = False,
+    strict: Strict = False,
     json_: Json = False,
 ) -> None:
-    """Check files: a line for each problem, exit code 2 on errors."""
+    """Check specialist files; print one line per problem, exit with code 2 on errors."""
     with guarded():
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - likewise
+        from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
         if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
             fail(f"no such file: {', '.join(missing)}")
-        found, meant = _root(root), root is not None
-        named = [SearchFolder.at(path, found) for path in paths or ()]
-        near = named or project_places(found, dir_, meant=meant)
-        files = Registry(near, places(found, dir_, meant=meant)).files()
+        project, meant = _root(root), root is not None
+        named = [SearchFolder.at(path, project) for path in paths or ()]
+        checked = named or project_places(project, dir_, meant=meant)
+        files = Registry(checked, places(project, dir_, meant=meant)).files()
         if strict:
             files = [file.strict() for file in files]
         if json_:
@@ -89,36 +89,34 @@ def check(
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and hyphens.")],
-    description: Annotated[str | None, typer.Option(help="When a parent should use it.")] = None,
-    tools: Annotated[
-        str | None, typer.Option(help="Tools, separated by commas.  [default: all that only read]")
-    ] = None,
-    paths: Annotated[str | None, typer.Option(help="Folders that it may see, separated by commas.")] = None,
-    model: Annotated[str | None, typer.Option(help="sonnet, opus, haiku, a full id, or inherit.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lowercase letters, digits and hyphens.")],
+    description: Annotated[str | None, typer.Option(help="When a parent agent should use the specialist.")] = None,
+    tools: Annotated[str | None, typer.Option(help="Tools, comma-separated.  [default: all read-only tools]")] = None,
+    paths: Annotated[str | None, typer.Option(help="Folders that the file tools can read, comma-separated.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model: sonnet, opus, haiku, a full id, or inherit.")] = None,
     tool_calls_limit: Annotated[
         str | None,
         typer.Option(
             metavar="N|none",
             callback=takes("tool_calls_limit"),
-            help="Tool calls in one run.  [default: 30]",
+            help="Maximum number of tool calls in a run.  [default: 30]",
         ),
     ] = None,
-    dir_: Annotated[Path | None, typer.Option("--dir", help="Where to write.  [default: specialists/]")] = None,
+    dir_: Annotated[Path | None, typer.Option("--dir", help="Output folder.  [default: specialists/]")] = None,
     root: ProjectRoot = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Overwrite = False,
 ) -> None:
-    """Write a new specialist's file with a prompt to start from."""
+    """Create a specialist file from a template."""
     if description is None and (sys.stdin is None or not sys.stdin.isatty()):
-        fail("--description is needed where nobody can be asked")
+        fail("--description is required without a terminal")
     if description is None:
         description = typer.prompt("When should it be used?", prompt_suffix=" ", err=True)
         tool_calls_limit = tool_calls_limit or typer.prompt(
-            "How many tool calls in one run?", "30", value_proc=takes("tool_calls_limit"), prompt_suffix=" ", err=True
+            "Maximum tool calls in a run?", "30", value_proc=takes("tool_calls_limit"), prompt_suffix=" ", err=True
         )
     with guarded():
         from run_specialist.specialist.project import SearchFolder  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.template import write_new  # noqa: PLC0415 - likewise
+        from run_specialist.specialist.template import write_new  # noqa: PLC0415 - fast `--help`
 
         given = {
             "description": description,
@@ -127,44 +125,42 @@ def new(
             "model": model,
             "tool_calls_limit": setting(tool_calls_limit or "30"),
         }
-        found = _root(root)
-        place = SearchFolder.at(dir_, found) if dir_ else SearchFolder(found / "specialists", found)
+        project = _root(root)
+        folder = SearchFolder.at(dir_, project) if dir_ else SearchFolder(project / "specialists", project)
         values = {key: value for key, value in given.items() if value is not None}
-        path = write_new(place.path, name, values, overwrite=force, project=place.project)
-    print_line(str(_near(path)))
-    say(f"now make its prompt your own, then: run-specialist {name} QUERY")
+        path = write_new(folder.path, name, values, overwrite=force, project=folder.project)
+    print_line(str(_relative(path)))
+    say(f"next: edit the prompt in this file, then run: run-specialist {name} QUERY")
 
 
 @app.command()
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Its name, or the path of its file.", autocompletion=complete_names)
-    ],
+    name: SpecialistName,
     preset: PresetName = None,
     dir_: Dir = None,
     root: ProjectRoot = None,
     json_: Json = False,
 ) -> None:
-    """Show the values of a specialist, and where each comes from."""
+    """Show the settings of a specialist and the source of each value."""
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - likewise
-        from run_specialist.specialist.settings import settings_of  # noqa: PLC0415 - likewise
+        from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.settings import settings_of  # noqa: PLC0415 - fast `--help`
 
         file = Registry(places(_root(root), dir_, meant=root is not None)).find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
-        trusted, told = trust_told(file, file.specialist, _root(root)) if file.specialist else (None, "")
+        trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
             print_json(file.as_json() | {"settings": values, "prompt": prompt, "trusted": trusted})
         else:
-            _print_specialist(file, settings, told)
+            _print_specialist(file, settings, trust_line)
 
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of the front matter, for editors."""
+    """Print the JSON Schema of the front matter, for use in editors."""
     with guarded():
         from run_specialist.specialist.editor_schema import json_schema  # noqa: PLC0415 - fast `--help`
 
@@ -179,12 +175,12 @@ def _root(given: Path | None) -> Path:
     from run_specialist.specialist.registry import project_root  # noqa: PLC0415 - fast `--help`
 
     if given is not None and not given.is_dir():
-        fail(f"--root {given} is no folder")
+        fail(f"--root: {given} is not a folder")
     return given or project_root(Path.cwd())
 
 
-def _near(path: Path) -> Path:
-    """Return the path from here, where that is shorter to read."""
+def _relative(path: Path) -> Path:
+    """Return the path relative to the current folder if it is inside of it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
@@ -206,14 +202,14 @@ def _print_listing(files: Sequence["SpecialistFile"]) -> None:
         _print_problems(problems)
 
 
-def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], told: str) -> None:
+def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], trust_line: str) -> None:
     from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
 
-    print_line(f"{_one_line(file.name)}  {file.status}  {_near(file.path)}\n{_one_line(file.description)}\n")
+    print_line(f"{_one_line(file.name)}  {file.status}  {_relative(file.path)}\n{_one_line(file.description)}\n")
     if settings:
         print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
-    if told:
-        print_line(f"\n{_one_line(told)}")
+    if trust_line:
+        print_line(f"\n{_one_line(trust_line)}")
     if file.problems:
         print_line("")
         _print_problems(file.problems)
@@ -223,7 +219,7 @@ def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], tol
 
 def _print_problems(problems: Sequence["Problem"]) -> None:
     for problem in problems:
-        print_line(str(replace(problem, path=_near(problem.path))))
+        print_line(str(replace(problem, path=_relative(problem.path))))
 
 
 def _one_line(text: str) -> str:
@@ -234,8 +230,8 @@ def _one_line(text: str) -> str:
 
 def _summary(files: Sequence["SpecialistFile"]) -> str:
     counts = {status: sum(file.status == status for file in files) for status in ("ok", "warning", "error")}
-    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    return f"{len(files)} file{'' if len(files) == 1 else 's'}{': ' if told else ''}{told}"
+    by_status = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    return f"{len(files)} file{'' if len(files) == 1 else 's'}{': ' if by_status else ''}{by_status}"
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
-"""The command `specialists mcp`: the specialists as tools for other programs."""
+"""The command `specialists mcp`: serve the specialists as MCP tools."""
 
 import asyncio
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,128 +17,152 @@ from run_specialist.cli.flags import Dir, Model, OnLostFlag, StoreUrl
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
     from run_specialist.mcp_server.access_token import AccessToken
     from run_specialist.mcp_server.http import Http
+    from run_specialist.record.outcome import Exit
 
 INSTALL = "specialists mcp needs the extra mcp: pip install 'run-specialist[mcp]'"
 
+HttpAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        metavar="HOST:PORT",
+        help="Serve over HTTP instead of stdio; a port without a host listens on this machine only, 0 picks a free "
+        "port.",
+    ),
+]
+ServedRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--root",
+        help="Project to search for specialists, and folder that the file tools can read.  [default: the project root]",
+    ),
+]
+TrustAll = Annotated[
+    bool, typer.Option("--trust", help="Allow the commands and imports that the specialist files declare.")
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="SPECIALIST_MCP_TOKEN",
+        help="Token that HTTP clients must send as `Authorization: Bearer TOKEN`.  [default: generated and stored]",
+    ),
+]
+NoToken = Annotated[
+    bool, typer.Option("--no-token", help="Accept every process on this machine, including those of other users.")
+]
+
+
+@dataclass(frozen=True)
+class _HttpSettings:
+    """Where to listen, and the token that clients must send."""
+
+    address: str
+    token: str | None
+    """None accepts all clients."""
+    generated: "AccessToken | None"
+    """The generated token; None if the user chose one, or none is required."""
+
 
 def mcp(
-    http: Annotated[
-        str | None,
-        typer.Option(
-            "--http",
-            metavar="HOST:PORT",
-            help="Serve over HTTP instead; a port alone is one of this machine, 0 any that is free.",
-        ),
-    ] = None,
+    http: HttpAddress = None,
     dir_: Dir = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            help="The project: its specialists, and what the file tools may see.  [default: the project root]"
-        ),
-    ] = None,
+    root: ServedRoot = None,
     model: Model = None,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Let the files start the commands and import the functions that they name."),
-    ] = False,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKEN",
-            envvar="SPECIALIST_MCP_TOKEN",
-            help="What HTTP clients have to send as `Authorization: Bearer TOKEN`.  "
-            "[default: one that is made and kept]",
-        ),
-    ] = None,
-    no_token: Annotated[
-        bool,
-        typer.Option("--no-token", help="Let every process of this machine in, of other users too."),
-    ] = False,
+    trust: TrustAll = False,
+    token: Token = None,
+    no_token: NoToken = False,
 ) -> None:
-    """Serve the specialists as tools for MCP clients, over standard input and output.
+    """Serve the specialists as MCP tools, over stdio or HTTP.
 
-    Each specialist is a tool. The server ends when its client closes standard input, or at Ctrl-C; runs that are still
-    at work are stopped, and stored with what they have gathered.
+    Each specialist is a tool. The server stops when its client closes standard input, or on Ctrl-C; active runs are
+    then stopped and stored with their findings.
     """
     if find_spec("mcp_types") is None or find_spec("mcp") is None:
         fail(INSTALL)
     token = _checked(token, no_token=no_token)
     if http is None and (token is not None or no_token):
-        say(f"warning: {'--no-token' if no_token else 'the token'} is of no use without --http")
+        say(f"warning: {'--no-token' if no_token else 'the token'} has no effect without --http")
     with guarded():
-        from run_specialist.api.runner import Runner  # noqa: PLC0415 - likewise
-        from run_specialist.cli.background_stderr import BackgroundStderr  # noqa: PLC0415 - fast `--help`
-        from run_specialist.mcp_server.server import serve  # noqa: PLC0415 - likewise
+        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
-        named = place(store)
+        location = place(store)
         dir_ = dir_ and dir_.absolute()
         if root is not None:
-            # Clients start it in any folder, often in `/`.
+            # MCP clients start servers in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
-        made = _made(token, no_token=no_token) if http is not None else None
-        sent = made.value if made else token
+        settings = None if http is None else _http_settings(http, token, no_token=no_token)
+        sent = settings.token if settings else token
         runner = Runner(
             root=root,
             dir=dir_,
             model=model,
-            store=named.url if named.named else None,
+            store=location.url if location.named else None,
             on_lost=on_lost,
             trust=trust,
             secrets=[sent] if sent else [],
         )
-        with BackgroundStderr() as stderr:
-            if http is None:
-                from run_specialist.mcp_server.stdio import Stdio  # noqa: PLC0415 - likewise
-
-                code = asyncio.run(serve(runner, lambda: Stdio(stderr.say), stderr.say))
-            else:
-                opened = partial(_http, http, sent, made, stderr.say)
-                code = asyncio.run(serve(runner, opened, stderr.say))
+        code = _serve(runner, settings)
     raise typer.Exit(code)
 
 
+def _serve(runner: "Runner", http: _HttpSettings | None) -> "Exit":
+    """Serve over HTTP, or over stdio if `http` is None; return the exit code."""
+    from run_specialist.cli.background_stderr import BackgroundStderr  # noqa: PLC0415 - fast `--help`
+    from run_specialist.mcp_server.server import serve  # noqa: PLC0415 - fast `--help`
+
+    with BackgroundStderr() as stderr:
+        if http is None:
+            from run_specialist.mcp_server.stdio import Stdio  # noqa: PLC0415 - fast `--help`
+
+            return asyncio.run(serve(runner, partial(Stdio, stderr.say), stderr.say))
+        return asyncio.run(serve(runner, partial(_listen, http, stderr.say), stderr.say))
+
+
 def _checked(token: str | None, *, no_token: bool) -> str | None:
-    """Return the token that was given, without blanks around it; leave where it cannot be used."""
+    """Return the given token without surrounding whitespace; exit if it cannot be used."""
     if token is None:
         return None
     if no_token:
-        fail("--no-token and a token, from --token or SPECIALIST_MCP_TOKEN, exclude each other; leave one away")
+        fail("--no-token cannot be combined with a token from --token or SPECIALIST_MCP_TOKEN; remove one of them")
     token = token.strip()
     if not token:
-        fail("the token is empty; leave --token and SPECIALIST_MCP_TOKEN away, and one is made")
+        fail("the token is empty; remove --token and SPECIALIST_MCP_TOKEN to generate one")
     if not re.fullmatch("[!-~]+", token):
-        fail("the token holds blanks or signs beyond ASCII, which no header carries safely; choose another one")
+        fail("the token contains spaces or non-ASCII characters, which an HTTP header cannot carry; choose another one")
     return token
 
 
-def _made(token: str | None, *, no_token: bool) -> "AccessToken | None":
-    """Return the token that is kept for this user, where none was given and one is wanted."""
+def _http_settings(address: str, token: str | None, *, no_token: bool) -> _HttpSettings:
+    """Return the settings for HTTP; without a given token, use the user's generated one unless `no_token` is set."""
     from run_specialist.mcp_server.access_token import access_token  # noqa: PLC0415 - fast `--help`
 
-    return None if token or no_token else access_token()
+    generated = None if token or no_token else access_token()
+    return _HttpSettings(address, generated.value if generated else token, generated)
 
 
-def _http(http: str, token: str | None, made: "AccessToken | None", say: Callable[[str], None]) -> "Http":
-    """Listen, and say what a client has to send."""
+def _listen(settings: _HttpSettings, say: Callable[[str], None]) -> "Http":
+    """Open the socket, and print the header that clients must send."""
     from run_specialist.mcp_server.http import Address, Http  # noqa: PLC0415 - fast `--help`
 
-    opened = Http(Address.parse(http), token, say)
-    if made:
-        header = f"Authorization: Bearer {made.value}"
-        say(f"clients have to send the header {header}")
-        say(f'e.g. claude mcp add --transport http specialists {opened.url} --header "{header}"')
-        say(made.kept)
-        if not opened.is_private:
-            say("warning: other machines can reach this server, and the token travels unencrypted over plain HTTP")
-    elif token is None:
+    transport = Http(Address.parse(settings.address), settings.token, say)
+    if settings.generated:
+        header = f"Authorization: Bearer {settings.generated.value}"
+        say(f"clients must send the header {header}")
+        say(f'e.g. claude mcp add --transport http specialists {transport.url} --header "{header}"')
+        say(settings.generated.message)
+        if not transport.is_private:
+            say("warning: other machines can reach this server, and HTTP sends the token unencrypted")
+    elif settings.token is None:
         say(
-            "warning: without a token every process of this machine, of other users too, may ask the specialists, "
-            "spend on your key and read what they can read"
+            "warning: without a token, every process on this machine, including those of other users, can ask the "
+            "specialists, spend money with your API key, and read the files that the specialists can read"
         )
-    return opened
+    return transport

@@ -1,47 +1,47 @@
-"""Files that a command writes for its user alone, whole or not at all."""
+"""Atomic writing of files that only the user can read."""
 
 import os
 import tempfile
 from pathlib import Path
 
-RIGHTS = 0o600
-"""What a report holds may be secret, whatever the umask says."""
+MODE = 0o600
+"""Set regardless of the umask, because a report may contain secrets."""
 
 
 def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
-    """Write a file that only its owner can read; it has all its content as soon as it has its name.
+    """Write a file atomically, readable by its owner only.
 
-    overwrite: replace a file that is there; what is no ordinary file, such as a pipe, is written into.
-    Raises OSError with the path, FileExistsError where it is there and `overwrite` is not given.
+    overwrite: replace an existing file; a special file, such as a pipe, is written to directly.
+    Raises OSError with the path; FileExistsError if the file exists and `overwrite` is false.
     """
     try:
         if overwrite and path.exists() and not path.is_file():
             path.write_bytes(content)
             return
-        # A link stays, and what it leads to is replaced.
+        # Replace the target of a symlink, not the symlink.
         target = path.resolve() if overwrite else path
-        unfinished = _written(target.parent, content)
+        temporary = _temporary_file(target.parent, content)
         try:
             if not overwrite:
-                # Takes the name, so that nobody else's file is replaced.
-                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, RIGHTS))
-            unfinished.replace(target)
+                # Reserve the name, so that a file created in the meantime is not replaced.
+                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE))
+            temporary.replace(target)
         except BaseException:
-            unfinished.unlink()
+            temporary.unlink()
             raise
     except OSError as error:
         error.filename, error.filename2 = str(path), None
         raise
 
 
-def _written(folder: Path, content: bytes) -> Path:
-    """Return a new file with this content in a folder."""
+def _temporary_file(folder: Path, content: bytes) -> Path:
+    """Create a temporary file with this content in a folder, and return its path."""
     descriptor, name = tempfile.mkstemp(prefix=".report-", dir=folder)
     path = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        path.chmod(RIGHTS)
+        path.chmod(MODE)
     except BaseException:
         path.unlink()
         raise

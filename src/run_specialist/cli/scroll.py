@@ -1,4 +1,4 @@
-"""The lines of the live view: the calls of a run, and below a call of `delegate` those of the specialist it asked."""
+"""The lines that the live view prints: tool calls, and below each `delegate` call the calls of the child run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,111 +26,112 @@ from run_specialist.tools.delegate_tool import NAME as DELEGATE
 
 COLOURS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
 STATUSES = {"answered": "green", "landed": "green", "partial": "yellow"}
-"""All others are red."""
+"""Colors of statuses; all others are red."""
 LANDINGS = {
     Rung.FORCE: "it must call respond now",
-    Rung.ORDER: "it is told to respond now",
+    Rung.ORDER: "it is instructed to respond now",
     Rung.WAIT: "further calls are skipped",
-    Rung.FINALIZE: "it is told to finish now",
+    Rung.FINALIZE: "it is instructed to finish now",
     Rung.NONE: "it must answer in text now",
-    Rung.SALVAGE: "an answer is made from what was gathered",
+    Rung.SALVAGE: "the answer is assembled from the gathered material",
 }
+"""What each rung of the landing does."""
 
 
 @dataclass(frozen=True)
 class LineOutput:
-    """What lines are printed on."""
+    """The output for printed lines."""
 
     print: Callable[[Text], None]
     width: Callable[[], int]
-    """In columns."""
+    """Width of the terminal [columns]."""
 
 
-class Scroll:
-    """Prints what happens in one run, line by line; the runs below it are indented, each with its name in front."""
+class CallLines:
+    """Prints the events of one run as lines; lines of child runs are indented and start with the child's name."""
 
-    def __init__(self, paper: LineOutput, label: str = "", name: str = "", depth: int = 0) -> None:
-        """Begin an empty one.
+    def __init__(self, output: LineOutput, label: str = "", name: str = "", depth: int = 0) -> None:
+        """Create the lines of one run.
 
-        label: of the call that asked, e.g. `2`; the first call below it is `2.1`. Empty for the run itself.
-        name: of the specialist, where it is not the run itself.
-        depth: how many runs are above it.
+        label: number of the `delegate` call that started the run, e.g. `2`; its first call is `2.1`. Empty at the top.
+        name: the specialist; empty at the top.
+        depth: number of ancestor runs.
         """
-        self._paper = paper
+        self._output = output
         self._label = label
         self._name = name
         self._depth = depth
         self.calls = 0
-        """Those that were shown."""
+        """Number of calls printed."""
         self._line = Text()
-        self._waiting: list[Called] = []
-        self._below: dict[str, Scroll] = {}
-        self._asking: dict[str, Scroll] = {}
+        self._running_delegates: list[Called] = []
+        self._children: dict[str, CallLines] = {}
+        self._children_by_call: dict[str, CallLines] = {}
         self._outcome: Outcome | None = None
 
-    def take(self, event: Event) -> None:
-        """Print what there is to print of an event."""
+    def add(self, event: Event) -> None:
+        """Print the lines of an event, if it has any."""
         match event:
             case Called():
-                self._called(event)
+                self._call(event)
             case ChildTold():
-                self._child(event).take(event.told)
+                self._child(event).add(event.told)
             case BudgetSpent():
-                # A call is printed with what then remains, which this event tells.
+                # A call is printed once the remaining budget is known, which follows in this event.
                 self._print_call(_remaining(event))
             case Landed() | Warned() | Summarized():
-                self._paper.print(self._remark(event))
+                self._output.print(self._notice(event))
             case Finished():
                 self._outcome = event.outcome
             case _:
                 pass
 
-    def _called(self, event: Called) -> None:
+    def _call(self, event: Called) -> None:
         if event.phase == "started":
-            self._waiting += [event] if event.name == DELEGATE else []
+            self._running_delegates += [event] if event.name == DELEGATE else []
             return
-        self._waiting = [one for one in self._waiting if one.id != event.id]
-        if below := self._asking.pop(event.id, None):
-            self._line = below.closing()
+        self._running_delegates = [one for one in self._running_delegates if one.id != event.id]
+        if child := self._children_by_call.pop(event.id, None):
+            self._line = child.outcome_line()
         elif event.phase == "skipped":
-            self._line = self._begun(" -", words(event), "dim")
+            self._line = self._numbered_line(" -", call_text(event), "dim")
             self._print_call(Text("  not run", "dim"))
         else:
             self.calls += 1
-            self._line = self._begun(str(self.calls), words(event))
+            self._line = self._numbered_line(str(self.calls), call_text(event))
             if event.phase == "failed":
-                why = Text(f"  {one_line(event.text)}", "red")
-                # However long the call is, that it failed is seen.
-                self._line = self._cut(self._line, min(len(why), self._paper.width() // 2)).append(why)
+                reason = Text(f"  {one_line(event.text)}", "red")
+                # Truncate a long call, so that the failure stays visible.
+                self._line = self._truncated(self._line, min(len(reason), self._output.width() // 2)).append(reason)
 
-    def _child(self, event: ChildTold) -> "Scroll":
-        """Return what is printed of a run below; its first event prints the call that asked for it."""
-        if event.run_id not in self._below:
+    def _child(self, event: ChildTold) -> "CallLines":
+        """Return the lines of a child run; its first event prints the `delegate` call that started it."""
+        if event.run_id not in self._children:
             self.calls += 1
             label = f"{self._label}.{self.calls}" if self._label else str(self.calls)
-            below = self._below[event.run_id] = Scroll(self._paper, label, event.specialist, self._depth + 1)
-            asked = self._asked(event)
-            if asked is not None:
-                self._asking[asked.id] = below
+            child = self._children[event.run_id] = CallLines(self._output, label, event.specialist, self._depth + 1)
+            call = self._delegate_call(event)
+            if call is not None:
+                self._children_by_call[call.id] = child
             question = event.told.question if isinstance(event.told, Started) else ""
-            line = self._begun(str(self.calls), f"{DELEGATE} {printable(event.specialist)}")
-            self._paper.print(self._cut(line.append(f"  {one_line(question)}", "italic")))
-        return self._below[event.run_id]
+            line = self._numbered_line(str(self.calls), f"{DELEGATE} {printable(event.specialist)}")
+            self._output.print(self._truncated(line.append(f"  {one_line(question)}", "italic")))
+        return self._children[event.run_id]
 
-    def _asked(self, event: ChildTold) -> Called | None:
-        """Return the call that a run below works for: the first one that fits it best."""
+    def _delegate_call(self, event: ChildTold) -> Called | None:
+        """Return the running call that best matches a child run by specialist and question."""
 
-        def fits(call: Called) -> tuple[bool, bool]:
-            given = call.arguments or {}
+        def mismatch(call: Called) -> tuple[bool, bool]:
+            arguments = call.arguments or {}
             question = event.told.question if isinstance(event.told, Started) else None
-            return given.get("specialist") != event.specialist, given.get("query") != question
+            return arguments.get("specialist") != event.specialist, arguments.get("query") != question
 
-        waiting = [one for one in self._waiting if one.id not in self._asking]
-        return min(waiting, key=fits, default=None)
+        unmatched = [one for one in self._running_delegates if one.id not in self._children_by_call]
+        return min(unmatched, key=mismatch, default=None)
 
-    def closing(self) -> Text:
-        """Return the line that tells what came of this run, to stand where its call stands."""
-        indent, number = _front(self._depth - 1, self._label)
+    def outcome_line(self) -> Text:
+        """Return the line with the outcome of this child run, printed when its `delegate` call returns."""
+        indent, number = _indent_and_number(self._depth - 1, self._label)
         line = Text(indent).append(number, "dim").append(f"  {printable(self._name)} ")
         if self._outcome is not None:
             line.append(self._outcome.status, STATUSES.get(self._outcome.status, "red"))
@@ -139,46 +140,46 @@ class Scroll:
                 line.append(f"  {one_line(self._outcome.error)}", "red")
         return line
 
-    def _begun(self, number: str, said: str, style: str = "") -> Text:
-        """Return a line with its number, and the name in front where several runs are told of."""
+    def _numbered_line(self, number: str, text: str, style: str = "") -> Text:
+        """Return a line with its number; in a child run the specialist's name precedes the text."""
         label = f"{self._label}.{number.strip()}" if self._label else number
-        indent, number = _front(self._depth, label)
+        indent, number = _indent_and_number(self._depth, label)
         name = f"{printable(self._name)}  " if self._name else ""
-        return Text(indent, style).append(number, "dim").append("  ").append(name, "cyan").append(said)
+        return Text(indent, style).append(number, "dim").append("  ").append(name, "cyan").append(text)
 
-    def _remark(self, event: Landed | Warned | Summarized) -> Text:
-        said = _remark(event)
+    def _notice(self, event: Landed | Warned | Summarized) -> Text:
+        text = _notice_text(event)
         if not self._name:
-            return Text("  ").append(said)
-        indent, _ = _front(self._depth, self._label)
+            return Text("  ").append(text)
+        indent, _ = _indent_and_number(self._depth, self._label)
         line = Text(indent).append(f"{self._label}  ", "dim").append(f"{printable(self._name)}  ", "cyan")
-        return self._cut(line.append(said))
+        return self._truncated(line.append(text))
 
-    def _print_call(self, told: Text) -> None:
-        self._paper.print(self._cut(self._line, len(told)).append(told))
+    def _print_call(self, suffix: Text) -> None:
+        self._output.print(self._truncated(self._line, len(suffix)).append(suffix))
         self._line = Text()
 
-    def _cut(self, line: Text, taken: int = 0) -> Text:
-        line.truncate(max(self._paper.width() - taken, 1), overflow="ellipsis")
+    def _truncated(self, line: Text, reserved: int = 0) -> Text:
+        line.truncate(max(self._output.width() - reserved, 1), overflow="ellipsis")
         return line
 
 
-def words(call: Called) -> str:
-    """Return a call in words: the tool and what it was given."""
-    return f"{printable(call.name):7} {_short(call.arguments)}"
+def call_text(call: Called) -> str:
+    """Return a call as text: the tool's name and its arguments."""
+    return f"{printable(call.name):7} {_arguments_text(call.arguments)}"
 
 
 def one_line(text: str) -> str:
-    """Return a text without line breaks, and without what could move the cursor."""
+    """Return a text on one line, without control characters."""
     return " ".join(printable(text).split())
 
 
-def _front(depth: int, label: str) -> tuple[str, str]:
-    """Return the blanks before a line, and its number: of the run itself in a column, of those below behind it."""
+def _indent_and_number(depth: int, label: str) -> tuple[str, str]:
+    """Return the indentation and the number of a line; at the top level numbers are right-aligned in a column."""
     return ("  ", f"{label:>2}") if not depth else ("  " * (depth + 2), label)
 
 
-def _remark(event: Landed | Warned | Summarized) -> Text:
+def _notice_text(event: Landed | Warned | Summarized) -> Text:
     match event:
         case Landed():
             return Text(f"limit of {event.reason.words} reached: {LANDINGS[event.how]}", "bold red")
@@ -186,21 +187,21 @@ def _remark(event: Landed | Warned | Summarized) -> Text:
             return Text(one_line(event.text), "yellow")
         case Summarized():
             size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
-            return Text(f"summarised {event.archived} earlier results, from {size}", "cyan")
+            return Text(f"summarized {event.archived} earlier results, from {size}", "cyan")
 
 
 def _remaining(budget: BudgetSpent) -> Text:
-    """What the model is told after a call, in the colour of the phase."""
+    """Return the remaining budget that the countdown shows the model, in the color of the phase."""
     phase = Phase(budget.phase)
     if budget.remaining is None or phase is Phase.SILENT:
         return Text()
     kind = Kind(budget.kind)
-    left = units.number(kind, budget.remaining) if kind is Kind.TOOL_CALLS else units.amount(kind, budget.remaining)
-    return Text(f"  {left} remaining", COLOURS[phase])
+    rest = units.number(kind, budget.remaining) if kind is Kind.TOOL_CALLS else units.amount(kind, budget.remaining)
+    return Text(f"  {rest} remaining", COLOURS[phase])
 
 
-def _short(arguments: object) -> str:
+def _arguments_text(arguments: object) -> str:
     if not isinstance(arguments, dict):
         return ""
-    said = [str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(arguments.items())]
-    return one_line(" ".join(said))
+    parts = [str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(arguments.items())]
+    return one_line(" ".join(parts))

@@ -1,4 +1,4 @@
-"""How runs that were kept are shown: as a listing, as a transcript, in numbers."""
+"""Formats stored runs for the terminal: listings, transcripts, sizes and times."""
 
 import json
 import shutil
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from run_specialist.store.stored import Listed
 
 NARROW = 110
-"""A terminal with fewer columns has no room for a question beside all else."""
+"""On a terminal with fewer columns, the specialist and the question share a column."""
 
 
 def as_json(run: "Listed") -> dict[str, Any]:
-    """Return a run as `runs --json` lists it; times in UTC."""
+    """Return a run as an item of `runs --json`; times in UTC."""
     ended_at = None if run.ended_at is None else _iso(run.ended_at)
     return {**asdict(run), "started_at": _iso(run.started_at), "ended_at": ended_at}
 
 
 def print_runs(found: Sequence["Listed"]) -> None:
-    """Print a listing; nothing where there are none. A run that another one asked is indented below that.
+    """Print a table of runs, or nothing if there are none; child runs are indented below their parent.
 
-    On a narrow terminal the specialist stands before its question.
+    On a narrow terminal, the question column starts with the specialist.
     """
     narrow = is_terminal() and shutil.get_terminal_size().columns < NARROW
     head = ["RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"]
@@ -42,9 +42,7 @@ def print_runs(found: Sequence["Listed"]) -> None:
             str(one.tool_calls),
             "unknown" if one.cost_usd is None else dollars(one.cost_usd),
             _started(one.started_at),
-            one_line(one.question)
-            if depth or one.parent_id is None
-            else f"(of {one.parent_id}) {one_line(one.question)}",
+            ("" if depth or one.parent_id is None else f"(of {one.parent_id}) ") + one_line(one.question),
         ]
         for one, depth in _as_tree(found)
     ]
@@ -57,20 +55,20 @@ def print_runs(found: Sequence["Listed"]) -> None:
 
 
 def _as_tree(found: Sequence["Listed"]) -> Iterator[tuple["Listed", int]]:
-    """Yield each run with how many of those that are listed stand above it, the oldest below the same one first."""
+    """Yield each run with its depth in the tree of listed runs; children follow their parent, oldest first."""
     listed = {one.run_id for one in found}
-    below: dict[str | None, list[Listed]] = {}
+    children: dict[str | None, list[Listed]] = {}
     for one in found:
-        below.setdefault(one.parent_id if one.parent_id in listed else None, []).append(one)
-    waiting = [(one, 0) for one in reversed(below.pop(None, []))]
-    while waiting:
-        one, depth = waiting.pop()
+        children.setdefault(one.parent_id if one.parent_id in listed else None, []).append(one)
+    stack = [(one, 0) for one in reversed(children.pop(None, []))]
+    while stack:
+        one, depth = stack.pop()
         yield one, depth
-        waiting += [(child, depth + 1) for child in below.pop(one.run_id, ())]
+        stack += [(child, depth + 1) for child in children.pop(one.run_id, ())]
 
 
 def print_rows(rows: Sequence["Row"]) -> None:
-    """Print a transcript: each call on a line, and all else below a label."""
+    """Print a transcript: each call on one line, all other messages indented below a label."""
     numbers: dict[object, int] = {}
     calls, before = 0, None
     for row in rows:
@@ -81,8 +79,7 @@ def print_rows(rows: Sequence["Row"]) -> None:
         if kind == "tool_call":
             calls += 1
             numbers[row["id"]] = calls
-            told = f"{row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}"
-            print_labelled(f"call {calls}", f"  {told}")
+            print_labelled(f"call {calls}", f"  {row['name']} {json.dumps(row['arguments'], ensure_ascii=False)}")
         elif kind == "tool_result":
             number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
             print_labelled(f"result{number}{', an error' if row['is_error'] else ''}")
@@ -93,7 +90,7 @@ def print_rows(rows: Sequence["Row"]) -> None:
 
 
 def print_labelled(label: str, text: str = "") -> None:
-    """Print a label of ours, less bright on a terminal, and what was said behind it."""
+    """Print a label, dimmed on a terminal, followed by a text."""
     if has_colours():
         print_styled(typer.style(printable(label), dim=True) + printable(text))
     else:
@@ -105,14 +102,14 @@ def _print_indented(text: str) -> None:
 
 
 def counted(runs: int) -> str:
-    """Return so many runs in words."""
+    """Return e.g. `1 run` or `2 runs`."""
     return f"{runs:,} run{'' if runs == 1 else 's'}"
 
 
 def size(number: float) -> str:
-    """Return a size in words.
+    """Return a size with its unit, e.g. `1.2 MB`.
 
-    number: of bytes.
+    number: the size [bytes].
     """
     for unit in ("bytes", "kB", "MB"):
         if number < 1_000:  # noqa: PLR2004 - the next unit
@@ -122,18 +119,21 @@ def size(number: float) -> str:
 
 
 def local(at: float) -> str:
-    """Return a time as the clock on the wall shows it."""
+    """Return a time in the local time zone.
+
+    at: [seconds since 1970].
+    """
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
 
 
 def _started(at: float) -> str:
-    """Return a time in few signs: without the clock where it is not of this year."""
+    """Return a time in short form: date and time, or date and year if it is not in the current year."""
     then = datetime.fromtimestamp(at).astimezone()
     return f"{then:%d %b %H:%M}" if then.year == datetime.now().astimezone().year else f"{then:%d %b %Y}"
 
 
 def one_line(text: str) -> str:
-    """Return a text without line breaks."""
+    """Return a text with all whitespace runs, line breaks included, as single spaces."""
     return " ".join(text.split())
 
 

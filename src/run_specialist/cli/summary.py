@@ -1,4 +1,4 @@
-"""The line at the end of a run: what came of it and what it cost."""
+"""The summary line of a run, and the command that resumes it."""
 
 import math
 import shlex
@@ -10,8 +10,8 @@ from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child, Outcome
 
 FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
-"""What raises each limit."""
-SOME = {
+"""The option of each limit."""
+FALLBACK_LIMITS = {
     Kind.TOOL_CALLS: 10,
     Kind.TURNS: 10,
     Kind.TOKENS: 100_000,
@@ -19,11 +19,11 @@ SOME = {
     Kind.TIME: 60,
     Kind.CHARACTERS: 100_000,
 }
-"""What is proposed in place of a limit of 0."""
+"""Suggested limits if the limit reached was 0, which cannot be doubled."""
 
 
 def summary(outcome: Outcome) -> str:
-    """Return it: status, calls used and their limit, tokens by kind, cost, what the landing alone cost, time."""
+    """Return status, calls used and their limit, tokens by kind, cost, cost of the landing, time, on one line."""
     calls = outcome.tool_calls
     parts = [
         outcome.status,
@@ -38,19 +38,19 @@ def summary(outcome: Outcome) -> str:
         ]
     landing = outcome.landing
     if landing and landing.usage.total_tokens:
-        alone = "" if landing.cost_usd is None else f", {units.dollars(landing.cost_usd)}"
-        parts.append(f"landing alone {landing.usage.total_tokens:,} tokens{alone}")
+        cost = "" if landing.cost_usd is None else f", {units.dollars(landing.cost_usd)}"
+        parts.append(f"landing alone {landing.usage.total_tokens:,} tokens{cost}")
     parts.append(f"{outcome.duration_s:.1f} s")
     if outcome.evidence and outcome.status in ("answered", "landed"):
         verified = sum(one.verified for one in outcome.evidence)
         parts.append(f"{verified} of {len(outcome.evidence)} quotes verified")
     if outcome.children:
-        parts.append(_asked(outcome.children))
+        parts.append(_children(outcome.children))
     return " · ".join(parts)
 
 
 def brief(outcome: Outcome) -> str:
-    """Return the same in fewer words, for a specialist that another one asked: calls, tokens, cost, time."""
+    """Return a shorter summary for a child run: calls, tokens, cost, time."""
     parts = [_calls(outcome)]
     if outcome.usage.total_tokens:
         parts.append(f"{outcome.usage.total_tokens:,} tokens")
@@ -59,30 +59,30 @@ def brief(outcome: Outcome) -> str:
 
 
 def resume_command(outcome: Outcome, store: str | None) -> str:
-    """Return the command that goes on with a run, with twice the limit that it reached, or what it used of it.
+    """Return the command that resumes a run with twice the limit that it reached, or twice the usage if that is more.
 
-    store: as it was given; None where none was.
+    store: the value of `--store`; None if it was not given.
     """
-    words = ["specialists", "resume", outcome.run_id]
+    command = ["specialists", "resume", outcome.run_id]
     kind = Kind(outcome.landing.reason) if outcome.landing else None
     spent = outcome.limits[kind] if kind else None
     if kind and spent and spent.limit is not None:
-        words += [FLAGS[kind], f"{_twice(spent.limit, spent.used or 0) or SOME[kind]:.15g}"]
-    return shlex.join([*words, *(["--store", store] if store else [])])
+        command += [FLAGS[kind], f"{_doubled(spent.limit, spent.used or 0) or FALLBACK_LIMITS[kind]:.15g}"]
+    return shlex.join([*command, *(["--store", store] if store else [])])
 
 
-def _twice(limit: float, used: float) -> float:
-    """Return twice the limit; where the landing used more of it, twice that, rounded up to two digits."""
+def _doubled(limit: float, used: float) -> float:
+    """Return twice the limit, or twice the usage, rounded up to two digits, if the landing exceeded the limit."""
     if used <= limit:
         return limit * 2
     unit = 10.0 ** (math.floor(math.log10(used * 2)) - 1)
     return math.ceil(used * 2 / unit) * unit
 
 
-def how_to_go_on(outcome: Outcome, resume: str | None) -> str | None:
-    """Return which limit ended the work and how to go on; None when none did.
+def limit_hint(outcome: Outcome, resume: str | None) -> str | None:
+    """Return the limit that ended the run and how to continue; None if no limit was reached.
 
-    resume: the command that does; None where the run is not kept.
+    resume: the command that resumes the run; None if the run is not stored.
     """
     landing = outcome.landing
     if landing is None:
@@ -90,9 +90,9 @@ def how_to_go_on(outcome: Outcome, resume: str | None) -> str | None:
     kind = Kind(landing.reason)
     limit = outcome.limits[kind].limit
     if limit is None:
-        return "the model's context was full; ask for less, or let it summarise earlier with summarize_at"
-    onwards = f"to go on: {resume}" if resume else f"raise it with {FLAGS[kind]} to go on"
-    return f"the limit of {units.amount(kind, limit)} was reached; {onwards}"
+        return "the model's context window was full; ask for less, or lower summarize_at to summarize earlier"
+    advice = f"to resume: {resume}" if resume else f"raise it with {FLAGS[kind]} for a longer run"
+    return f"the limit of {units.amount(kind, limit)} was reached; {advice}"
 
 
 def _calls(outcome: Outcome) -> str:
@@ -102,23 +102,23 @@ def _calls(outcome: Outcome) -> str:
     return f"{calls.used} of {units.of(Kind.TOOL_CALLS, calls.limit)}"
 
 
-def _asked(children: Sequence[Child]) -> str:
-    """Return what the specialists took that were asked on the way; each has in it what those below it took."""
+def _children(children: Sequence[Child]) -> str:
+    """Return the total usage of the child runs; each child's usage includes its own children."""
     parts = [units.amount(Kind.TOOL_CALLS, sum(one.tool_calls for one in children))]
     if tokens := sum(one.usage.total_tokens for one in children):
         parts.append(f"{tokens:,} tokens")
         costs = [one.cost_usd for one in children if one.cost_usd is not None]
         parts += [units.dollars(sum(costs))] if len(costs) == len(children) else []
-    asked = f"{len(children)} specialist{'' if len(children) == 1 else 's'} asked"
-    return f"{asked}: {', '.join(parts)}, included"
+    count = f"{len(children)} specialist{'' if len(children) == 1 else 's'} asked"
+    return f"{count}: {', '.join(parts)}, included"
 
 
 def _tokens(usage: Usage) -> str:
     kinds = {
         "in": usage.input_tokens,
-        "read from the cache": usage.cache_read_input_tokens,
-        "written to it": usage.cache_creation_input_tokens,
+        "cache read": usage.cache_read_input_tokens,
+        "cache write": usage.cache_creation_input_tokens,
         "out": usage.output_tokens,
     }
-    told = ", ".join(f"{tokens:,} {name}" for name, tokens in kinds.items() if tokens)
-    return f"{usage.total_tokens:,} tokens ({told})"
+    by_kind = ", ".join(f"{tokens:,} {name}" for name, tokens in kinds.items() if tokens)
+    return f"{usage.total_tokens:,} tokens ({by_kind})"

@@ -1,4 +1,4 @@
-"""Trust on the command line: the flag that gives it, and what `specialists show` says of it."""
+"""The `--trust` option, and the trust status that `specialists show` prints."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 TrustFlag = Annotated[
     bool,
-    typer.Option("--trust", help="Let it start and import what its file names, now and later, until that changes."),
+    typer.Option("--trust", help="Allow the commands and imports this file declares; remembered until they change."),
 ]
 
 
-def trust_told(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:
-    """Return whether a file is trusted, None where it needs no trust, and that in a line, empty then."""
+def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:
+    """Return whether a file is trusted, and the status as a line; `(None, "")` if the file needs no trust."""
     if not settings.python_tools and not settings.mcp_servers:
         return None, ""
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - likewise
+    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - likewise
+    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
 
     try:
         claim = wanted_by(file, settings, root).claim
@@ -29,7 +29,7 @@ def trust_told(file: "SpecialistFile", settings: "Specialist", root: Path) -> tu
         return False, f"not trusted: {error}"
     if not claim.demands:
         return None, ""
-    words = ", ".join(demand.words for demand in claim.demands)
+    demands = ", ".join(demand.action for demand in claim.demands)
     if Trust().is_known(claim):
-        return True, f"trusted: it may {words}"
-    return False, f"not trusted: it would {words}; to allow that, run it once with --trust"
+        return True, f"trusted: it may {demands}"
+    return False, f"not trusted: it would {demands}; to allow this, run it once with --trust"

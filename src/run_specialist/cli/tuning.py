@@ -10,8 +10,7 @@ import typer
 
 from run_specialist.budget.units import dollars
 from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line, printable
-from run_specialist.cli.flags import Dir, ProjectRoot, StoreUrl
-from run_specialist.cli.history import Json
+from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl
 from run_specialist.cli.show_runs import counted, local
 from run_specialist.cli.table import print_table
 
@@ -51,7 +50,7 @@ def tune(
     nine of ten runs end by themselves; runs that were cut short count as needing more calls than they used.
     """
     if root is not None and not root.is_dir():
-        fail(f"--root {root} is no folder")
+        fail(f"--root {root} is not a folder")
     with guarded():
         from run_specialist.views.tune import tune as tuned  # noqa: PLC0415 - fast `--help`
 

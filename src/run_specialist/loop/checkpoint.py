@@ -1,4 +1,4 @@
-"""The places of a run where it puts on record how it stands, and waits until that is kept."""
+"""Checkpoints of a run: record its state before each request and at the end, and wait until it is stored."""
 
 import asyncio
 from contextlib import suppress
@@ -13,27 +13,34 @@ from run_specialist.record.events import Warned
 from run_specialist.record.journal import Checkpointed, OnLost, TakenOver
 from run_specialist.record.messages import Message
 
-PATIENCE = 10.0
-"""After this a run goes on without knowing that it is kept: a disk that hangs must not cost an answer [s]."""
-IMPATIENCE = 0.1
-"""What it waits for a store that has been too slow once, until that has caught up [s]."""
-LONGEST = 60.0
-"""What a run that is to end without its store waits for an answer of the store [s]."""
-GLANCE = 0.2
-"""How often a run that waits looks whether its store is slow or away [s]."""
-SLOW = f"the store has taken more than {PATIENCE:.0f} seconds; the run goes on, and if it breaks off some may be lost"
-AWAY = f"the store could not be reached for more than {PATIENCE:.0f} seconds, the run waits for it: {{}}"
-NOT_BACK = "the store could not be reached in time; the run goes on, and if it breaks off some may be lost: {}"
-UNKNOWN = "the store does not answer, and whether this run is stored is not known"
-STOPPED = "{}; the run was stopped before its next request"
+COMMIT_TIMEOUT = 10.0
+"""Timeout of a checkpoint, after which the run continues without it: a slow disk must not cost an answer [s]."""
+COMMIT_TIMEOUT_ONCE_SLOW = 0.1
+"""Timeout once the store has already been slow, until it has caught up [s]."""
+REQUIRED_STORE_TIMEOUT = 60.0
+"""Timeout of a checkpoint with `on_lost="abort"`, where the run ends without its store [s]."""
+POLL_INTERVAL = 0.2
+"""How often a waiting run checks whether its store is slow or unreachable [s]."""
+STORE_SLOW = (
+    f"the store has not answered for more than {COMMIT_TIMEOUT:.0f} seconds; "
+    "the run continues, but if it is interrupted, its latest steps may be lost"
+)
+STORE_UNREACHABLE = (
+    f"the store has been unreachable for more than {COMMIT_TIMEOUT:.0f} seconds; the run waits for it: {{}}"
+)
+STORE_NOT_BACK = (
+    "the store is still unreachable; the run continues, but if it is interrupted, its latest steps may be lost: {}"
+)
+STORE_SILENT = "the store does not answer, so it is unknown whether this run is stored"
+RUN_STOPPED = "{}; the run was stopped before its next request"
 
 
 class StoreLost(Exception):
-    """The run must not send another request; the text says why, in one line."""
+    """The run must not send another request; the text is the reason, in one line."""
 
 
 class Checkpoint:
-    """Gathers what it takes to go on from here."""
+    """Records the state from which a run can be resumed."""
 
     def __init__(
         self,
@@ -47,118 +54,130 @@ class Checkpoint:
         self._observers = observers
         self._exchange = exchange
         self._dispatcher = dispatcher
-        self._aborts = on_lost == "abort"
-        self._is_lost = self._is_slow = self._was_away = False
-        self._shown: tuple[int, int, Message] | None = None
-        """The last message on record, with its part and place."""
+        self._needs_store = on_lost == "abort"
+        self._is_lost = self._is_slow = self._was_unreachable = False
+        self._last_recorded: tuple[int, int, Message] | None = None
+        """The last recorded message, with its part and place."""
 
     @property
     def is_kept(self) -> bool:
-        """False without a journal, once something could not be kept, and while it is not known."""
+        """True while all records are stored; False without a journal, after a failure, and while that is unknown."""
         return self._observers.journal is not None and not self._is_lost and not self._is_slow
 
     def stood(self) -> Checkpointed:
-        """Return the record of how the run stands; what it holds of the transcript is not told again."""
-        standing = replace(
+        """Return the current state of the run; of the messages, those since the last checkpoint."""
+        snapshot = replace(
             self._account.standing(),
             calls=self._dispatcher.started,
             skipped=self._dispatcher.skipped,
             last_text=self._exchange.last_text,
             warnings=tuple(self._observers.warnings),
         )
-        return self._without_shown(self._exchange.transcript.stood(standing))
+        return self._without_recorded(self._exchange.transcript.stood(snapshot))
 
-    def _without_shown(self, stood: Checkpointed) -> Checkpointed:
-        """Leave out a message that went out as it was put on record: results are long, and packed to be stored."""
-        shown, said = self._shown, stood.messages
-        if said:
-            self._shown = (stood.part, stood.place + len(said) - 1, said[-1])
-        if said and shown is not None and shown[:2] == (stood.part, stood.place) and shown[2] == said[0]:
-            return replace(stood, place=stood.place + 1, messages=said[1:])
-        return stood
+    def _without_recorded(self, checkpoint: Checkpointed) -> Checkpointed:
+        """Omit a first message that is already recorded unchanged: results are long, and the store compresses each."""
+        last, messages = self._last_recorded, checkpoint.messages
+        if messages:
+            self._last_recorded = (checkpoint.part, checkpoint.place + len(messages) - 1, messages[-1])
+        if messages and last is not None and last == (checkpoint.part, checkpoint.place, messages[0]):
+            return replace(checkpoint, place=checkpoint.place + 1, messages=messages[1:])
+        return checkpoint
 
     async def reach(self) -> None:
-        """Put on record how the run stands, and wait until it is kept, before the next request goes out.
+        """Record the state of the run before its next request, and wait until it is stored.
 
-        Before the first reply nothing can be lost, so only a run that needs its store waits then.
-        Raises Unkept where another process works on the run, or where the store is lost and the run needs it.
+        Before the first reply there is nothing to lose, so only a run that needs its store waits.
+        Raises StoreLost if another process has taken over the run, or if the store is lost and the run needs it.
         """
         if self._observers.journal is None:
             return
         self._observers.keep(self.stood())
-        if not (self._aborts or self._account.limit(Kind.TURNS).used):
+        if not (self._needs_store or self._account.limit(Kind.TURNS).used):
             return
         left = self._account.seconds_left(landing=False)
-        patience = PATIENCE if not self._aborts else LONGEST if left is None else max(min(left, LONGEST), PATIENCE)
         try:
-            lost = await self._settled(patience, left)
-        except TakenOver as taken:
-            raise StoreLost(STOPPED.format(taken)) from None
-        if self._aborts and not self.is_kept:
-            raise StoreLost(STOPPED.format(self._outage() or UNKNOWN if self._is_slow else lost))
-        self._warn(lost)
+            problem = await self._flush(self._reply_timeout(left), left)
+        except TakenOver as error:
+            raise StoreLost(RUN_STOPPED.format(error)) from None
+        if self._needs_store and not self.is_kept:
+            raise StoreLost(RUN_STOPPED.format(self._outage() or STORE_SILENT if self._is_slow else problem))
+        self._warn(problem)
+
+    def _reply_timeout(self, left: float | None) -> float:
+        """Return how long to wait for a store that does not answer [s].
+
+        left: time left for the run; None = no limit [s].
+        """
+        if not self._needs_store:
+            return COMMIT_TIMEOUT
+        return REQUIRED_STORE_TIMEOUT if left is None else max(min(left, REQUIRED_STORE_TIMEOUT), COMMIT_TIMEOUT)
 
     async def kept(self, *, briefly: bool = False) -> None:
-        """Wait at the end until all that is on record is kept; where it cannot be, warn once.
+        """Wait at the end until all records are stored; if that fails, warn once.
 
-        briefly: do not wait longer for a store that is away than for one that is slow.
+        briefly: wait no longer for an unreachable store than for a slow one.
         """
-        left = PATIENCE if briefly else self._account.seconds_left(landing=True)
+        left = COMMIT_TIMEOUT if briefly else self._account.seconds_left(landing=True)
         try:
-            lost = await self._settled(PATIENCE, None if left is None else max(left, PATIENCE))
-        except TakenOver as taken:
-            lost = str(taken)
-        self._warn(lost)
+            problem = await self._flush(COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
+        except TakenOver as error:
+            problem = str(error)
+        self._warn(problem)
 
     async def surely_kept(self, *, briefly: bool = False) -> None:
-        """Wait likewise, whoever cancels meanwhile: the work is done, and is only to be kept."""
-        keeping = asyncio.ensure_future(self.kept(briefly=briefly))
-        while not keeping.done():
+        """Wait as `kept` does, and ignore cancellations: the work is done and only has to be stored."""
+        storing = asyncio.ensure_future(self.kept(briefly=briefly))
+        while not storing.done():
             with suppress(asyncio.CancelledError):
-                await asyncio.shield(keeping)
+                await asyncio.shield(storing)
 
-    async def _settled(self, patience: float, longest: float | None) -> str | None:
-        """Wait until all that is on record is kept, and return why it is not, or is not known to be.
+    async def _flush(self, reply_timeout: float, outage_timeout: float | None) -> str | None:
+        """Wait until all records are stored; return the problem if they are not, or if that is not known.
 
-        patience: for a store that does not answer [s].
-        longest: for one that is away and tried again; None = until that is given up [s].
+        reply_timeout: for a store that does not answer [s].
+        outage_timeout: for a store that is unreachable and being retried; None = until the retries end [s].
         Raises TakenOver.
         """
         loop = asyncio.get_running_loop()
-        begun, patience = loop.time(), IMPATIENCE if self._is_slow else patience
-        bound: float | None = patience
-        while bound is None or loop.time() - begun < bound:
+        started = loop.time()
+        timeout = COMMIT_TIMEOUT_ONCE_SLOW if self._is_slow else reply_timeout
+        deadline: float | None = timeout
+        while deadline is None or loop.time() - started < deadline:
             try:
-                async with asyncio.timeout(min(patience, GLANCE)):
-                    lost = await self._committed()
+                async with asyncio.timeout(min(timeout, POLL_INTERVAL)):
+                    problem = await self._committed()
             except TimeoutError:
-                bound = patience if self._is_slow or self._outage() is None else longest
-                self._tell_away(loop.time() - begun)
+                deadline = timeout if self._is_slow or self._outage() is None else outage_timeout
+                self._warn_if_unreachable(loop.time() - started)
             else:
                 self._is_slow = False
-                return lost
+                return problem
         self._is_slow = True
-        return NOT_BACK.format(self._outage()) if self._outage() else SLOW
+        return STORE_NOT_BACK.format(self._outage()) if self._outage() else STORE_SLOW
 
     async def _committed(self) -> str | None:
         journal = self._observers.journal
         try:
-            lost = None if journal is None else await journal.committed()
+            problem = None if journal is None else await journal.committed()
         except TakenOver:
             self._is_lost = True
             raise
-        self._is_lost |= lost is not None
-        return lost
+        self._is_lost |= problem is not None
+        return problem
 
     def _outage(self) -> str | None:
         return None if self._observers.journal is None else self._observers.journal.outage
 
-    def _tell_away(self, seconds: float) -> None:
-        """Say once that the run waits for its store: somebody may watch it."""
-        if seconds >= PATIENCE and not self._was_away and (outage := self._outage()):
-            self._was_away = True
-            self._warn(AWAY.format(outage))
+    def _warn_if_unreachable(self, seconds: float) -> None:
+        """Warn once that the run waits for its store, for anyone who watches the run.
 
-    def _warn(self, lost: str | None) -> None:
-        if lost and lost not in self._observers.warnings:
-            self._observers.tell(Warned(lost))
+        seconds: waited so far [s].
+        """
+        if seconds >= COMMIT_TIMEOUT and not self._was_unreachable and (outage := self._outage()):
+            self._was_unreachable = True
+            self._warn(STORE_UNREACHABLE.format(outage))
+
+    def _warn(self, problem: str | None) -> None:
+        if problem and problem not in self._observers.warnings:
+            self._observers.tell(Warned(problem))

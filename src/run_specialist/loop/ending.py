@@ -1,4 +1,4 @@
-"""How a run ended, and the outcome that is made of it."""
+"""How a run ended, and the outcome made from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,97 +15,100 @@ from run_specialist.prompts import TRUNCATED
 from run_specialist.record.outcome import Evidence, Exit, LandingReport, Outcome, Spent, Status, ToolCalls
 from run_specialist.tools.respond import Response
 
-NO_ANSWER = "no answer came at the limit of {}; raise {} to go on"
+NO_ANSWER = "no answer at the limit of {}; raise {} to continue"
 ANSWER_CUT = "the answer was cut off at the model's length limit"
-NOT_IN_SHAPE = "the answer does not fit output_schema: {}"
-EXCEEDED = "{} used, over the limit of {}: the last request and the landing may go over it"
+NOT_IN_SHAPE = "the answer does not match output_schema: {}"
+EXCEEDED = "{} used, more than the limit of {}: the last request and the landing may exceed it"
 CONTEXT_FULL = "the model's context is full; ask for less, or let it read less"
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the loop was left."""
+    """Why the loop ended, with the model's answer if there is one."""
 
     status: Status
     response: Response | None = None
-    """The model's answer; None where one must be salvaged."""
+    """The model's answer; None if it must be salvaged."""
     error: str | None = None
-    """One clause on why there is no whole answer."""
+    """Why there is no complete answer, in one clause."""
     exit_code: Exit = Exit.OK
     by_reply: bool = False
-    """True when it was a reply that ended the run: in a landing that counts as a request."""
+    """True if a reply ended the run; a landing counts it as one of its requests."""
 
     @classmethod
     def answered(cls, response: Response, *, at_limit: bool) -> Self:
-        """The model gave its answer."""
+        """Return the ending of a run whose model gave its answer.
+
+        at_limit: whether it did so during the landing.
+        """
         return cls("landed" if at_limit else "answered", response)
 
     @classmethod
     def cut(cls, response: Response, error: str) -> Self:
-        """The answer was cut off; what came of it is kept."""
+        """Return the ending of a run whose answer was cut off; the part that arrived is kept."""
         if not response.answer.strip():
             return cls.salvaged(error)
-        whole = response.model_copy(update={"answer": f"{response.answer.rstrip()}\n{TRUNCATED}"})
-        return cls("partial", whole, error)
+        marked = response.model_copy(update={"answer": f"{response.answer.rstrip()}\n{TRUNCATED}"})
+        return cls("partial", marked, error)
 
     @classmethod
     def out_of_shape(cls, response: Response) -> Self:
-        """The answer does not fit the schema that was asked for, and did not at the second attempt."""
+        """Return the ending of a run whose answer did not match its schema, not even at the second attempt."""
         error = NOT_IN_SHAPE.format(response.reason)
         return cls("partial", response, error) if response.answer.strip() else cls.salvaged(error)
 
     @classmethod
     def salvaged(cls, error: str) -> Self:
-        """No answer came; one is built from what was gathered."""
+        """Return the ending of a run without an answer; one is built from the results so far."""
         return cls("partial", None, error)
 
     @classmethod
     def without_room(cls, error: str) -> Self:
-        """The model took no more; with nothing gathered it is as if it could not be asked."""
+        """Return the ending of a run whose context is full; without any results it counts as a provider error."""
         return cls("partial", None, f"{error}; {CONTEXT_FULL}", Exit.PROVIDER)
 
     @classmethod
     def spent(cls, limit: Limit) -> Self:
-        """The landing brought no answer either."""
-        what = limit.kind.words if limit.limit is None else units.amount(limit.kind, limit.limit)
-        return cls.salvaged(NO_ANSWER.format(what, limit.kind.key))
+        """Return the ending of a run whose landing brought no answer either."""
+        amount = limit.kind.words if limit.limit is None else units.amount(limit.kind, limit.limit)
+        return cls.salvaged(NO_ANSWER.format(amount, limit.kind.key))
 
     @classmethod
     def failed(cls, error: str, exit_code: Exit) -> Self:
-        """No answer can be had."""
+        """Return the ending of a run that failed."""
         return cls("failed", None, error, exit_code)
 
     @classmethod
     def aborted(cls) -> Self:
-        """Somebody stopped the run."""
+        """Return the ending of a run that was interrupted."""
         return cls("aborted", None, "interrupted", Exit.INTERRUPTED)
 
     @classmethod
     def unkept(cls, error: str) -> Self:
-        """The run must not go on, for nothing more of it would be stored."""
+        """Return the ending of a run that was stopped because it can no longer be stored."""
         return cls("aborted", None, error, Exit.NO_ANSWER)
 
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """What a run leaves behind beside its ending."""
+    """The parts of a run that its outcome is made from, besides its ending."""
 
     account: Account
     landing: LadderPosition | None
     dispatcher: Dispatcher
     last_text: str
-    """The newest text of the model, for a salvage."""
+    """The newest text of the model, for a salvaged answer."""
     warnings: Sequence[str]
-    """What was odd, as it was told."""
+    """The warnings of the run so far."""
 
 
-def conclude(job: Job, ending: Ending, gathered: RunParts) -> Outcome:
-    """Make the outcome: the answer with its evidence checked, or what can be salvaged."""
-    # What broke a run off may have words of other people's code.
+def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
+    """Return the outcome: the answer with its evidence checked, or a salvaged one."""
+    # The error may quote foreign code, and with it a secret.
     ending = replace(ending, error=ending.error and job.hide(ending.error))
-    executed, total, budget = gathered.dispatcher.executed, gathered.account.total, gathered.account.budget
+    executed, total, budget = parts.dispatcher.executed, parts.account.total, parts.account.budget
     response = ending.response
-    answer, quotes = _answer(job, ending, gathered)
+    answer, quotes = _answer(job, ending, parts)
     status, exit_code = ending.status, ending.exit_code
     if status == "partial" and answer:
         exit_code = Exit.OK
@@ -124,8 +127,8 @@ def conclude(job: Job, ending: Ending, gathered: RunParts) -> Outcome:
         tool_calls=ToolCalls(
             used=int(calls.used),
             limit=None if calls.limit is None else int(calls.limit),
-            failed=sum(one.is_error for one in executed),
-            skipped=gathered.dispatcher.skipped,
+            failed=sum(call.is_error for call in executed),
+            skipped=parts.dispatcher.skipped,
         ),
         limits={
             limit.kind.value: Spent(
@@ -133,51 +136,51 @@ def conclude(job: Job, ending: Ending, gathered: RunParts) -> Outcome:
             )
             for limit in budget.limits
         },
-        landing=_report(gathered, ending),
+        landing=_landing_report(parts, ending),
         usage=total.usage,
         cost_usd=rounded(total.cost_usd),
         duration_s=round(budget[Kind.TIME].used, 3),
         warnings=(
             *map(job.hide, job.warnings),
-            *gathered.warnings,
-            *_unfound(quotes),
-            *_exceeded(budget),
+            *parts.warnings,
+            *_quotes_not_found(quotes),
+            *_exceeded_limits(budget),
             *([ending.error] if ending.error else []),
         ),
-        children=tuple(gathered.account.children),
+        children=tuple(parts.account.children),
         error=ending.error,
         exit_code=exit_code,
     )
 
 
-def _answer(job: Job, ending: Ending, gathered: RunParts) -> tuple[str, tuple[Evidence, ...]]:
-    """Return the answer with its evidence, or what is salvaged in its place."""
-    executed, asked = gathered.dispatcher.executed, job.opening.tools.runs_child
-    # Of what a child says, only what it has read itself proves anything.
-    read = [one for one in executed if not asked(one.call.name)]
-    proven = [quote for child in gathered.account.children for quote in child.evidence if quote.verified]
+def _answer(job: Job, ending: Ending, parts: RunParts) -> tuple[str, tuple[Evidence, ...]]:
+    """Return the answer with its evidence, or a salvaged one."""
+    executed, runs_child = parts.dispatcher.executed, job.opening.tools.runs_child
+    # The text of a child is no evidence; its verified quotes are.
+    own_calls = [call for call in executed if not runs_child(call.call.name)]
+    proven = [quote for child in parts.account.children for quote in child.evidence if quote.verified]
     if ending.response is not None:
-        claims = ((one.source, one.quote) for one in ending.response.evidence)
-        return ending.response.answer, evidence.check(claims, read, (quote.quote for quote in proven))
-    # A child that failed tells what it had gathered all the same.
-    told = [replace(one, is_error=False) if asked(one.call.name) else one for one in executed]
-    salvaged = evidence.salvage(ending.error or ending.status, gathered.last_text, told)
-    return salvaged, (*evidence.gathered(read), *proven)
+        claims = ((claim.source, claim.quote) for claim in ending.response.evidence)
+        return ending.response.answer, evidence.check(claims, own_calls, (quote.quote for quote in proven))
+    # The result of a failed child contains its salvaged answer.
+    usable = [replace(call, is_error=False) if runs_child(call.call.name) else call for call in executed]
+    salvaged = evidence.salvage(ending.error or ending.status, parts.last_text, usable)
+    return salvaged, (*evidence.gathered(own_calls), *proven)
 
 
-def _unfound(quotes: Sequence[Evidence]) -> list[str]:
+def _quotes_not_found(quotes: Sequence[Evidence]) -> list[str]:
     return [
-        f"not found in what was read: {f'{one.source}: ' if one.source else ''}{one.quote!r}"
-        for one in quotes
-        if not one.verified
+        f"quote not found in the tool results: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
+        for quote in quotes
+        if not quote.verified
     ]
 
 
-def _exceeded(budget: Budget) -> list[str]:
+def _exceeded_limits(budget: Budget) -> list[str]:
     return [
-        EXCEEDED.format(units.amount(one.kind, one.used), units.amount(one.kind, one.limit))
-        for one in budget.limits
-        if one.limit is not None and _used(one) > one.limit
+        EXCEEDED.format(units.amount(limit.kind, limit.used), units.amount(limit.kind, limit.limit))
+        for limit in budget.limits
+        if limit.limit is not None and _used(limit) > limit.limit
     ]
 
 
@@ -185,14 +188,14 @@ def _used(limit: Limit) -> float:
     return round(limit.used, 8 if limit.kind is Kind.COST else 3)
 
 
-def _report(gathered: RunParts, ending: Ending) -> LandingReport | None:
-    landing, bill = gathered.landing, gathered.account.landing
+def _landing_report(parts: RunParts, ending: Ending) -> LandingReport | None:
+    landing, spending = parts.landing, parts.account.landing
     if landing is None:
         return None
     how = Rung.FINALIZE if landing.rung is Rung.WAIT else landing.rung
     if ending.response is None:
         how = Rung.SALVAGE
-    # The rungs that were left count their requests themselves.
+    # A rung counts its request when the run moves to the next one; the reply that ended the run is still to be counted.
     if ending.by_reply:
         landing = landing.answered()
-    return LandingReport(landing.reason.value, how.value, landing.requests, bill.usage, rounded(bill.cost_usd))
+    return LandingReport(landing.reason.value, how.value, landing.requests, spending.usage, rounded(spending.cost_usd))

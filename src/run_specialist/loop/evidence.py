@@ -1,4 +1,4 @@
-"""What was gathered: quotes are checked against it, and an answer is made of it when none came."""
+"""Check quotes against the tool results of a run, and build an answer from the results when the model gave none."""
 
 import json
 import re
@@ -9,49 +9,49 @@ from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Evidence
 
 SALVAGED_RESULT = 600
-"""The most of one result that a salvaged answer shows [characters]."""
+"""Maximum length of one result in a salvaged answer [characters]."""
 SALVAGED_TOTAL = 6_000
-"""The most that a salvaged answer shows of all results [characters]."""
-LABEL = 200
-"""The most that the call itself may take there [characters]."""
+"""Maximum length of all results in a salvaged answer [characters]."""
+LABEL_LENGTH = 200
+"""Maximum length of the line that shows a call [characters]."""
 GATHERED_QUOTE = 400
-"""The most of one result that stands as evidence when there is no answer [characters]."""
+"""Maximum length of the quote taken from one result when there is no answer [characters]."""
 
 _NOTICE = re.compile(r"^\[[^\] \n]* .*\]$", re.MULTILINE)
 _GAP = "\ud800"
-"""Stands where a notice was, so that no quote runs across it; half of a character, which no text holds."""
+"""Replaces a notice, so that no quote matches across it; a lone surrogate, which no valid text contains."""
 _LINE_PREFIX = re.compile(r"^(?:[^\n:]+:\d+[:-] ?|[ \t]*\d+\t)", re.MULTILINE)
 
 
 def check(
     claims: Iterable[tuple[str, str]], executed: Sequence[CallRecord], proven: Iterable[str] = ()
 ) -> tuple[Evidence, ...]:
-    """Look each quote up in the run's results, white space folded.
+    """Search the results of successful calls for each quote, ignoring differences in white space.
 
     claims: pairs of source and quote, as the model gave them.
-    proven: what is known to stand in a source, beside the results.
+    proven: further texts known to be in a source, such as the verified quotes of children.
     """
     claims = tuple(claims)
-    # To fold all results takes as long as a request.
+    # Folding all results takes as long as a request.
     if not claims:
         return ()
-    texts = [*(one.text for one in executed if not one.is_error), *proven]
+    texts = [*(call.text for call in executed if not call.is_error), *proven]
     results = [form for text in texts for form in forms(text)]
     return tuple(Evidence(source, quote, verified=is_in(results, quote)) for source, quote in claims)
 
 
 def forms(text: str) -> tuple[str, str]:
-    """Return a result in the forms that a quote is looked up in."""
-    # A quote over several lines is found once the tools' own line prefixes are out of the way. What the tools say
-    # themselves, in brackets or as an error, may repeat the model's own words and proves nothing.
-    said = _NOTICE.sub(_GAP, text)
-    return _fold(said), _fold(_LINE_PREFIX.sub("", said))
+    """Return the forms of a result that are searched for a quote: with and without line prefixes."""
+    # Without the line prefixes that tools add, a quote over several lines is found. Notices of tools, in brackets,
+    # may repeat the model's arguments and are no evidence.
+    without_notices = _NOTICE.sub(_GAP, text)
+    return _fold(without_notices), _fold(_LINE_PREFIX.sub("", without_notices))
 
 
 def is_in(results: Iterable[str], quote: str) -> bool:
-    """Say whether a quote stands in one of some results.
+    """Return True if one of the results contains the quote.
 
-    results: in their `forms`.
+    results: the `forms` of each result.
     """
     folded = _fold(_NOTICE.sub(_GAP, quote))
     return bool(folded.strip(f"{_GAP} ")) and any(folded in result for result in results)
@@ -59,22 +59,22 @@ def is_in(results: Iterable[str], quote: str) -> bool:
 
 def gathered(executed: Sequence[CallRecord]) -> tuple[Evidence, ...]:
     """Return the beginning of each result as evidence, for a run without an answer."""
-    return tuple(Evidence(label(one.call), one.text[:GATHERED_QUOTE], verified=True) for one in _useful(executed))
+    return tuple(Evidence(label(call.call), call.text[:GATHERED_QUOTE], verified=True) for call in _useful(executed))
 
 
 def salvage(why: str, text: str, executed: Sequence[CallRecord]) -> str:
-    """Build an answer from the last text and the results; empty when there is neither.
+    """Build an answer from the model's last text and the results; empty if there is neither.
 
-    why: one clause on what came in between.
+    why: the reason for the missing answer, in one clause.
     """
-    parts, room = [], SALVAGED_TOTAL
-    # The newest results come first: they are nearest to the answer, should the room run out.
-    for one in reversed(_useful(executed)):
-        part = f"{label(one.call)}\n{_excerpt(one.text, SALVAGED_RESULT)}"
-        if len(part) > room:
+    parts, characters_left = [], SALVAGED_TOTAL
+    # Newest first: if not all results fit, the newest are the most likely to bear on the answer.
+    for call in reversed(_useful(executed)):
+        part = f"{label(call.call)}\n{_excerpt(call.text, SALVAGED_RESULT)}"
+        if len(part) > characters_left:
             break
         parts.append(part)
-        room -= len(part)
+        characters_left -= len(part)
     if not text and not parts:
         return ""
     head = f"[No finished answer: {why}. This is what was gathered until then.]"
@@ -82,16 +82,16 @@ def salvage(why: str, text: str, executed: Sequence[CallRecord]) -> str:
 
 
 def _useful(executed: Sequence[CallRecord]) -> list[CallRecord]:
-    return [one for one in executed if not one.is_error and one.text.strip()]
+    return [call for call in executed if not call.is_error and call.text.strip()]
 
 
 def label(call: ToolCall) -> str:
-    """Return the call on one line, as it stands for the source of what it returned."""
-    return _excerpt(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", LABEL)
+    """Return the call on one line, as the source of its result."""
+    return _excerpt(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", LABEL_LENGTH)
 
 
-def _excerpt(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 2] + " …"
+def _excerpt(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 2] + " …"
 
 
 def _fold(text: str) -> str:

@@ -10,7 +10,7 @@ from run_specialist.budget.ladder import Style
 from run_specialist.loop.compaction.summarizer import Summarizer
 from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.loop.executed import Augmenter, EarlierCalls
-from run_specialist.loop.spending.account import NOTHING
+from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.events import Started
 from run_specialist.record.journal import Opened, RunSnapshot
@@ -36,7 +36,7 @@ class ResumeNote:
 class ResumeState:
     """State of an interrupted or ended run that is resumed; the defaults are those of a new run."""
 
-    standing: RunSnapshot = NOTHING
+    standing: RunSnapshot = NOT_STARTED
     messages: tuple[Message, ...] = ()
     """The transcript, oldest first; empty = the question alone."""
     part: int = 0

@@ -1,1 +1,1 @@
-"""How an MCP client gets in."""
+"""The MCP server: specialists as tools, over stdio or HTTP."""

@@ -1,4 +1,4 @@
-"""Accepts connections up to a bound; where it is reached, the one that has waited longest for its client is closed."""
+"""Accepts connections up to a limit; at the limit, it closes the one that has waited longest for its client."""
 
 import asyncio
 import socket
@@ -7,31 +7,31 @@ from collections.abc import Callable, Sized
 from run_specialist.mcp_server.http_connection import AwaitedPart, Connection
 
 RETRY_DELAY = 0.05
-"""Between two attempts to accept while no connection can be closed, or no descriptor is free [s]."""
+"""Delay between attempts to accept while no connection can be closed or no file descriptor is free [s]."""
 
 
 class Acceptor:
     """Accepts the connections of one listening socket.
 
-    asyncio's own loop accepts as many as are waiting before it tells anybody, and logs a traceback for each that
-    exceeds the limit of open descriptors.
+    asyncio's server accepts all pending connections before it calls the protocol, and logs a traceback for each
+    connection beyond the limit of open file descriptors.
     """
 
     def __init__(self, listening: socket.socket, most: int, closed: Callable[[], None]) -> None:
-        """Take the socket and the bound.
+        """Create an acceptor.
 
-        most: connections open at the same time.
-        closed: called for each connection that is closed to make room.
+        most: maximum number of open connections.
+        closed: called for each connection that is closed in favor of a new one.
         """
         listening.setblocking(False)
         self._listening = listening
         self._most = most
         self._closed = closed
-        # In the order in which they began to wait. A body is only awaited from a client that was let in.
+        # Ordered by the time when waiting began. A body is awaited only from an authorized client.
         self._waiting: dict[AwaitedPart, dict[Connection, None]] = {awaited: {} for awaited in AwaitedPart}
 
     def watch(self, connection: Connection, awaited: AwaitedPart | None) -> None:
-        """Note what a connection waits for; None where it is being answered, or closed."""
+        """Record what a connection waits for; None if it is being answered, or closed."""
         for waiting in self._waiting.values():
             waiting.pop(connection, None)
         if awaited is not None:
@@ -40,30 +40,33 @@ class Acceptor:
     async def accept(self, connections: Sized, make: Callable[[], Connection]) -> None:
         """Accept until cancelled.
 
-        connections: those that are open; each puts itself in and out.
+        connections: the open connections; each adds and removes itself.
         """
         loop = asyncio.get_running_loop()
         while True:
             try:
                 accepted, _ = await loop.sock_accept(self._listening)
             except OSError:
-                # Most often no descriptor is free.
-                self._make_room()
+                # Usually no file descriptor is free.
+                self._close_longest_waiting()
                 await asyncio.sleep(RETRY_DELAY)
                 continue
             try:
-                while len(connections) >= self._most:  # noqa: ASYNC110 - connections end without telling
-                    await asyncio.sleep(0 if self._make_room() else RETRY_DELAY)
+                while len(connections) >= self._most:  # noqa: ASYNC110 - connections close without a notification
+                    await asyncio.sleep(0 if self._close_longest_waiting() else RETRY_DELAY)
                 await loop.connect_accepted_socket(make, accepted)
             except OSError:
-                # Its client is gone again already.
+                # The client has already disconnected.
                 accepted.close()
             except asyncio.CancelledError:
                 accepted.close()
                 raise
 
-    def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its client, one without a whole head first."""
+    def _close_longest_waiting(self) -> bool:
+        """Close the connection that has waited longest, preferring those without a complete head.
+
+        Return whether a connection was closed.
+        """
         for awaited in (AwaitedPart.CLOSE, AwaitedPart.HEAD, AwaitedPart.BODY):
             for connection in self._waiting[awaited]:
                 self.watch(connection, None)

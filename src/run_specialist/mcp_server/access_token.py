@@ -1,6 +1,6 @@
-"""The token of a server over HTTP that nobody chose: made once, and kept in a file that only the user can read.
+"""The generated access token of the HTTP server, stored in a file that only the user can read.
 
-It stays the same from start to start, as clients have it in their configuration.
+The token stays the same across restarts, because clients store it in their configuration.
 """
 
 import os
@@ -15,27 +15,28 @@ from pathlib import Path
 from run_specialist.errors import UsageError
 
 FILE = "mcp-token"
-"""In the user's data directory."""
+"""File name in the user's data directory."""
 FORM = re.compile("[!-~]+")
-"""Printable ASCII without blanks: no header carries anything else safely."""
+"""Printable ASCII without spaces, because HTTP headers do not carry other characters reliably."""
 _LONGEST = 4_096
 _BYTES = 32
 
 
 @dataclass(frozen=True)
 class AccessToken:
-    """A token, and where it is kept."""
+    """A token and the location of its file."""
 
     value: str = field(repr=False)
-    kept: str
-    """A line about where it is kept, for the user."""
+    message: str
+    """Message for the user with the location of the token."""
 
 
 def access_token(folder: Path | None = None) -> AccessToken:
-    """Return the user's token; make it at the first call.
+    """Return the user's token; generate it on the first call.
 
-    folder: where it is kept; None for the user's data directory.
-    Raises UsageError where others could have read or written it.
+    folder: the folder of the file; None for the user's data directory.
+    If the file cannot be written, the token is new at each start.
+    Raises UsageError if other users could have read or written the file.
     """
     if folder is None:
         import platformdirs  # noqa: PLC0415 - 20 ms that only this default costs
@@ -43,16 +44,16 @@ def access_token(folder: Path | None = None) -> AccessToken:
         folder = platformdirs.user_data_path("run-specialist", appauthor=False)
     path = folder / FILE
     try:
-        return _found(path) or _made(path)
+        return _read(path) or _create(path)
     except OSError as error:
         reason = f"{path}: {error.strerror or error}"
         return AccessToken(
-            secrets.token_urlsafe(_BYTES), f"the token cannot be kept, it is new at each start: {reason}"
+            secrets.token_urlsafe(_BYTES), f"the token cannot be stored and changes at each start: {reason}"
         )
 
 
-def _made(path: Path) -> AccessToken:
-    """Make a token and keep it, unless another process was faster."""
+def _create(path: Path) -> AccessToken:
+    """Generate and store a token; return the stored one if another process was faster."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE}-")
     try:
@@ -63,31 +64,31 @@ def _made(path: Path) -> AccessToken:
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):
-            # Whole or not at all; a rename would replace the token of a server that has just started.
+            # Atomic; a rename would replace the token of a server that has just started.
             os.link(name, path)
     finally:
         Path(name).unlink()
-    found = _found(path)
-    if found is None:
-        raise FileNotFoundError(None, "it was deleted at once", str(path))
-    return found
+    stored = _read(path)
+    if stored is None:
+        raise FileNotFoundError(None, "the file was deleted immediately", str(path))
+    return stored
 
 
-def _found(path: Path) -> AccessToken | None:
+def _read(path: Path) -> AccessToken | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode):
-            raise UsageError(f"{path} is no ordinary file; delete it, and the next start makes a new token")
-        if os.name == "posix" and (about.st_uid != os.geteuid() or about.st_mode & (stat.S_IRWXG | stat.S_IRWXO)):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path} is not a regular file; delete it, and the next start generates a new token")
+        if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)):
             raise UsageError(
-                f"{path} belongs to another user, or others can read or write it; delete it, and the next start makes "
+                f"{path} belongs to another user, or is accessible to others; delete it, and the next start generates "
                 "a new token"
             )
         value = file.read(_LONGEST).decode("ascii", "replace").strip()
     if not FORM.fullmatch(value):
-        raise UsageError(f"{path} holds no token; delete it, and the next start makes a new one")
-    return AccessToken(value, f"the token is kept in {path}; delete this file to get a new one")
+        raise UsageError(f"{path} does not contain a token; delete it, and the next start generates a new one")
+    return AccessToken(value, f"the token is stored in {path}; delete this file to generate a new one")

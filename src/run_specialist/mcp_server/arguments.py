@@ -1,4 +1,4 @@
-"""Reading the arguments of a call; each complaint says what is wanted, so that a model can call again."""
+"""Validates the arguments of a tool call; error messages name the expected value, so that a model can retry."""
 
 import math
 import re
@@ -9,36 +9,36 @@ from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
 
 LARGEST = 1_000_000_000
-"""No limit is larger."""
+"""Largest accepted limit."""
 _RUN_ID = re.compile("[A-Za-z0-9_-]{1,64}")
 
 
 class Arguments:
-    """The arguments of one call; null counts as not given, because models write it so."""
+    """The arguments of one call; null counts as missing, because models write missing values this way."""
 
     def __init__(self, given: Mapping[str, Any] | None, known: tuple[str, ...]) -> None:
-        """Take what was given; raises UsageError for a name that is not known."""
+        """Set the arguments; raises UsageError for an unknown name."""
         self._given = dict(given or {})
         for key in self._given:
             if key not in known:
                 raise UsageError(f"there is no argument {shown(key)}; there are: {', '.join(known)}")
 
     def text(self, key: str) -> str:
-        """Return what has to be given as text."""
+        """Return a required argument that is a non-empty string."""
         value = self._given.get(key)
         if not isinstance(value, str) or not value.strip():
             raise UsageError(f"{key}: wanted a text that is not empty, found {_found(value)}")
         return value
 
     def run_id(self) -> str:
-        """Return the id of a run; only an id of the right form is looked for in the store."""
+        """Return the run id; raises UsageError if it is malformed, so that only valid ids reach the store."""
         given = self.text("run_id").strip()
         if not _RUN_ID.fullmatch(given):
             raise UsageError(f"run_id: wanted the whole run_id as start_run returned it, found {_found(given)}")
         return given
 
     def seconds(self, key: str, *, most: float = LARGEST) -> float | None:
-        """Return a number of seconds from 0 up; None where none was given."""
+        """Return a duration from 0 to `most` [s]; None if it is missing."""
         value = self._given.get(key)
         if value is None:
             return None
@@ -47,11 +47,11 @@ class Arguments:
         return value
 
     def limits(self) -> dict[str, Any]:
-        """Return the limits of a single run that were given, by the keys of a specialist's file."""
+        """Return the given limits of the run, by key of the specialist's file."""
         limits: dict[str, Any] = {}
         if (calls := self._given.get("tool_calls_limit")) is not None:
             if isinstance(calls, float) and math.isfinite(calls) and calls.is_integer():
-                # What has no fraction is a whole number in JSON, however it is written.
+                # JSON Schema counts 3.0 as an integer.
                 calls = int(calls)
             if isinstance(calls, bool) or not isinstance(calls, int) or not 0 <= calls <= LARGEST:
                 raise UsageError(f"tool_calls_limit: wanted a whole number from 0 up, found {_found(calls)}")

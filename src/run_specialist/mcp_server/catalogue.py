@@ -1,4 +1,4 @@
-"""The specialists of a project as tools of a server: names, descriptions, schemas, hints."""
+"""The specialists of a project as MCP tools: names, descriptions, schemas and annotations."""
 
 import re
 from collections.abc import Mapping
@@ -18,25 +18,25 @@ from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.resolve import resolve
 
 LONGEST_NAME = 48
-"""Clients put the name of the server before that of a tool, and model APIs take 64 characters for both."""
+"""Clients prefix tool names with the server's name, and model APIs accept at most 64 characters in total."""
 RESERVED = ("start_run", "get_run", "cancel_run")
-"""Tools of ours, whose names no specialist gets."""
+"""Tools for runs; specialists with these names get a suffix."""
 
 
 @dataclass(frozen=True)
 class SpecialistTool:
-    """A specialist that can be asked, as a tool."""
+    """A specialist as an MCP tool."""
 
     tool_name: str
     file: SpecialistFile
     settings: Specialist
     only_reads: bool
-    """True where neither it nor those that it may ask have tools beyond our own, which only read."""
+    """True if neither the specialist nor its agents have custom tools; built-in tools are read-only."""
     answer_schema: AnswerSchema | None
 
     @property
     def tool(self) -> Tool:
-        """What a client is told of it."""
+        """The tool definition for clients."""
         return Tool(
             name=self.tool_name,
             title=self.title,
@@ -48,22 +48,22 @@ class SpecialistTool:
 
     @property
     def title(self) -> str:
-        """Its name as a person writes it."""
+        """The name with spaces, and a capital first letter."""
         words = re.sub(r"[-_\s]+", " ", self.file.name).strip()
         return words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What a server offers, as the files are now."""
+    """The tools of a server for the current specialist files."""
 
     offered: Mapping[str, SpecialistTool]
-    """By the tool's name."""
+    """The specialists by tool name."""
     problems: tuple[str, ...]
-    """Why some files are not offered, each a line that names the file."""
+    """Errors of the files that are not offered; each names the file."""
 
     def find(self, name: str) -> SpecialistTool:
-        """Return the specialist of a tool's name, or of its own name; raises UsageError, which tells what there is."""
+        """Return a specialist by tool name or by its own name; raises UsageError that lists the available names."""
         found = self.offered.get(name) or next((one for one in self.offered.values() if one.file.name == name), None)
         if found is None:
             there = ", ".join(self.offered) or "none; see what `specialists check` says"
@@ -72,12 +72,12 @@ class Catalogue:
 
     @property
     def only_reads(self) -> bool:
-        """True where no specialist has tools beyond our own."""
+        """True if no specialist has custom tools."""
         return all(one.only_reads for one in self.offered.values())
 
 
 def read_catalogue(registry: Registry) -> Catalogue:
-    """Read all files anew and return what can be offered of them."""
+    """Read all specialist files again and return those without errors as tools."""
     registry.reread()
     offered: dict[str, SpecialistTool] = {}
     problems: list[str] = []
@@ -94,7 +94,7 @@ def read_catalogue(registry: Registry) -> Catalogue:
 
 
 def asking(settings: Specialist) -> dict[str, Any]:
-    """Return the properties of a question's schema: what may be asked, and the limits of a single run."""
+    """Return the schema properties of a question and the limits of its run."""
     limit = settings.tool_calls_limit
     known = "no limit" if limit is None else str(limit)
     calls: dict[str, Any] = {
@@ -119,12 +119,12 @@ def asking(settings: Specialist) -> dict[str, Any]:
 
 
 def schema_of(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
-    """Return the schema of some arguments, and no others."""
+    """Return the schema of an object with these properties and no others."""
     return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
 
 
 def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
-    """Return what a client may believe of a tool; of tools that are not ours nobody knows what they do."""
+    """Return the annotations of a tool; custom tools may have any effect, so only built-in tools count as read-only."""
     if not only_reads:
         return ToolAnnotations(title=title, read_only_hint=False, open_world_hint=True)
     return ToolAnnotations(title=title, read_only_hint=True, destructive_hint=False, open_world_hint=False)
@@ -135,11 +135,11 @@ def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, 
         return False
     for name in set(settings.agents) - {*above, settings.name}:
         try:
-            asked = registry.find(name, file)
-            child = resolve(asked, {}).settings
+            child_file = registry.find(name, file)
+            child = resolve(child_file, {}).settings
         except UsageError:
             continue
-        if not _only_reads(asked, child, registry, (*above, settings.name)):
+        if not _only_reads(child_file, child, registry, (*above, settings.name)):
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""Who may talk to a server over HTTP: the token, the Host and the Origin of each request. Pure, but for the wrapper."""
+"""Access control of the HTTP server: bearer token, Host and Origin of each request."""
 
 import ipaddress
 import re
@@ -13,12 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:\[[^\[\]@]+\]|[^\[\]:@]+)(?::[0-9]*)?")
-_GONE = "run_specialist.gone"
+_DISCONNECT_CALLBACKS = "run_specialist.disconnect_callbacks"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request is not let in."""
+    """The response to a refused request."""
 
     status: int
     text: str
@@ -27,42 +27,43 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Guard:
-    """The rule for all requests of a server."""
+    """The access rule of a server."""
 
     token: str | None = field(repr=False)
-    """What a client has to send; None where none is asked for."""
+    """The token that clients must send; None if none is required."""
     hosts: frozenset[str] | None
-    """The names that this server may be called by; None for any, where only who has the token gets in."""
+    """Accepted host names; None accepts any name, for servers that require a token."""
 
     def refusal(self, host: Iterable[str], origin: Iterable[str], authorization: Iterable[str]) -> Refusal | None:
-        """Return why a request is refused; None where it is let in.
+        """Return the refusal of a request; None if it is accepted.
 
-        A page on the web can make a browser send requests to this machine, and can let its own name lead here: neither
-        its name as Host nor its Origin is let in.
-        host, origin, authorization: the values of these headers, as often as they were sent.
+        Checking Host and Origin prevents cross-site requests and DNS rebinding: a web page can make a browser send
+        requests to this machine, also under the page's own host name.
+
+        host, origin, authorization: all values of these headers.
         """
         hosts, origins, sent = [*host], [*origin], [*authorization]
-        if len(hosts) != 1 or (name := _name(f"//{hosts[0]}")) is None or not self._is_ours(name):
-            return Refusal(421, "this server does not go by the name in Host")
-        if len(origins) > 1 or not all(self._is_own_page(one, hosts[0]) for one in origins):
-            return Refusal(403, "requests of this Origin are not let in")
+        if len(hosts) != 1 or (name := _host_name(f"//{hosts[0]}")) is None or not self._is_accepted(name):
+            return Refusal(421, "the Host header does not name this server")
+        if len(origins) > 1 or not all(self._is_own_origin(one, hosts[0]) for one in origins):
+            return Refusal(403, "requests from this Origin are not allowed")
         if self.token is not None and not (len(sent) == 1 and _is_token(sent[0], self.token)):
             wrong = ' error="invalid_token"' if sent else ""
             return Refusal(
                 401,
-                "wanted the header `Authorization: Bearer TOKEN`, with the token of this server",
+                "the header `Authorization: Bearer TOKEN` with the token of this server is required",
                 {"WWW-Authenticate": f"Bearer{wrong}"},
             )
         return None
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_accepted(self, name: str) -> bool:
         return self.hosts is None or name in self.hosts or is_loopback(name)
 
-    def _is_own_page(self, origin: str, host: str) -> bool:
-        name = _name(origin)
+    def _is_own_origin(self, origin: str, host: str) -> bool:
+        name = _host_name(origin)
         if name is None:
             return False
-        # Not before: some versions of Python raise for an address that names no host.
+        # Only after `_host_name`: some versions of Python raise for a URL without a valid host.
         parts = urlsplit(origin)
         if parts.scheme not in {"http", "https"}:
             return False
@@ -72,15 +73,15 @@ class Guard:
 
 
 def is_loopback(name: str) -> bool:
-    """Tell whether a host's name or address can only mean this machine."""
+    """Return whether a host name or address always refers to this machine."""
     try:
         return name in LOOPBACK or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
 
 
-def _name(url: str) -> str | None:
-    """Return the host that a URL names, in lower case; None where it names none, or more than that."""
+def _host_name(url: str) -> str | None:
+    """Return the host of a URL in lower case; None without a valid host, or with a path, query or fragment."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -97,13 +98,13 @@ def _is_token(sent: str, token: str) -> bool:
 
 
 class GuardedApp:
-    """Lets in the requests that its guard lets in, up to a bound, and tells when a client hangs up."""
+    """ASGI middleware that enforces a guard and a request limit, and reports disconnected clients."""
 
     def __init__(self, app: ASGIApp, guard: Guard, most: int, refused: Callable[[], None]) -> None:
-        """Take the application and its guard.
+        """Wrap an application.
 
-        most: requests answered at the same time.
-        refused: called for each request that exceeds this.
+        most: maximum number of concurrent requests.
+        refused: called for each request beyond this number.
         """
         self._app = app
         self._guard = guard
@@ -112,7 +113,7 @@ class GuardedApp:
         self._answering = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or refuse it before its body is read."""
+        """Serve a request, or refuse it without reading its body."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -120,29 +121,29 @@ class GuardedApp:
         refusal = self._guard.refusal(*(headers.getlist(name) for name in ("host", "origin", "authorization")))
         if refusal is None and self._answering >= self._most:
             self._refused()
-            refusal = Refusal(503, f"{self._most} requests are being answered already; try again", {"Retry-After": "1"})
+            refusal = Refusal(503, f"{self._most} requests are already being served; try again", {"Retry-After": "1"})
         if refusal is not None:
-            # Closed, so that a client which is not let in cannot keep the connection busy.
+            # Close the connection, so that a refused client cannot keep it busy.
             closing = refusal.headers | {"Connection": "close"}
             await PlainTextResponse(refusal.text + "\n", refusal.status, closing)(scope, receive, send)
             return
-        told: list[Callable[[], None]] = []
+        callbacks: list[Callable[[], None]] = []
 
-        async def hear() -> Message:
+        async def watch_disconnect() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                for tell in told:
-                    tell()
+                for callback in callbacks:
+                    callback()
             return message
 
         self._answering += 1
         try:
-            await self._app({**scope, _GONE: told}, hear, send)
+            await self._app({**scope, _DISCONNECT_CALLBACKS: callbacks}, watch_disconnect, send)
         finally:
             self._answering -= 1
 
 
-def when_gone(request: object, tell: Callable[[], None]) -> None:
-    """Call a function when the client of an HTTP request hangs up, or has its answer."""
+def on_disconnect(request: object, callback: Callable[[], None]) -> None:
+    """Register a function to call when the client of an HTTP request disconnects, or has received its response."""
     if isinstance(request, Request):
-        request.scope[_GONE].append(tell)
+        request.scope[_DISCONNECT_CALLBACKS].append(callback)

@@ -1,4 +1,4 @@
-"""Streamable HTTP: the address, the socket, and the server on it."""
+"""The Streamable HTTP transport: address, socket and web server."""
 
 import asyncio
 import logging
@@ -24,42 +24,42 @@ from run_specialist.mcp_server.session_limit import SessionLimit
 
 PATH = "/mcp"
 LONGEST_BODY = 4 * 1024 * 1024
-"""A request with more is refused [bytes]."""
+"""Maximum size of a request body [bytes]."""
 QUEUE = 1_024
-"""Connections that the system holds until they are accepted."""
+"""Backlog of the listening socket [connections]."""
 PATIENCE = 2
-"""What answers have to go out in when the server ends [s]."""
+"""Time for pending responses at shutdown [s]."""
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[^\]]*\]|[^:\[\]]*):)?(?P<port>[0-9]{1,5})")
-_MOST_PORTS = 65_535
+_HIGHEST_PORT = 65_535
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens."""
+    """A host and port to listen on."""
 
     host: str
     port: int
-    """0 = any that is free."""
+    """0 = any free port."""
 
     def __str__(self) -> str:
-        """Return it as a URL has it."""
+        """Return the address as in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Read `HOST:PORT`, `[HOST]:PORT` for IPv6, or a port alone, which means this machine only.
+        """Parse `HOST:PORT`, `[HOST]:PORT` for IPv6, or a port alone, which listens on the loopback interface.
 
-        Raises UsageError for anything else.
+        Raises UsageError for other texts.
         """
         found = _ADDRESS.fullmatch(text.strip())
-        if not found or int(found["port"]) > _MOST_PORTS:
-            raise UsageError(f"--http: wanted HOST:PORT, [IPV6]:PORT or a port alone, found {text!r}")
+        if not found or int(found["port"]) > _HIGHEST_PORT:
+            raise UsageError(f"--http: expected HOST:PORT, [IPV6]:PORT or a port, got {text!r}")
         return cls((found["host"] or "").strip("[]") or "127.0.0.1", int(found["port"]))
 
 
 class Http:
-    """Serves all clients that come over HTTP."""
+    """Serves clients over HTTP."""
 
     def __init__(
         self,
@@ -68,49 +68,50 @@ class Http:
         say: Callable[[str], None] = print,
         bounds: ServerLimits | None = None,
     ) -> None:
-        """Take the address.
+        """Open the listening socket.
 
-        say: tells a line to who started the server.
-        Raises UsageError where the address cannot be had, or is open to others and no token guards it.
+        token: the token that clients must send; None accepts all clients on this machine.
+        say: prints a message for the user.
+        Raises UsageError if the address is unavailable, or reachable from other machines without a token.
         """
-        family, found = _resolved(address)
-        self.is_private = is_loopback(found[0])
-        """True where only this machine can reach it."""
+        family, place = _resolve(address)
+        self.is_private = is_loopback(place[0])
+        """True if only this machine can connect."""
         if not (self.is_private or token):
             raise UsageError(
-                f"--http {address} can be reached from other machines: set a token with --token or "
-                "SPECIALIST_MCP_TOKEN, or leave out --no-token, or listen on 127.0.0.1"
+                f"--http {address} is reachable from other machines: set a token with --token or "
+                "SPECIALIST_MCP_TOKEN, remove --no-token, or listen on 127.0.0.1"
             )
         try:
-            self._socket = socket.create_server(found, family=family, backlog=QUEUE)
+            self._socket = socket.create_server(place, family=family, backlog=QUEUE)
         except OSError as error:
             raise UsageError(
-                f"--http {address}: {os.strerror(error.errno or 0)}; choose another port, or 0 for any that is free"
+                f"--http {address}: {os.strerror(error.errno or 0)}; choose another port, or 0 for any free port"
             ) from None
         port = self._socket.getsockname()[1]
         self.url = f"http://{replace(address, port=port)}{PATH}"
-        """What clients are given."""
+        """The URL for clients."""
         self._guard = Guard(token, LOOPBACK | {address.host.lower()} if self.is_private else None)
         self._bounds = bounds or ServerLimits()
-        self._notices = Notices(lambda count: say(self._crowded(count)), self._bounds.interval)
+        self._notices = Notices(lambda count: say(self._overload_warning(count)), self._bounds.interval)
         self._web: _Web | None = None
 
     async def serve(self, server: Server[Any], ready: Callable[[str], None]) -> None:
-        """Serve until `stop`."""
-        # Our guard does that: the library's check lets `localhost:evil.example` in and keeps `localhost` out.
+        """Serve until `stop` is called."""
+        # `Guard` checks Host and Origin: the library's check accepts `localhost:evil.example` and rejects `localhost`.
         bounds = self._bounds
         unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app = server.streamable_http_app(
             streamable_http_path=PATH,
             max_request_body_size=LONGEST_BODY,
             session_idle_timeout=bounds.idle,
-            # `SessionLimit` keeps the bound; beyond it are no more than the connections over which they begin.
+            # `SessionLimit` enforces the limit; at most one new session per connection can exceed it briefly.
             max_sessions=bounds.sessions + bounds.connections,
             transport_security=unchecked,
         )
         guarded = GuardedApp(SessionLimit(app, bounds.sessions), self._guard, bounds.requests, self._notices.add)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        # A client that breaks off in its request is no news; without a handler the library's traceback would be.
+        # Without a handler, the library would print a traceback for each client that disconnects during its request.
         logging.getLogger("mcp").addHandler(logging.NullHandler())
         config = uvicorn.Config(
             guarded,
@@ -131,19 +132,17 @@ class Http:
             self._socket.close()
 
     def stop(self) -> None:
-        """Let `serve` return."""
+        """Make `serve` return."""
         if self._web is not None:
             self._web.should_exit = True
 
-    def _crowded(self, count: int) -> str:
-        return (
-            f"warning: {self._bounds.connections} connections are served at the same time; to make room, "
-            f"{count} {'was' if count == 1 else 'were'} closed or refused"
-        )
+    def _overload_warning(self, count: int) -> str:
+        connections = f"{count} connection{' was' if count == 1 else 's were'}"
+        return f"warning: {connections} closed or refused; the limit is {self._bounds.connections} at the same time"
 
 
 class _Web(uvicorn.Server):
-    """uvicorn with a bound on its connections and time limits for their clients."""
+    """uvicorn with a connection limit and time limits for clients."""
 
     def __init__(self, config: uvicorn.Config, acceptor: Acceptor, limits: TimeLimits) -> None:
         super().__init__(config)
@@ -153,16 +152,16 @@ class _Web(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the command, which first stops the runs."""
+        """Install no signal handlers; the command handles signals, because it stops the runs first."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's signature
-        """Begin to accept connections."""
+        """Start to accept connections."""
         await super().startup([])
         self._accepting = asyncio.create_task(self._acceptor.accept(self.server_state.connections, self._connection))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's signature
-        """Accept no more connections, and let the answers under way go out."""
+        """Stop accepting connections, and finish pending responses."""
         if self._accepting is not None:
             self._accepting.cancel()
         await super().shutdown([])
@@ -177,12 +176,12 @@ class _Web(uvicorn.Server):
         )
 
 
-def _resolved(address: Address) -> tuple[socket.AddressFamily, tuple[str, int]]:
+def _resolve(address: Address) -> tuple[socket.AddressFamily, tuple[str, int]]:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(f"--http: {address.host}: {why}") from None
-    # `localhost` has two addresses, and clients try both.
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--http: {address.host}: {reason}") from None
+    # Prefer IPv4: `localhost` resolves to both families, and clients try both.
     family, _, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
     return family, (str(place[0]), address.port)

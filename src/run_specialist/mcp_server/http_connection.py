@@ -1,6 +1,6 @@
-"""One HTTP connection with time limits: for the head of a request, for its body, and for reading the answer.
+"""An HTTP connection with timeouts for the head of a request, its body, and reading the response.
 
-uvicorn limits only how long a connection may be idle between two requests, and starts again with each byte.
+uvicorn only has a keep-alive timeout between requests, which restarts with each byte.
 """
 
 import asyncio
@@ -14,92 +14,95 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 READ_SIZE = 16_384
-"""Bytes parsed at a time, so that one connection cannot occupy the event loop with many tiny chunks [bytes]."""
+"""Maximum bytes parsed per event loop iteration, so that many tiny chunks cannot block the loop [bytes]."""
 
 
 class AwaitedPart(Enum):
-    """The part of a request that a client has yet to send."""
+    """The part of a request that the client has not sent yet."""
 
     HEAD = auto()
     BODY = auto()
     CLOSE = auto()
-    """Nothing more: the answer is sent, and the client should close its end."""
+    """None: the response was sent, and the client should close the connection."""
 
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """How long a client may take for each part of an exchange, in total: a slow drip gets no more time [s]."""
+    """Timeouts for each part of an exchange [s].
+
+    Each is a total, which received bytes do not extend. Tool calls and event streams have no timeout.
+    """
 
     head: float = 10.0
-    """For a whole request line with all headers, from the connection or the last answer on."""
+    """For the request line and all headers, from the connection or the last response on."""
     body: float = 60.0
-    """For a whole body, from the end of the headers on."""
+    """For the body, from the end of the headers on."""
     unread: float = 60.0
-    """For reading what was sent to it. No limit for the time that a tool call or an event stream takes."""
+    """For reading the response data that was sent."""
     close: float = 2.0
-    """For closing its end after an answer that came before the end of the request."""
+    """For closing the connection after a response that was sent before the end of the request."""
 
     def of(self, awaited: AwaitedPart) -> float:
-        """Return the limit for a part of a request."""
+        """Return the timeout for a part of a request [s]."""
         return {AwaitedPart.HEAD: self.head, AwaitedPart.BODY: self.body, AwaitedPart.CLOSE: self.close}[awaited]
 
 
 Watcher = Callable[["Connection", AwaitedPart | None], None]
-"""Called whenever a connection begins to wait for its client, and with None when it waits no more."""
+"""Called when a connection starts to wait for its client, and with None when it stops waiting."""
 
 
 class Connection(H11Protocol, asyncio.BufferedProtocol):
-    """Parses requests with h11, and closes the connection of a client that exceeds a time limit."""
+    """Parses requests with h11, and closes the connection when a timeout expires."""
 
-    def __init__(self, limits: TimeLimits, watcher: Watcher, **given: Any) -> None:  # noqa: ANN401 - as uvicorn gives it
-        super().__init__(**given)
+    def __init__(self, limits: TimeLimits, watcher: Watcher, **options: Any) -> None:  # noqa: ANN401 - uvicorn's options
+        super().__init__(**options)
         self._limits = limits
         self._watcher = watcher
         self._buffer = bytearray(READ_SIZE)
         self._socket: asyncio.Transport
         self._awaited: AwaitedPart | None = None
-        """What the client has yet to send; None while it is being answered."""
+        """The part that the client has not sent yet; None while the request is being answered."""
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def drop(self) -> None:
-        """Close the connection at once, whatever is under way."""
+        """Close the connection immediately, without finishing a response."""
         self._socket.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for a request."""
+        """Start to wait for a request."""
         self._socket = cast("asyncio.Transport", transport)
-        # With a limit of 0, `pause_writing` is called as soon as the client does not take all that was written.
+        # With a limit of 0, `pause_writing` is called as soon as data stays in the write buffer.
         self._socket.set_write_buffer_limits(high=0)
-        super().connection_made(cast("asyncio.Transport", _Courteous(self._socket, self._linger)))
+        super().connection_made(cast("asyncio.Transport", _LingeringTransport(self._socket, self._linger)))
         self._update()
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - the protocol's signature
-        """Return where the next bytes go."""
+        """Return the read buffer."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse the bytes that came; after an answer that ended the exchange they are discarded."""
+        """Parse the received bytes; discard them if the final response was already sent."""
         if self._awaited is AwaitedPart.CLOSE:
             return
         self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
         self._update()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or close where the client is still sending the one that was answered."""
-        # Afterwards this would be the state of a request that was sent ahead.
+        """Continue with the next request, or close if the client is still sending the answered one."""
+        # Checked first: afterwards this could be the state of a pipelined request.
         if self.conn.their_state is h11.SEND_BODY:
             self.transport.close()
         super().on_response_complete()
         self._update()
 
     def pause_writing(self) -> None:
-        """Start the time limit for reading the answer."""
+        """Start the timeout for reading the response."""
         super().pause_writing()
         self._unread = self._unread or self.loop.call_later(self._limits.unread, self.drop)
 
     def resume_writing(self) -> None:
-        """End the time limit for reading the answer."""
+        """Cancel the timeout for reading the response."""
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
@@ -107,12 +110,12 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         self._update()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection; one whose last answer is still being read is not idle."""
+        """Close an idle connection; a connection whose last response is still being read is not idle."""
         if not self.flow.write_paused:
             super().timeout_keep_alive_handler()
 
     def shutdown(self) -> None:
-        """Close the connection; an answer under way is finished first."""
+        """Close the connection after finishing the current response."""
         if self._awaited is not None:
             self.drop()
         elif self._is_answering:
@@ -121,7 +124,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
+        """Cancel all timers."""
         self.resume_writing()
         self._wait_for(None)
         super().connection_lost(exc)
@@ -133,7 +136,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def _update(self) -> None:
         if not self.transport.is_closing():
-            # A client that still reads its answer is not expected to send the next request.
+            # No timeout for the next request while the client is still reading the response.
             parts = {} if self.flow.write_paused else {h11.IDLE: AwaitedPart.HEAD, h11.SEND_BODY: AwaitedPart.BODY}
             self._wait_for(parts.get(self.conn.their_state))
 
@@ -153,7 +156,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
             case AwaitedPart.HEAD if self.conn.trailing_data[0]:
                 self._answer_timeout(f"the headers of a request may take {self._limits.head:g} seconds")
             case AwaitedPart.BODY if self._is_answering and not self.cycle.response_started:
-                # The application learns that the client is gone, and sends no second answer.
+                # Report a disconnect to the application, so that it does not send a second response.
                 self.cycle.disconnected = True
                 self.cycle.message_event.set()
                 self._answer_timeout(f"the body of a request may take {self._limits.body:g} seconds")
@@ -173,9 +176,9 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         self.transport.close()
 
     def _linger(self) -> bool:
-        """Keep the connection open for a moment where the client is still sending; return whether it is.
+        """If the client is still sending, keep the connection open for a short time; return whether it is sending.
 
-        Closing it with unread bytes would reset it, and the client might never see the answer.
+        Closing a socket with unread data sends a TCP reset, and the client might never receive the response.
         """
         if self.conn.their_state not in {h11.SEND_BODY, h11.ERROR} and not self.conn.trailing_data[0]:
             return False
@@ -184,15 +187,15 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         return True
 
 
-class _Courteous:
-    """A transport that lets a client read the last answer before the connection is closed."""
+class _LingeringTransport:
+    """A transport that lets the client read the last response before the connection is closed."""
 
     def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
         self._transport = transport
         self._linger = linger
         self._is_closing = False
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all that is not changed here
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - delegates to the transport
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:

@@ -1,4 +1,4 @@
-"""Bytes from a stream as lines of bounded length; of a longer one, the id of its request."""
+"""Splits a byte stream into lines of bounded length, and extracts the request id of longer ones."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 TAIL = 1_024
-"""The end of a line that is too long is kept to look for its id [bytes]."""
+"""Bytes kept from the start and the end of a line that is too long, to find its request id [bytes]."""
 _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9]+)'
 _MEMBER = rb'"(jsonrpc|id|method)"\s*:\s*(' + _SCALAR + rb")"
 _FIRST = re.compile(rb"\s*\{\s*" + _MEMBER + rb"\s*,")
@@ -17,56 +17,56 @@ _BEFORE = re.compile(rb",\s*" + _MEMBER + rb"\s*\Z")
 
 @dataclass(frozen=True)
 class TooLong:
-    """A line that was passed over."""
+    """A line that was skipped because it is too long."""
 
     request_id: str | int | None
-    """The id of the request that it was; None where that cannot be seen from its beginning and end."""
+    """The id of the JSON-RPC request in the line; None if its start and end do not contain one."""
 
 
 class LineReader:
-    """Splits a stream of bytes into lines, and keeps no more than one of them."""
+    """Splits a byte stream into lines, and buffers at most one line."""
 
     def __init__(self, longest: int) -> None:
-        """Take the bound [bytes]; a line that is longer by less than a chunk may still pass."""
+        """Set the maximum length [bytes]; a line that exceeds it by less than one chunk may still be returned."""
         self._longest = longest
         self._line = bytearray()
-        self._passed_over: bytearray | None = None
-        """The last bytes of a line that is too long; its first ones stay in `_line`."""
+        self._tail: bytearray | None = None
+        """The last bytes of a line that is too long; its first bytes are in `_line`."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes | TooLong]:
-        """Return the lines that end in a chunk, without their ends."""
+        """Yield the lines that end in a chunk, without line breaks."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
-            yield self._end(end)
-        self._take(rest)
+            yield self._end_line(end)
+        self._append(rest)
 
-    def _take(self, part: bytes) -> None:
-        if self._passed_over is not None:
-            self._passed_over += part[-TAIL:]
-            del self._passed_over[:-TAIL]
+    def _append(self, part: bytes) -> None:
+        if self._tail is not None:
+            self._tail += part[-TAIL:]
+            del self._tail[:-TAIL]
             return
         self._line += part
         if len(self._line) > self._longest:
-            self._passed_over = self._line[-TAIL:]
+            self._tail = self._line[-TAIL:]
             del self._line[TAIL:]
 
-    def _end(self, part: bytes) -> bytes | TooLong:
-        self._take(part)
-        line, passed_over = bytes(self._line), self._passed_over
-        self._line, self._passed_over = bytearray(), None
-        return line if passed_over is None else TooLong(_request_id(line, bytes(passed_over)))
+    def _end_line(self, part: bytes) -> bytes | TooLong:
+        self._append(part)
+        line, tail = bytes(self._line), self._tail
+        self._line, self._tail = bytearray(), None
+        return line if tail is None else TooLong(_request_id(line, bytes(tail)))
 
 
 def _request_id(head: bytes, tail: bytes) -> str | int | None:
-    """Return the id of a request, which clients write at its very beginning or end.
+    """Return the id of a request, which clients write at the start or end of the message.
 
-    Only there, beside the outermost braces, a member is known to be the message's own and not part of its arguments.
+    Only next to the outermost braces is a member certain to belong to the message and not to its arguments.
     """
     members: dict[bytes, bytes] = {}
-    place = 0
-    while found := (_NEXT if place else _FIRST).match(head, place):
+    position = 0
+    while found := (_NEXT if position else _FIRST).match(head, position):
         members.setdefault(found[1], found[2])
-        place = found.end()
+        position = found.end()
     last = _LAST
     while found := last.search(tail):
         members.setdefault(found[1], found[2])
@@ -74,7 +74,7 @@ def _request_id(head: bytes, tail: bytes) -> str | int | None:
     if b"method" not in members or b"id" not in members:
         return None
     try:
-        read = json.loads(members[b"id"])
+        request_id = json.loads(members[b"id"])
     except ValueError:
         return None
-    return read if isinstance(read, str | int) else None
+    return request_id if isinstance(request_id, str | int) else None

@@ -1,4 +1,4 @@
-"""What a client gets back: an outcome as text for a model and as JSON for a program, and errors to act on."""
+"""Results of tool calls: an outcome as text for the model and as structured content, and error results."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,43 +11,43 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from run_specialist.tools.delegate_tool import told
+from run_specialist.tools.delegate_tool import outcome_text
 
 NO_ANSWER = ("failed", "aborted")
-"""With these statuses `answer` holds no more than what can be saved of the work."""
+"""With these statuses, `answer` contains only partial findings."""
 _HIDDEN = ("error", "exit_code")
 
 
-def outcome_result(outcome: Outcome, *, kept: bool) -> CallToolResult:
-    """Return the result of a call whose run is over.
+def outcome_result(outcome: Outcome, *, stored: bool) -> CallToolResult:
+    """Return the result of a call whose run has ended.
 
-    kept: whether the run stands in a store, where it can be resumed.
+    stored: whether the run is stored and can be resumed.
     """
-    return result(whole(outcome, kept=kept), outcome.as_json(), is_error=outcome.status in NO_ANSWER)
+    return result(text_for_model(outcome, stored=stored), outcome.as_json(), is_error=outcome.status in NO_ANSWER)
 
 
 def result(text: str, structured: Mapping[str, Any], *, is_error: bool = False) -> CallToolResult:
-    """Return a result that says the same to a model and to a program."""
+    """Return a result with the same content as text and as structured content."""
     return CallToolResult(
         content=[TextContent(type="text", text=text)], structured_content=dict(structured), is_error=is_error
     )
 
 
 def error_result(text: str) -> CallToolResult:
-    """Return a result that says why nothing was done, and what to do."""
+    """Return an error result; the text gives the reason and the fix."""
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 def output_schema(answer: AnswerSchema | None) -> dict[str, Any]:
     """Return the JSON Schema of an outcome.
 
-    answer: what `output` matches where it is not null; None for a specialist that answers in text alone.
+    answer: the schema of a non-null `output`; None for a specialist that answers in text only.
     """
     schema = {**_outcome_schema()}
     output: dict[str, Any] = {"type": "null"}
     if answer is not None:
         embedded = answer.embedded("/$defs/Output")
-        # A schema that cannot stand inside of another one is left to the run, which checks the answer in any case.
+        # Omit a schema that cannot be embedded; the run validates the answer in any case.
         output = {} if embedded is None else {"anyOf": [{"$ref": "#/$defs/Output"}, {"type": "null"}]}
         schema["$defs"] = schema["$defs"] | ({} if embedded is None else {"Output": dict(embedded)})
     schema["properties"] = schema["properties"] | {"output": output}
@@ -56,9 +56,9 @@ def output_schema(answer: AnswerSchema | None) -> dict[str, Any]:
 
 @cache
 def _outcome_schema() -> dict[str, Any]:
-    whole = TypeAdapter(Outcome).json_schema(mode="serialization")
-    del whole["$defs"]["Exit"]
-    schema: dict[str, Any] = _without_titles(whole)
+    full = TypeAdapter(Outcome).json_schema(mode="serialization")
+    del full["$defs"]["Exit"]
+    schema: dict[str, Any] = _without_titles(full)
     schema["properties"] = {key: value for key, value in schema["properties"].items() if key not in _HIDDEN}
     schema["required"] = [*schema["properties"]]
     schema["description"] = "How the run ended."
@@ -66,7 +66,7 @@ def _outcome_schema() -> dict[str, Any]:
 
 
 def _without_titles(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a schema without the titles, which say what the names say."""
+    """Return a schema without titles, which repeat the names."""
     if isinstance(value, list):
         return [_without_titles(item) for item in value]
     if not isinstance(value, dict):
@@ -74,19 +74,19 @@ def _without_titles(value: Any) -> Any:  # noqa: ANN401 - JSON
     return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
 
 
-def whole(outcome: Outcome, *, kept: bool) -> str:
-    """Return all that a model is told: the outcome, and how to go on where a limit ended the work."""
+def text_for_model(outcome: Outcome, *, stored: bool) -> str:
+    """Return the text for the model: the outcome, and how to continue if a limit ended the run."""
     more = ""
     if outcome.landing is not None:
         kind = Kind(outcome.landing.reason)
         limit = outcome.limits[kind].limit
         reached = kind.words if limit is None else units.amount(kind, limit)
         again = "ask again with a larger one" if kind in {Kind.TOOL_CALLS, Kind.TIME} else "ask for less at a time"
-        on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if kept else ""
+        on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if stored else ""
         more = f"the limit of {reached} was reached; {again}{on}"
-    elif outcome.status in NO_ANSWER and kept:
+    elif outcome.status in NO_ANSWER and stored:
         more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
-    parts = [told(outcome, more)]
+    parts = [outcome_text(outcome, more)]
     if outcome.warnings:
         parts.append("\n".join(["Warnings:", *(f"- {warning}" for warning in outcome.warnings)]))
     return "\n\n".join(parts)

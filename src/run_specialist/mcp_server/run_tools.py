@@ -1,4 +1,4 @@
-"""The tools for runs that outlast a request: begun by one call, looked at and cancelled by others."""
+"""The tools for long runs: `start_run`, `get_run` and `cancel_run`."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from mcp_types import CallToolResult, Tool, ToolAnnotations
 
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.catalogue import Catalogue, asking, hints, schema_of
-from run_specialist.mcp_server.results import result, whole
+from run_specialist.mcp_server.results import result, text_for_model
 from run_specialist.mcp_server.runs import ServedRun
 from run_specialist.mcp_server.stored_runs import FinishedRun
 from run_specialist.specialist.fields import Specialist
 
 LONGEST_WAIT = 600
-"""So long a client may let `get_run` wait [s]."""
+"""Maximum of `wait_seconds` [s]."""
 _RUN_ID = {"type": "string", "minLength": 1, "description": "As start_run returned it."}
-_STANDING = {
+_STATUS = {
     "run_id": {"type": "string"},
     "specialist": {"type": "string"},
     "status": {"type": "string", "description": "running; interrupted, its process died; else that of its outcome."},
@@ -22,11 +22,11 @@ _STANDING = {
     "tool_calls_used": {"type": ["integer", "null"]},
     "outcome": {"type": ["object", "null"], "description": "Null while there is none."},
 }
-_STANDING_SCHEMA = schema_of(_STANDING, [*_STANDING])
+_STATUS_SCHEMA = schema_of(_STATUS, [*_STATUS])
 
 
 def run_tools(catalogue: Catalogue) -> list[Tool]:
-    """Return the tools for long runs."""
+    """Return the tools for long runs; `start_run` only if there are specialists."""
     get = Tool(
         name="get_run",
         description=(
@@ -46,14 +46,14 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
             },
             ["run_id"],
         ),
-        output_schema=_STANDING_SCHEMA,
+        output_schema=_STATUS_SCHEMA,
         annotations=hints("How a run stands", only_reads=True),
     )
     cancel = Tool(
         name="cancel_run",
         description="Stops a run that start_run began, and returns what it had gathered.",
         input_schema=schema_of({"run_id": _RUN_ID}, ["run_id"]),
-        output_schema=_STANDING_SCHEMA,
+        output_schema=_STATUS_SCHEMA,
         annotations=ToolAnnotations(
             title="Cancel a run",
             read_only_hint=False,
@@ -62,7 +62,7 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
             open_world_hint=False,
         ),
     )
-    # Without a specialist there is nothing to start, and an empty list of names is no schema.
+    # An empty enum of names is not a valid schema.
     return [*([_start_tool(catalogue)] if catalogue.offered else []), get, cancel]
 
 
@@ -89,28 +89,28 @@ def _start_tool(catalogue: Catalogue) -> Tool:
 
 
 def started(served: ServedRun) -> CallToolResult:
-    """Return what start_run returns."""
-    told = f"Run {served.run_id} is at work. get_run with this run_id tells how it stands; wait_seconds lets it wait."
-    return result(told, {"run_id": served.run_id, "status": "running"})
+    """Return the result of `start_run`."""
+    text = f"Run {served.run_id} is at work. get_run with this run_id tells how it stands; wait_seconds lets it wait."
+    return result(text, {"run_id": served.run_id, "status": "running"})
 
 
-def standing(served: ServedRun) -> CallToolResult:
-    """Return how a run stands that this server began; raises UsageError where it has no outcome and never will."""
+def served_status(served: ServedRun) -> CallToolResult:
+    """Return the status of a run of this server; raises UsageError if the run failed without an outcome."""
     if served.run is None or (served.failure is not None and served.outcome is None):
         raise UsageError(f"the run broke off: {served.failure}")
     outcome, progress = served.outcome, served.progress
     status = outcome.status if outcome else "running"
     used = outcome.tool_calls.used if outcome else progress.tool_calls
-    text = whole(outcome, kept=served.is_kept) if outcome else f"[{status}] {progress.latest.message}"
-    about = _about(served.run_id, served.specialist, status, used)
-    return result(text, {**about, "progress": progress.latest.message, "outcome": outcome and outcome.as_json()})
+    text = text_for_model(outcome, stored=served.is_kept) if outcome else f"[{status}] {progress.latest.message}"
+    fields = _fields(served.run_id, served.specialist, status, used)
+    return result(text, {**fields, "progress": progress.latest.message, "outcome": outcome and outcome.as_json()})
 
 
-def past_standing(run: FinishedRun) -> CallToolResult:
-    """Return how a run stands that was found in the store."""
+def stored_status(run: FinishedRun) -> CallToolResult:
+    """Return the status of a stored run."""
     outcome = run.outcome
     if outcome:
-        text = whole(outcome, kept=True)
+        text = text_for_model(outcome, stored=True)
     elif run.status == "interrupted":
         text = (
             f"[interrupted after {run.tool_calls} tool calls: the process that worked on it died, and it has no "
@@ -118,9 +118,9 @@ def past_standing(run: FinishedRun) -> CallToolResult:
         )
     else:
         text = f"[{run.status}] another process works on it; {run.tool_calls} tool calls used so far"
-    about = _about(run.run_id, run.specialist, run.status, run.tool_calls)
-    return result(text, {**about, "progress": None, "outcome": outcome and outcome.as_json()})
+    fields = _fields(run.run_id, run.specialist, run.status, run.tool_calls)
+    return result(text, {**fields, "progress": None, "outcome": outcome and outcome.as_json()})
 
 
-def _about(run_id: str, specialist: str, status: str, used: int | None) -> dict[str, Any]:
+def _fields(run_id: str, specialist: str, status: str, used: int | None) -> dict[str, Any]:
     return {"run_id": run_id, "specialist": specialist, "status": status, "tool_calls_used": used}

@@ -1,4 +1,4 @@
-"""The runs of a server: each belongs to the server and not to the request that began it."""
+"""The runs of a server; a run is independent of the request that started it."""
 
 import asyncio
 import time
@@ -14,165 +14,168 @@ from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
 
 MOST_AT_WORK = 64
-"""So many runs may be at work at once: what nobody waits for must not pile up."""
+"""Maximum number of active runs, so that runs without a waiting client cannot pile up."""
 MOST_REMEMBERED = 256
-"""Of so many runs that are over the outcome is at hand, also where nothing is stored."""
+"""Number of ended runs whose outcome stays in memory, even if runs are not stored."""
 HEARTBEAT = 15.0
-"""After so long without news a client hears that the run is still at work [s]."""
+"""Interval of keep-alive notifications while there is no other progress [s]."""
 
-Tell = Callable[[ProgressUpdate], Awaitable[None]]
-"""Passes one notification on to a client."""
+SendUpdate = Callable[[ProgressUpdate], Awaitable[None]]
+"""Sends one progress notification to a client."""
 
 
 class ServedRun:
-    """One run from its preparation to its outcome."""
+    """A run of this server, from its preparation to its outcome."""
 
     def __init__(self, specialist: str) -> None:
         self.specialist = specialist
         self.progress = Progress()
         self.run: Run | None = None
-        """None while it is prepared."""
+        """None during preparation."""
         self.outcome: Outcome | None = None
-        """None while it is at work."""
+        """None until the run has ended."""
         self.failure: Exception | None = None
-        """Why it could not begin."""
+        """The error that prevented the start or the outcome."""
         self.task: asyncio.Task[None] | None = None
         self.is_prepared = asyncio.Event()
-        """Set also when it cannot begin."""
-        self._watchers: list[asyncio.Queue[ProgressUpdate | None]] = []
+        """Also set if the preparation failed."""
+        self._followers: list[asyncio.Queue[ProgressUpdate | None]] = []
 
     @property
     def run_id(self) -> str:
-        """What it is called; empty while it is prepared."""
+        """The id of the run; empty during preparation."""
         return self.run.run_id if self.run else ""
 
     @property
     def is_kept(self) -> bool:
-        """True where it stands in a store."""
+        """Whether the run is stored."""
         return self.run is not None and self.run.is_kept
 
-    def hear(self, event: Event) -> None:
-        """Take an event of the run."""
-        news = self.progress.take(event)
-        if news is not None:
-            self._tell(news)
+    def on_event(self, event: Event) -> None:
+        """Pass the progress of an event on to all followers."""
+        update = self.progress.take(event)
+        if update is not None:
+            self._publish(update)
 
     def abort(self) -> None:
-        """Let it end soon, with what was gathered; one that is still prepared never begins."""
+        """End the run soon, with its findings; a run in preparation does not start."""
         if self.run is not None:
             self.run.abort()
         elif self.task is not None:
             self.task.cancel()
 
-    async def over(self) -> None:
-        """Wait for its end."""
+    async def wait_ended(self) -> None:
+        """Wait for the end of the run."""
         if self.task is not None:
             await asyncio.wait([self.task])
 
     def end(self) -> None:
-        """Tell all who wait that there is no more to come."""
+        """Release all followers after the end of the run."""
         self.is_prepared.set()
-        self._tell(None)
+        self._publish(None)
 
-    def _tell(self, news: ProgressUpdate | None) -> None:
-        for watcher in self._watchers:
-            watcher.put_nowait(news)
+    def _publish(self, update: ProgressUpdate | None) -> None:
+        for follower in self._followers:
+            follower.put_nowait(update)
 
-    async def follow(self, tell: Tell, seconds: float | None = None) -> None:
-        """Pass its news on until it is over, or the time is.
+    async def follow(self, send: SendUpdate, seconds: float | None = None) -> None:
+        """Send progress until the run ends or the timeout expires.
 
-        seconds: how long; None as long as it takes.
+        seconds: the timeout; None waits for the end of the run.
         """
         begun = time.monotonic()
         queue: asyncio.Queue[ProgressUpdate | None] = asyncio.Queue()
-        self._watchers.append(queue)
+        self._followers.append(queue)
         if self.task is not None and self.task.done():
             queue.put_nowait(None)
         try:
             while True:
-                passed = time.monotonic() - begun
-                left = HEARTBEAT if seconds is None else min(HEARTBEAT, seconds - passed)
-                if left <= 0:
+                elapsed = time.monotonic() - begun
+                timeout = HEARTBEAT if seconds is None else min(HEARTBEAT, seconds - elapsed)
+                if timeout <= 0:
                     return
                 try:
-                    async with asyncio.timeout(left):
-                        news = await queue.get()
+                    async with asyncio.timeout(timeout):
+                        update = await queue.get()
                 except TimeoutError:
-                    # What came at that very moment was reckoned before, so it is told before.
-                    late = not queue.empty()
-                    news = queue.get_nowait() if late else self.progress.still(time.monotonic() - begun)
-                if news is None:
+                    # An update that arrived with the timeout has a lower progress value, so it must be sent first.
+                    has_update = not queue.empty()
+                    update = queue.get_nowait() if has_update else self.progress.still(time.monotonic() - begun)
+                if update is None:
                     return
-                await tell(news)
+                await send(update)
         finally:
-            self._watchers.remove(queue)
+            self._followers.remove(queue)
 
 
 class Runs:
-    """All runs that a server began and still knows."""
+    """The active runs of a server, and those that ended recently."""
 
     def __init__(self, runner: Runner, location: StoreLocation) -> None:
         self._runner = runner
         self._location = location
         self._known: dict[str, ServedRun] = {}
-        self._at_work: set[ServedRun] = set()
+        self._active: set[ServedRun] = set()
         self._is_closing = False
 
     def begin(self, specialist: str, question: str, settings: Mapping[str, Any]) -> ServedRun:
-        """Begin a run; whether it can begin tells its `prepared`.
+        """Start a run in the background; await `prepared` to learn whether it could start.
 
-        Raises UsageError where no further one is taken on.
+        Raises UsageError if the server is shutting down or too many runs are active.
         """
         if self._is_closing:
             raise UsageError("the server is shutting down")
-        if len(self._at_work) >= MOST_AT_WORK:
+        if len(self._active) >= MOST_AT_WORK:
             raise UsageError(f"{MOST_AT_WORK} runs are at work already; wait for one of them, or cancel one")
         served = ServedRun(specialist)
-        self._at_work.add(served)
-        # A task of its own: a request that is cancelled must not tear the run apart, but let it end.
-        served.task = asyncio.create_task(self._work(served, specialist, question, settings))
+        self._active.add(served)
+        # A separate task: cancelling the request must not cancel the run in the middle of its work.
+        served.task = asyncio.create_task(self._execute(served, specialist, question, settings))
         return served
 
     def get(self, run_id: str) -> ServedRun | None:
-        """Return a run that was begun here, by its whole id."""
+        """Return a run of this server by its full id; None if it is not known."""
         return self._known.get(run_id)
 
     async def close(self) -> None:
-        """Take on no more, stop what is at work, and wait until it is stored."""
+        """Reject new runs, abort the active ones, and wait until they are stored."""
         self._is_closing = True
-        tasks = [served.task for served in self._at_work if served.task]
-        for served in [*self._at_work]:
+        tasks = [served.task for served in self._active if served.task]
+        for served in [*self._active]:
             served.abort()
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _work(self, served: ServedRun, specialist: str, question: str, settings: Mapping[str, Any]) -> None:
+    async def _execute(self, served: ServedRun, specialist: str, question: str, settings: Mapping[str, Any]) -> None:
         try:
-            run = await self._runner.prepare(specialist, question, listener=served.hear, **settings)
+            run = await self._runner.prepare(specialist, question, listener=served.on_event, **settings)
             served.run = self._remember(served, run)
             served.is_prepared.set()
             served.outcome = self._location.hide_in(await run.outcome())
         except asyncio.CancelledError:
-            # It may have struck when the run had just begun.
+            # The run may have started and ended just before the cancellation.
             ended = served.run.ended if served.run else None
             served.outcome = ended and self._location.hide_in(ended)
             served.failure = None if served.outcome else UsageError("it was cancelled before it began")
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to who asked
+        except Exception as error:  # noqa: BLE001 - returned to the client as an error result
             served.failure = error
         finally:
-            self._at_work.discard(served)
+            self._active.discard(served)
             served.end()
 
     def _remember(self, served: ServedRun, run: Run) -> Run:
-        over = [run_id for run_id, one in self._known.items() if one.outcome or one.failure]
-        for run_id in over[: max(len(self._known) - MOST_REMEMBERED + 1, 0)]:
+        ended = [run_id for run_id, one in self._known.items() if one.outcome or one.failure]
+        for run_id in ended[: max(len(self._known) - MOST_REMEMBERED + 1, 0)]:
             del self._known[run_id]
         self._known[run.run_id] = served
         return run
 
 
 async def prepared(served: ServedRun) -> Run:
-    """Wait until a run can begin; raises what `Runner.prepare` raises, and stops it when the wait is cancelled."""
+    """Wait until a run has started, and return it; abort the run if the wait is cancelled.
+
+    Raises the exceptions of `Runner.prepare`.
+    """
     try:
         await served.is_prepared.wait()
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""The specialists as tools for MCP clients, over standard input and output or HTTP."""
+"""The MCP server and its shutdown by signals; independent of the transport."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
 from run_specialist.api.runner import Runner
-from run_specialist.mcp_server.guard import when_gone
+from run_specialist.mcp_server.guard import on_disconnect
 from run_specialist.mcp_server.progress import ProgressUpdate
 from run_specialist.mcp_server.service import Caller, Service
 from run_specialist.mcp_server.stored_runs import check_store
@@ -25,34 +25,37 @@ its limit with what it has gathered by then. It sees nothing of your conversatio
 query. Its answer comes with evidence; `verified` says whether a quote was really read. For a question that takes \
 longer than you can wait, use start_run and get_run."""
 SIGNALS = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.OK, "SIGHUP": Exit.OK}
-"""What ends the server where the system has it, and with which exit code."""
+"""Signals that end the server, if the platform has them, and the exit code of each."""
 LAST_WORDS = 1.0
-"""What the calls under way have to be answered in when the server ends [s]."""
+"""Time for answering pending calls at shutdown [s]."""
 
 
 class Transport(Protocol):
-    """How clients reach a server."""
+    """A connection to clients: stdio or HTTP."""
 
     async def serve(self, server: Server[Any], ready: Callable[[str], None]) -> None:
-        """Serve until there is nobody to serve, or `stop`; calls `ready` with the place once clients can come."""
+        """Serve until all clients are gone or `stop` is called.
+
+        ready: called with the address once clients can connect.
+        """
         ...
 
     def stop(self) -> None:
-        """Let `serve` return."""
+        """Make `serve` return."""
         ...
 
 
 def make_server(service: Service) -> Server[Any]:
-    """Return a server for a service; which transport it is put on is another matter."""
+    """Return an MCP server for a service, for any transport."""
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=service.tools())
 
     async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
-        async def tell(news: ProgressUpdate) -> None:
-            await context.session.report_progress(news.progress, news.total, news.message)
+        async def send(update: ProgressUpdate) -> None:
+            await context.session.report_progress(update.progress, update.total, update.message)
 
-        caller = Caller(tell, lambda abort: when_gone(context.request, abort))
+        caller = Caller(send, lambda callback: on_disconnect(context.request, callback))
         return await service.call(params.name, params.arguments, caller)
 
     return Server(
@@ -62,24 +65,24 @@ def make_server(service: Service) -> Server[Any]:
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        # None of our arguments travels as a header, so no list has to be made to look for them.
+        # No argument of the tools is sent as a header, so the library need not look up schemas.
         get_tool_input_schema=lambda _: None,
     )
 
 
 async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Callable[[str], None]) -> Exit:
-    """Serve until the clients are gone or a signal comes; then stop the runs, which are stored with what they have.
+    """Serve until the clients are gone or a signal arrives; then abort the runs, which are stored with their findings.
 
-    make_transport: called once the loop runs.
-    say: tells a line to who started the server.
-    Raises UsageError where the transport cannot be had, or the store.
+    make_transport: called inside the event loop.
+    say: prints a message for the user.
+    Raises UsageError if the transport or the store cannot be opened.
     """
     async with runner:
         await asyncio.to_thread(check_store, runner.store)
         transport = make_transport()
         service = Service(runner, say)
-        ending = _Ending(service, transport)
-        ending.listen()
+        shutdown = _Shutdown(service, transport)
+        shutdown.install_handlers()
         count = len(service.catalogue().offered)
 
         def ready(place: str) -> None:
@@ -89,11 +92,11 @@ async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Ca
             await transport.serve(make_server(service), ready)
         finally:
             await service.runs.close()
-    return ending.code
+    return shutdown.code
 
 
-class _Ending:
-    """What signals do: the first one ends the runs and then the server, a second one the program."""
+class _Shutdown:
+    """Shutdown by signals: the first one ends the runs and then the server, the second one the program."""
 
     def __init__(self, service: Service, transport: Transport) -> None:
         self.code = Exit.OK
@@ -101,15 +104,15 @@ class _Ending:
         self._transport = transport
         self._task: asyncio.Task[None] | None = None
 
-    def listen(self) -> None:
+    def install_handlers(self) -> None:
         loop = asyncio.get_running_loop()
         for name, code in SIGNALS.items():
             number = getattr(signal, name, None)
-            # `nohup` has a terminal's end ignored.
+            # `nohup` ignores SIGHUP.
             if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
-                loop.add_signal_handler(number, self._end, code)
+                loop.add_signal_handler(number, self._handle, code)
 
-    def _end(self, code: Exit) -> None:
+    def _handle(self, code: Exit) -> None:
         if self._task is not None:
             kill_all()
             os._exit(code or 128 + signal.SIGTERM)

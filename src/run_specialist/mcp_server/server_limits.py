@@ -1,4 +1,4 @@
-"""How much a server over HTTP does at the same time, and how long it waits for its clients."""
+"""Limits of the HTTP server: concurrency and timeouts."""
 
 import sys
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from run_specialist.mcp_server.http_connection import TimeLimits
 from run_specialist.mcp_server.notices import INTERVAL
 
 IDLE = 30 * 60
-"""After so long without a request a session is forgotten; its client is told to begin another one [s]."""
+"""Idle timeout of a session; later requests are told to start a new session [s]."""
 MOST_SESSIONS = 2_000
-"""Where one more begins, the one that has been idle longest ends. Each takes about 40 kB."""
+"""Maximum number of sessions, about 40 kB each; beyond it, the session that has been idle longest ends."""
 MOST_CONNECTIONS = 512
-"""Where one more comes, the one that has waited longest for its client is closed."""
+"""Maximum number of connections; beyond it, the connection that has waited longest for its client is closed."""
 
 
 def most_connections() -> int:
-    """Return the bound on connections: half of the descriptors that may be open, as runs need some, too."""
+    """Return the connection limit: at most half of the available file descriptors, because runs need some, too."""
     if sys.platform == "win32":
         return MOST_CONNECTIONS
     import resource  # noqa: PLC0415 - not on Windows
@@ -28,19 +28,19 @@ def most_connections() -> int:
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """The bounds of one server."""
+    """The limits of one server."""
 
     times: TimeLimits = field(default_factory=TimeLimits)
     connections: int = field(default_factory=most_connections)
-    """Open at the same time."""
+    """Maximum number of open connections."""
     sessions: int = MOST_SESSIONS
-    """Of the older protocol, at the same time."""
+    """Maximum number of sessions; only older protocol versions have them."""
     idle: float = IDLE
-    """After so long without a request a session ends [s]."""
+    """Idle timeout of a session [s]."""
     interval: float = INTERVAL
-    """Between two lines about connections that were closed [s]."""
+    """Minimum time between two messages about closed connections [s]."""
 
     @property
     def requests(self) -> int:
-        """How many are answered at the same time: some connections are left to refuse further ones with an answer."""
+        """Maximum number of concurrent requests; the other connections are reserved for refusing requests."""
         return max(self.connections * 7 // 8, 1)

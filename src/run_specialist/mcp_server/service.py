@@ -1,4 +1,4 @@
-"""What a server does for its clients: lists the tools as the files are now, and answers calls."""
+"""The tools of the MCP server: listing and calling them."""
 
 import asyncio
 import logging
@@ -13,8 +13,8 @@ from run_specialist.errors import RunSpecialistError, UsageError
 from run_specialist.mcp_server.arguments import Arguments
 from run_specialist.mcp_server.catalogue import Catalogue, SpecialistTool, read_catalogue
 from run_specialist.mcp_server.results import error_result, outcome_result
-from run_specialist.mcp_server.run_tools import LONGEST_WAIT, past_standing, run_tools, standing, started
-from run_specialist.mcp_server.runs import Runs, ServedRun, Tell, prepared
+from run_specialist.mcp_server.run_tools import LONGEST_WAIT, run_tools, served_status, started, stored_status
+from run_specialist.mcp_server.runs import Runs, SendUpdate, ServedRun, prepared
 from run_specialist.mcp_server.store_location import StoreLocation
 from run_specialist.mcp_server.stored_runs import FinishedRun, past_run
 from run_specialist.specialist.problems import shown
@@ -25,42 +25,45 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Caller:
-    """The client behind one call."""
+    """The client of one call."""
 
-    tell: Tell
-    """Sends it a notification of progress, if it wants any."""
-    when_gone: Callable[[Callable[[], None]], None]
-    """Takes what is to be called when it hangs up."""
+    send: SendUpdate
+    """Sends a progress notification, if the client requested progress."""
+    on_disconnect: Callable[[Callable[[], None]], None]
+    """Registers a function to call when the client disconnects."""
 
 
 class Service:
-    """The specialists of a project, served."""
+    """Serves the specialists of a project as tools."""
 
     def __init__(self, runner: Runner, say: Callable[[str], None]) -> None:
-        """Take what runs them; say: tells a line to who started the server."""
+        """Create a service.
+
+        say: prints a message for the user.
+        """
         self._runner = runner
         self._say = say
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._calls: set[asyncio.Task[Any]] = set()
         self._location = StoreLocation(runner.store)
         self.runs = Runs(runner, self._location)
 
     def catalogue(self) -> Catalogue:
-        """Read the files, and tell once of each that cannot be used."""
+        """Read the specialist files; report each problem once."""
         catalogue = read_catalogue(self._runner.registry)
         for problem in catalogue.problems:
-            if problem not in self._told:
-                self._told.add(problem)
+            if problem not in self._reported:
+                self._reported.add(problem)
                 self._say(f"not served: {problem}")
         return catalogue
 
     def tools(self) -> list[Tool]:
-        """Return all that can be called now."""
+        """Return the tools for the current specialist files."""
         catalogue = self.catalogue()
         return [*(one.tool for one in catalogue.offered.values()), *run_tools(catalogue)]
 
     async def call(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
-        """Answer a call; whatever is wrong with it is a result that says so."""
+        """Execute a tool call; errors are returned as error results."""
         task = asyncio.current_task()
         if task is not None:
             self._calls.add(task)
@@ -77,14 +80,14 @@ class Service:
                     return await self._ask(name, given, caller)
         except RunSpecialistError as error:
             return error_result(self._location.hide(str(error)))
-        except Exception as error:  # noqa: BLE001 - one call that goes wrong must not end the others
-            _log.debug("a call broke off", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - an error in one call must not end the others
+            _log.debug("tool call failed", exc_info=True)
             return error_result(self._location.hide(f"internal error: {error!r}; please report it"))
 
     async def close(self, seconds: float) -> None:
-        """Stop all runs, and let the calls under way be answered.
+        """Abort all runs, and wait until pending calls are answered.
 
-        seconds: for the answers; a client that does not take them is not waited for.
+        seconds: the timeout, for clients that do not read their answers.
         """
         await self.runs.close()
         calls = [task for task in self._calls if task is not asyncio.current_task()]
@@ -99,15 +102,15 @@ class Service:
             )
         arguments = Arguments(given, ("query", *_LIMITS))
         served = self._begin(offered[name], arguments)
-        caller.when_gone(served.abort)
+        caller.on_disconnect(served.abort)
         try:
-            await served.follow(caller.tell)
+            await served.follow(caller.send)
         except asyncio.CancelledError:
             served.abort()
             raise
         if served.outcome is None:
             raise served.failure or UsageError("it was cancelled before it began")
-        return outcome_result(served.outcome, kept=served.is_kept)
+        return outcome_result(served.outcome, stored=served.is_kept)
 
     async def _start(self, given: Mapping[str, Any] | None) -> CallToolResult:
         arguments = Arguments(given, ("specialist", "query", *_LIMITS))
@@ -124,22 +127,22 @@ class Service:
         seconds = arguments.seconds("wait_seconds", most=LONGEST_WAIT)
         served = self.runs.get(run_id)
         if served is None:
-            return past_standing(await self._past(run_id))
-        await served.follow(caller.tell, seconds or 0)
-        return standing(served)
+            return stored_status(await self._stored(run_id))
+        await served.follow(caller.send, seconds or 0)
+        return served_status(served)
 
     async def _cancel(self, given: Mapping[str, Any] | None) -> CallToolResult:
         run_id = Arguments(given, ("run_id",)).run_id()
         served = self.runs.get(run_id)
         if served is None:
-            run = await self._past(run_id)
+            run = await self._stored(run_id)
             if run.status == "running":
                 raise UsageError(f"{run_id} is worked on by another process; it has to be stopped there")
-            return past_standing(run)
+            return stored_status(run)
         served.abort()
-        await served.over()
-        return standing(served)
+        await served.wait_ended()
+        return served_status(served)
 
-    async def _past(self, run_id: str) -> FinishedRun:
+    async def _stored(self, run_id: str) -> FinishedRun:
         run = await asyncio.to_thread(past_run, self._runner.store, run_id)
         return run if run.outcome is None else replace(run, outcome=self._location.hide_in(run.outcome))

@@ -1,4 +1,4 @@
-"""A bound on sessions of the older protocol: the one that has been idle longest ends when one too many begins."""
+"""Limits the number of sessions, which older protocol versions have: the longest idle session ends first."""
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -8,20 +8,20 @@ _OK, _NOT_FOUND = 200, 404
 
 
 class SessionLimit:
-    """Follows the sessions of an MCP application by their headers, and ends idle ones as a client would."""
+    """ASGI middleware that tracks the sessions of an MCP application by their header, and ends idle ones by DELETE."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
-        """Take the application and the bound.
+        """Wrap an application.
 
-        most: sessions at the same time; more only while each has a request under way.
+        most: maximum number of sessions; exceeded only while all sessions have active requests.
         """
         self._app = app
         self._most = most
         self._requests: dict[str, int] = {}
-        """Requests under way by session; the session that was used last comes last."""
+        """Number of active requests by session, least recently used session first."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; where it begins a session too many, end another one first."""
+        """Serve a request; if it starts a session beyond the limit, end an idle one."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -32,10 +32,10 @@ class SessionLimit:
         async def watch(message: Message) -> None:
             nonlocal session
             if message["type"] == "http.response.start":
-                begun = Headers(raw=message["headers"]).get(HEADER)
-                if given is None and begun is not None and message["status"] == _OK:
-                    session = begun
-                    self._requests[begun] = 1
+                created = Headers(raw=message["headers"]).get(HEADER)
+                if given is None and created is not None and message["status"] == _OK:
+                    session = created
+                    self._requests[created] = 1
                     await self._end_idle(scope)
                 elif message["status"] == _NOT_FOUND or (scope["method"] == "DELETE" and message["status"] == _OK):
                     self._requests.pop(session or "", None)
@@ -63,4 +63,4 @@ async def _no_body() -> Message:
 
 
 async def _ignore(_: Message) -> None:
-    """Nobody waits for this answer."""
+    """Discard a response message."""

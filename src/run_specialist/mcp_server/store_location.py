@@ -1,4 +1,4 @@
-"""Where the runs of a server are kept, which its clients do not learn."""
+"""Hides the location of the store from clients."""
 
 import dataclasses
 from pathlib import Path
@@ -8,24 +8,27 @@ from run_specialist.store.location import NONE, file_of, place, shown
 
 
 class StoreLocation:
-    """Takes the path or URL of the store out of texts for clients."""
+    """Replaces the path or URL of the store in texts for clients."""
 
     def __init__(self, store: str | None) -> None:
-        """Take the store, as `Runner` takes it."""
+        """Set the store.
+
+        store: the `store` argument of `Runner`.
+        """
         url = place(store).url
         file = file_of(url)
         self._names = [] if url == NONE else [url, shown(url)]
         if file is not None and file.parent != Path(file.anchor):
-            # Errors also name the folder, and files beside the store.
+            # Errors also contain the folder, and files next to the store.
             self._names.append(str(file.parent))
 
     def hide(self, text: str) -> str:
-        """Return a text in which the store has no location."""
+        """Return a text without the location of the store."""
         for name in self._names:
             text = text.replace(name, "the store")
         return text
 
     def hide_in(self, outcome: Outcome) -> Outcome:
-        """Return an outcome whose warnings and error have no location of the store."""
+        """Return an outcome without the location of the store in its warnings and error."""
         warnings = tuple(self.hide(warning) for warning in outcome.warnings)
         return dataclasses.replace(outcome, warnings=warnings, error=outcome.error and self.hide(outcome.error))

@@ -1,4 +1,4 @@
-"""Runs of before, looked up in the store for a client that knows their id."""
+"""Looks up stored runs by id."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,18 +13,18 @@ from run_specialist.store.writer import Writer
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that this server did not begin, or has forgotten."""
+    """A stored run that is not in this server's memory."""
 
     run_id: str
     specialist: str
     status: str
-    """As in a listing: `running` while its process lives, `interrupted` when that has died without an outcome."""
+    """As listed by `specialists runs`: `running` while its process is alive, `interrupted` if the process has died."""
     tool_calls: int
     outcome: Outcome | None
 
 
 def check_store(store: str | None) -> None:
-    """Raise StoreUnusable where somebody named a store that cannot be used; a default one is not looked at."""
+    """Raise StoreUnusable if a named store cannot be used; a default store is not checked."""
     found = place(store)
     if found.named and found.url != NONE:
         writer = Writer(found)
@@ -35,10 +35,10 @@ def check_store(store: str | None) -> None:
 
 
 def past_run(store: str | None, run_id: str) -> FinishedRun:
-    """Return a stored run by its whole id: a client gets what it was told of, and no list of what else there is.
+    """Return a stored run by its full id; prefixes and suggestions would reveal other runs to the client.
 
-    store: as `Runner` takes it.
-    Raises RunNotFound, and StoreUnusable.
+    store: the `store` argument of `Runner`.
+    Raises RunNotFound or StoreUnusable.
     """
     url = place(store).url
     if url == NONE:
@@ -55,9 +55,9 @@ def past_run(store: str | None, run_id: str) -> FinishedRun:
     return FinishedRun(run.run_id, run.specialist, run.status, run.tool_calls, _outcome(run.outcome))
 
 
-def _outcome(kept: Any) -> Outcome | None:  # noqa: ANN401 - JSON
+def _outcome(stored: Any) -> Outcome | None:  # noqa: ANN401 - JSON
     try:
-        return None if kept is None else TypeAdapter(Outcome).validate_python(dict(kept))
+        return None if stored is None else TypeAdapter(Outcome).validate_python(dict(stored))
     except ValidationError:
-        # An older program kept less of it; its status is told all the same.
+        # Stored by an older version with fewer fields; the status is returned anyway.
         return None

@@ -1,1 +1,1 @@
-"""Where replies come from: the Messages API, an offline researcher, a script."""
+"""Providers of model replies: the Messages API, chat completions, an offline researcher, a script."""

@@ -1,4 +1,4 @@
-"""Read what the Messages API answers, whole or streamed, and trust none of it."""
+"""Parse replies of the Messages API, streamed or not, as untrusted input."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from run_specialist.errors import ProviderError
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.providers.endpoint import MESSAGES
-from run_specialist.providers.json_reader import count, read_arguments, sound_id
+from run_specialist.providers.json_reader import count, read_arguments, unique_id
 from run_specialist.record.messages import Block, Reply, Stop, Usage
 
 STOPS = {
@@ -18,14 +18,14 @@ STOPS = {
     "model_context_window_exceeded": Stop.TRUNCATED,
     "refusal": Stop.REFUSED,
 }
-"""Every documented stop reason; an unknown one counts by what the reply holds."""
+"""Documented stop reasons; for an unknown one, the content decides."""
 
 
 def read_reply(message: Block, taken: Collection[str]) -> Reply:
-    """Turn a message object into a reply.
+    """Convert a message object to a reply.
 
-    taken: the ids of all calls in the transcript; a call that comes without an id or repeats one gets a new one.
-    Raises ProviderError for an object that is no message.
+    taken: ids of all tool calls in the transcript; a call without an id or with one of these gets a new id.
+    Raises ProviderError if the object is not a message.
     """
     if message.get("type") == "error":
         raise ProviderError(f"the server answered with an error: {message.get('error')}; try again later")
@@ -39,14 +39,14 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     stop = STOPS.get(reason)
     detail = "" if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
-        # What the reply holds is more certain than what it says of itself.
+        # The content is more reliable than the stop reason.
         stop = Stop.WANTS_TOOLS if wants_tools else Stop.ANSWERED
     if stop is Stop.REFUSED:
         reason = _category(message) or reason
     return Reply(
-        # Of a reply that ended for a reason that nobody knows only the text is taken.
+        # With an unknown stop reason, only the text of the reply is used.
         stop=stop or Stop.ANSWERED,
-        content=tuple(_told_apart(content, taken)),
+        content=tuple(_with_unique_ids(content, taken)),
         usage=_usage(message.get("usage")),
         reason=reason,
         detail=detail,
@@ -56,7 +56,7 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
 
 
 def _is_block(value: object) -> bool:
-    """Say whether it may enter a history: the API would refuse every later request that holds anything else."""
+    """Return whether a value is a valid block; the API would refuse all later requests that contain any other."""
     match value:
         case {"type": "text", **rest}:
             return isinstance(rest.get("text"), str)
@@ -68,14 +68,14 @@ def _is_block(value: object) -> bool:
             return False
 
 
-def _told_apart(content: Iterable[Block], taken: Collection[str]) -> Iterator[Block]:
-    """Yield the blocks as they came; only a call whose result could not be told from another's gets a new id."""
+def _with_unique_ids(content: Iterable[Block], taken: Collection[str]) -> Iterator[Block]:
+    """Yield the blocks unchanged, except that a call without a unique id gets a new id."""
     known = set(taken)
     for block in content:
         if block.get("type") != "tool_use":
             yield block
             continue
-        call_id = sound_id(block.get("id"), known, "toolu_")
+        call_id = unique_id(block.get("id"), known, "toolu_")
         known.add(call_id)
         yield block if block.get("id") == call_id else {**block, "id": call_id}
 
@@ -95,11 +95,11 @@ def _usage(usage: object) -> Usage:
 
 
 GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-"""Kinds of delta that lengthen a string of a block, and which."""
+"""Types of delta that append to a string of a block, with the key of the string."""
 
 
 class StreamedMessage:
-    """Puts a message together from the events of a stream, and shows its pieces to a watcher."""
+    """Assembles a message from the events of a stream, and passes its pieces to a watcher."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -110,21 +110,21 @@ class StreamedMessage:
         self._complete = False
 
     def add(self, event: object) -> None:
-        """Take the next event; kinds that are not known are passed over."""
+        """Process the next event; unknown types are ignored."""
         match event:
             case {"type": "message_start", "message": dict(message)}:
                 self._message = message
             case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
                 self._blocks[index] = dict(block)
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)} if index in self._blocks:
-                self._grow(index, delta)
+                self._add_delta(index, delta)
             case {"type": "message_delta", "delta": dict(delta), **rest}:
-                told = {key: value for key, value in _object(rest.get("usage")).items() if value is not None}
-                self._message |= {**delta, "usage": _object(self._message.get("usage")) | told}
+                usage = {key: value for key, value in _object(rest.get("usage")).items() if value is not None}
+                self._message |= {**delta, "usage": _object(self._message.get("usage")) | usage}
             case {"type": "message_stop"}:
                 self._complete = True
 
-    def _grow(self, index: int, delta: dict[str, Any]) -> None:
+    def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         block, kind = self._blocks[index], delta.get("type")
         if kind == "input_json_delta":
             fragment = str(delta.get("partial_json", ""))
@@ -134,18 +134,18 @@ class StreamedMessage:
             block.setdefault("citations", []).append(delta.get("citation"))
         elif kind in GROWING:
             key = GROWING[kind]
-            # Joined in the end: a long text that grows by a piece each time is copied as often.
+            # Joined at the end: appending each piece to a long string would copy it every time.
             self._grown.setdefault((index, key), []).append(str(delta.get(key, "")))
             if kind == "text_delta":
                 self._watch(Delta(str(delta.get("text", ""))))
 
-    def whole(self) -> Block:
+    def result(self) -> Block:
         """Return the message object.
 
-        Raises ProviderError when the stream ended before it was complete.
+        Raises ProviderError if the stream ended early.
         """
         if not self._complete:
-            raise ProviderError("the server's stream broke off in the middle of a reply; try again")
+            raise ProviderError("the server's stream ended in the middle of a reply; try again")
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for (index, key), pieces in self._grown.items():
             self._blocks[index][key] = "".join([str(self._blocks[index].get(key) or ""), *pieces])

@@ -1,4 +1,4 @@
-"""The interface of a provider: it opens conversations, and a conversation is asked for one reply at a time."""
+"""The interface of a provider: it opens conversations, each of which returns one reply per request."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,33 +10,33 @@ from run_specialist.tools.base import Toolset
 
 
 class Choice(StrEnum):
-    """What a request asks of the model's next turn; providers translate it into their `tool_choice`."""
+    """The tool choice of a request; providers convert it to their `tool_choice`."""
 
     AUTO = "auto"
-    """Text or any tool, as the model likes."""
+    """The model may write text or call any tool."""
     RESPOND = "respond"
-    """The `respond` tool and nothing else."""
+    """The model must call `respond`."""
     NONE = "none"
-    """Text only."""
+    """The model may only write text."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a model's endpoint is known to take."""
+    """The known capabilities of a model's endpoint."""
 
     forced_choice: bool
-    """False where a `tool_choice` that forces a tool is refused."""
+    """False if the endpoint refuses a `tool_choice` that forces a tool."""
     max_output_tokens: int
-    """The largest `max_tokens` that a request may carry [tokens]."""
+    """Maximum `max_tokens` of a request [tokens]."""
     is_language_model: bool = True
-    """False for what only plays one, and can neither summarise nor be billed."""
+    """False for a scripted stand-in, which cannot summarize and is not billed."""
     vendor: str = "custom"
-    """Whose API it is, as telemetry names it."""
+    """The vendor of the API, as reported in telemetry."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """What is frozen for a whole run, so that the prompt cache can hold it."""
+    """The parts of a request that never change during a run, so that they can be cached."""
 
     system: str
     tools: Toolset
@@ -45,12 +45,12 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of a reply as it streams, for somebody who watches."""
+    """A piece of a streaming reply."""
 
     text: str
-    """The new characters: of the text, or of the tool's arguments as JSON."""
+    """The new part of the text, or of the tool's arguments as JSON."""
     tool: str | None = None
-    """The tool whose arguments grow; None for text."""
+    """The tool that the arguments belong to; None for text."""
 
 
 Watch = Callable[[Delta], None]
@@ -59,19 +59,19 @@ Watch = Callable[[Delta], None]
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a run, beyond the `Opening` that all of them begin with."""
+    """One request of a run, without the `Opening` that all of them share."""
 
     messages: Sequence[Message]
     """The transcript, oldest first; each request of a run extends the one before it."""
     choice: Choice
     max_tokens: int
-    """Limit of the reply [tokens]."""
+    """Maximum length of the reply [tokens]."""
     landing_instruction: str | None = None
-    """The instruction that ends the last message; None while the run is not landing."""
+    """The instruction at the end of the last message; None unless the run is landing."""
 
 
 class Conversation(Protocol):
-    """One run's exchange with a model."""
+    """The exchange of one run with a model."""
 
     async def ask(self, request: Request) -> Reply:
         """Send the complete transcript and return the model's next turn.
@@ -82,16 +82,16 @@ class Conversation(Protocol):
 
 
 class Provider(Protocol):
-    """A place where conversations can be opened; one instance may serve many runs."""
+    """A source of conversations with one model; one instance may serve many runs."""
 
     @property
     def model(self) -> str:
-        """The id that requests and outcomes carry."""
+        """The id in requests and outcomes."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model is known to take, as learnt so far."""
+        """The capabilities known so far; they may change when the endpoint refuses a request."""
         ...
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:
@@ -99,9 +99,9 @@ class Provider(Protocol):
         ...
 
     def cost(self, usage: Usage) -> float | None:
-        """Return what one request cost [USD]; None when the price is unknown."""
+        """Return the cost of one request [USD]; None if the price is unknown."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         ...

@@ -1,4 +1,4 @@
-"""Which model a run uses, and where it is reached."""
+"""Choose the model of a run and create its provider."""
 
 import os
 
@@ -9,18 +9,18 @@ from run_specialist.redaction import redact
 
 OFFLINE = "offline"
 OPENAI = "openai:"
-"""What stands before the id of a model that is reached by chat completions."""
+"""Prefix of model ids that use the chat completions API."""
 OPENAI_URL = "https://api.openai.com/v1"
-"""Given in any case: left to itself the SDK would take an empty variable for an address."""
+"""Default base URL; passed explicitly, since the SDK would use an empty environment variable as the URL."""
 NO_KEY = "none-needed"
-"""Sent to a server that has a base URL of its own, where no key is set."""
+"""Key sent to a custom base URL if no key is set."""
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
 
 def choose_model(flag: str | None, file: str | None) -> str:
-    """Return the model of a run: flag, file, SPECIALIST_MODEL, then what the environment can reach.
+    """Return the model of a run: flag, file, SPECIALIST_MODEL, then a default by the credentials in the environment.
 
-    file: what the specialist's file says; `inherit` says nothing.
+    file: model in the specialist's file; `inherit` counts as None.
     """
     named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL")
     return named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
@@ -29,10 +29,10 @@ def choose_model(flag: str | None, file: str | None) -> str:
 def make_provider(model: str) -> Provider:
     """Return the provider of a model.
 
-    Raises UsageError for a model that cannot be reached from here.
+    Raises UsageError if credentials or a library are missing, or if the configuration is invalid.
     """
     if model == OFFLINE:
-        from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - only where it is used
+        from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - loaded on demand
 
         return OfflineProvider()
     if model.startswith(OPENAI):
@@ -41,7 +41,7 @@ def make_provider(model: str) -> Provider:
 
 
 def keys_of(provider: Provider) -> tuple[str, ...]:
-    """Return the keys that the requests of a provider carry; empty for one that has no client of an SDK."""
+    """Return the API keys in a provider's requests; empty if it has no SDK client."""
     client = getattr(provider, "client", None)
     keys = (getattr(client, name, None) for name in ("api_key", "auth_token"))
     return tuple(key for key in keys if isinstance(key, str) and key != NO_KEY)
@@ -54,17 +54,17 @@ def _messages_provider(model: str) -> Provider:
     from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - a heavy import
 
     key = _set(MESSAGES.key)
-    # A local server wants no key, and the SDK insists on one.
+    # A local server needs no key, but the SDK requires one.
     options = {"api_key": key} if key else {} if _credentials() else {"api_key": NO_KEY}
     try:
         return AnthropicProvider(model, make_client(**options))
-    except Exception as error:  # whatever the SDK and the HTTP library make of the environment
+    except Exception as error:  # any error of the SDK or the HTTP library about the environment
         raise _no_connection(error, MESSAGES) from error
 
 
 def _chat_provider(model: str) -> Provider:
     if not model.strip():
-        raise UsageError(f"--model {OPENAI}: the model's id is missing; write it behind the colon")
+        raise UsageError(f"--model {OPENAI}: the model id is missing; add it after the colon")
     key, url = _set(CHAT.key), _set(CHAT.url)
     if not key and not url:
         raise _no_credentials(f"{OPENAI}{model}", CHAT)
@@ -75,8 +75,8 @@ def _chat_provider(model: str) -> Provider:
         return ChatProvider(model, make_client(api_key=key or NO_KEY, base_url=url or OPENAI_URL))
     except ImportError as error:
         raise UsageError(
-            f"--model {OPENAI}{model} needs a part that is not installed; "
-            f"to install it: pip install 'run-specialist[openai]' ({error})"
+            f"--model {OPENAI}{model} needs a package that is not installed; "
+            f"run: pip install 'run-specialist[openai]' ({error})"
         ) from error
     except Exception as error:  # as above
         raise _no_connection(error, CHAT) from error
@@ -91,20 +91,20 @@ def _credentials() -> bool:
 
 
 def _refuse_secrets_in(endpoint: Endpoint) -> None:
-    # A request has one place for who sends it, and the key is there.
+    # A request has only one Authorization header, which contains the key.
     if "@" in _set(endpoint.url).partition("://")[2].partition("/")[0]:
-        raise UsageError(f"{endpoint.url} holds a name or a password: leave them out, and set {endpoint.key}")
+        raise UsageError(f"{endpoint.url} contains a user name or a password; remove it, and set {endpoint.key}")
 
 
 def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:
     return UsageError(
-        f"no credentials for {model}: set {endpoint.key}, or point {endpoint.url} at a {endpoint.kind} server, "
+        f"no credentials for {model}: set {endpoint.key}, or set {endpoint.url} to a {endpoint.kind} server, "
         "or use --model offline"
     )
 
 
 def _no_connection(error: Exception, endpoint: Endpoint) -> UsageError:
     return UsageError(
-        f"the connection to the API cannot be set up ({redact(str(error))}); "
+        f"cannot create the API client ({redact(str(error))}); "
         f"check {endpoint.url}, the proxy settings and the certificates"
     )

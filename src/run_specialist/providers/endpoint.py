@@ -1,31 +1,31 @@
-"""The two APIs that models are reached by, as our errors speak of them."""
+"""The two model APIs, with the names that error messages use."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One API: whose SDK reaches it, and what its servers are called."""
+    """One API with its SDK."""
 
     sdk: str
-    """The SDK's package; the SDKs of both APIs name their exceptions alike."""
+    """Package of the SDK; the SDKs of both APIs use the same names for their exceptions."""
     kind: str
-    """What a server of this API is."""
+    """Name of the kind of server in error messages."""
 
     @property
     def key(self) -> str:
-        """The environment variable that holds the key."""
+        """The environment variable with the API key."""
         return f"{self.sdk.upper()}_API_KEY"
 
     @property
     def url(self) -> str:
-        """The environment variable that names another server."""
+        """The environment variable with the base URL."""
         return f"{self.sdk.upper()}_BASE_URL"
 
     @property
     def wrong_server(self) -> str:
-        """What to ask oneself when an answer makes no sense."""
-        return f"is {self.url} that of a {self.kind} server?"
+        """The hint in errors about an invalid response."""
+        return f"does {self.url} point to a {self.kind} server?"
 
 
 MESSAGES = Endpoint("anthropic", "Messages-compatible")

@@ -1,4 +1,4 @@
-"""Read JSON that a server sent, and trust none of it; both APIs need this."""
+"""Parse untrusted JSON from the servers of both APIs, and cache encoded messages."""
 
 import json
 import re
@@ -11,34 +11,34 @@ from run_specialist.providers.endpoint import Endpoint
 from run_specialist.record.messages import Message
 
 MOST_TOKENS = 10**12
-"""No request has more; a larger figure is no figure."""
+"""Upper bound of plausible token counts; larger ones are ignored."""
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}", re.ASCII)
 
 
 def read_object(content_type: str, body: bytes, endpoint: Endpoint) -> dict[str, Any]:
-    """Return the JSON object of a whole reply.
+    """Return the JSON object of a response body.
 
-    Raises ProviderError for anything else.
+    Raises ProviderError for any other content.
     """
     if "json" not in content_type.lower():
         kind = _MEDIA_TYPE.match(content_type)
-        told = kind[0] if kind else "no content type"
-        raise ProviderError(f"the server answered with {told}, not JSON; {endpoint.wrong_server}")
+        named = kind[0] if kind else "no content type"
+        raise ProviderError(f"the server answered with {named}, not JSON; {endpoint.wrong_server}")
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ProviderError(f"the server's JSON breaks off or is damaged ({error}); try again") from error
+        raise ProviderError(f"the server answered with incomplete or invalid JSON ({error}); try again") from error
     if not isinstance(value, dict):
-        raise ProviderError(f"the server answered with JSON that is no message; {endpoint.wrong_server}")
+        raise ProviderError(f"the server answered with JSON that is not an object; {endpoint.wrong_server}")
     return value
 
 
 def read_arguments(text: str, *, cut: bool) -> object:
-    """Parse a tool's arguments; None when they are no JSON.
+    """Parse the arguments of a tool call; None if they are not JSON.
 
-    cut: of arguments that were cut off keep what came through, for nobody will run them.
+    cut: the arguments are truncated; return the complete part, since the call will not be executed.
     """
-    from jiter import from_json  # noqa: PLC0415 - comes with the SDKs, needed only after a request
+    from jiter import from_json  # noqa: PLC0415 - installed with the SDKs, needed only after a request
 
     try:
         return json.loads(text)
@@ -52,26 +52,26 @@ def read_arguments(text: str, *, cut: bool) -> object:
 
 
 def count(values: object, key: str) -> int:
-    """Return a number of tokens; 0 where there is none that can be true."""
+    """Return a token count; 0 if it is missing or implausible."""
     value = values.get(key) if isinstance(values, Mapping) else None
-    # JSON's true is a number to Python, and to no one else.
+    # In Python, `True` is an int.
     return value if isinstance(value, int) and value is not True and 0 < value <= MOST_TOKENS else 0
 
 
-class TokenEstimate:
-    """What an API was told already; of the next request only what is new is looked at, however long the transcript."""
+class EncodedMessages:
+    """A cache of encoded messages: each request encodes only the messages that are new in the transcript."""
 
     def __init__(self) -> None:
         self.ids: set[str] = set()
-        """Of all tool calls."""
+        """Ids of all tool calls in the transcript."""
         self.pieces: list[bytes] = []
-        """Each message as it is sent."""
+        """Encoded messages in order."""
         self._messages: Sequence[Message] = ()
 
     def take(self, messages: Sequence[Message], encoded: Callable[[Message], bytes]) -> None:
-        """Take a transcript: the last one with what came after it, or another.
+        """Update the cache for a transcript, which extends the previous one or replaces it.
 
-        encoded: serialises a message; one that was sent before is sent as the very same bytes.
+        encoded: encodes one message; a message encoded before keeps the same bytes.
         """
         known = len(self._messages)
         if known > len(messages) or not all(map(is_, self._messages, messages)):
@@ -82,13 +82,13 @@ class TokenEstimate:
         self._messages = messages
 
 
-def sound_id(given: object, taken: Collection[str], prefix: str) -> str:
-    """Return a tool call's id as it came; a new one where that is none, or taken.
+def unique_id(sent: object, taken: Collection[str], prefix: str) -> str:
+    """Return the id of a tool call; a new id if it is invalid or taken.
 
-    prefix: how a new one begins; a number follows.
+    prefix: start of a new id, followed by a number.
     """
-    if isinstance(given, str) and given and given not in taken:
-        return given
+    if isinstance(sent, str) and sent and sent not in taken:
+        return sent
     number = len(taken) + 1
     while f"{prefix}{number}" in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""What is known of the models: aliases, and what their endpoint takes. No endpoint tells this by itself."""
+"""Model aliases and capabilities, which no endpoint reports."""
 
 import re
 
@@ -10,13 +10,13 @@ ALIASES = {
     "haiku": "claude-haiku-5-5",
     "fable": "claude-fable-5-2",
 }
-"""Short names, and the model that each stands for."""
+"""Full model ids by alias."""
 
 UNFORCEABLE_SINCE = {"opus": (5, 5), "sonnet": (5, 5), "fable": (5, 1), "mythos": (0, 0)}
-"""First version of each family that refuses a `tool_choice` of type `tool` or `any`."""
+"""First version of each model family that refuses a `tool_choice` of type `tool` or `any`."""
 
 MAX_OUTPUT_TOKENS = {"opus": 128_000, "sonnet": 64_000, "haiku": 64_000, "fable": 128_000, "mythos": 128_000}
-"""The largest `max_tokens` by family; careful where no figure is published."""
+"""Maximum `max_tokens` by model family; a low estimate if no figure is published."""
 UNKNOWN_MAX_OUTPUT_TOKENS = 32_000
 VENDOR = "anthropic"
 
@@ -24,12 +24,12 @@ _FAMILY = re.compile(r"(opus|sonnet|haiku|fable|mythos)(?:-(\d{1,2}))?(?:-(\d{1,
 
 
 def full_id(model: str) -> str:
-    """Return the id that requests carry."""
+    """Return the model id for requests."""
     return ALIASES.get(model.lower(), model)
 
 
 def capabilities(model: str) -> Capabilities:
-    """Return what the model is known to take; of an unknown one the best is assumed, and a 400 teaches.
+    """Return the capabilities of a model; for an unknown one the best case, which a 400 response corrects.
 
     model: full id.
     """

@@ -1,6 +1,6 @@
-"""The chat completions API through the vendor's SDK, which serves as transport; many local servers speak it too.
+"""The provider for the chat completions API, through the vendor's SDK; many local servers implement this API too.
 
-As with the Messages API a body is made of bytes that never change: the front once a run, each message once.
+As with the Messages API, model and tools are serialized once per run, each message once.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT
-from run_specialist.providers.json_reader import TokenEstimate
+from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
@@ -31,17 +31,21 @@ CHOICES: dict[Choice, object] = {
     Choice.RESPOND: {"type": "function", "function": {"name": RESPOND}},
     Choice.NONE: "none",
 }
-ROOM, OLD_ROOM = "max_completion_tokens", "max_tokens"
-"""The key that limits a reply, and the one before it, which is all that some servers know."""
+MAX_TOKENS, OLD_MAX_TOKENS = "max_completion_tokens", "max_tokens"
+"""The key that limits a reply, and its predecessor, the only one that some servers support."""
 STREAMING = "stream_options"
-"""The key that asks for the usage of a streamed reply; not every server knows it."""
+"""The key that requests the usage of a streamed reply; some servers do not support it."""
 
 
 class ChatProvider:
     """Opens conversations with one model of a chat completions endpoint."""
 
     def __init__(self, model: str, client: "AsyncOpenAI") -> None:
-        """Take a model's id, without the prefix, and the client to reach it with; see `make_client`."""
+        """Create a provider.
+
+        model: id without the prefix `openai:`.
+        client: as returned by `make_client`.
+        """
         self.id = model
         self.model = f"openai:{model}"
         self.capabilities = Capabilities(
@@ -49,34 +53,34 @@ class ChatProvider:
         )
         self.client = client
         self.unknown: frozenset[str] = frozenset()
-        """Keys of a request that the server does not know, as learnt so far."""
+        """Request keys that the server has refused as unknown."""
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "ChatConversation":
-        """Freeze system and tools for a run."""
+        """Start a conversation with fixed system prompt and tools."""
         return ChatConversation(self, opening, watch)
 
     def learn_unforceable(self) -> None:
         """Remember that this endpoint refuses a forced choice."""
         self.capabilities = replace(self.capabilities, forced_choice=False)
 
-    def learn(self, words: str, room: int) -> int | None:
-        """Return the room with which a refused request may be taken after all; None when nothing can be done.
+    def learn(self, refusal: str, max_tokens: int) -> int | None:
+        """Return the `max_tokens` with which a refused request may succeed; None if a retry is pointless.
 
-        words: of the refusal. room: what the request asked for [tokens].
+        refusal: error text. max_tokens: limit in the refused request [tokens].
         """
-        unknown = {key for key in (ROOM, STREAMING) if openai_refusals.is_unknown(key, words)}
+        unknown = {key for key in (MAX_TOKENS, STREAMING) if openai_refusals.is_unknown(key, refusal)}
         if unknown - self.unknown:
             self.unknown |= unknown
-            return room
-        most = openai_refusals.most_room(words)
-        if most is not None and 0 < most < room:
-            self.capabilities = replace(self.capabilities, max_output_tokens=most)
-            return most
-        left = openai_refusals.room_left(words, room)
-        return left if left is not None and openai_refusals.LEAST_ROOM <= left < room else None
+            return max_tokens
+        largest = openai_refusals.max_output(refusal)
+        if largest is not None and 0 < largest < max_tokens:
+            self.capabilities = replace(self.capabilities, max_output_tokens=largest)
+            return largest
+        left = openai_refusals.context_left(refusal, max_tokens)
+        return left if left is not None and openai_refusals.MIN_OUTPUT <= left < max_tokens else None
 
     def cost(self, usage: Usage) -> float | None:
-        """Return what one request cost [USD]."""
+        """Return the cost of one request [USD]; None if the price is unknown."""
         return prices.cost(usage, self.id, "openai")
 
     async def aclose(self) -> None:
@@ -85,24 +89,24 @@ class ChatProvider:
 
 
 def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
-    """Return a client of the SDK that neither waits as long as any server likes, nor takes all that it sends.
+    """Return an SDK client with limits on timeouts, retry delays and the size of replies.
 
-    options: those of `AsyncOpenAI`; what is left out comes from the environment.
-    Raises ImportError where the SDK is not installed.
+    options: options of `AsyncOpenAI`; missing ones come from the environment.
+    Raises ImportError if the SDK is not installed.
     """
-    import openai  # noqa: PLC0415 - a second of start-up, paid only on the way to a request
+    import openai  # noqa: PLC0415 - the import takes a second
 
     return openai.AsyncOpenAI(**{**connection(openai), **options})
 
 
 class ChatConversation:
-    """One run's exchange; every request begins with the same bytes."""
+    """The conversation of one run; all its requests start with the same bytes."""
 
     def __init__(self, provider: ChatProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
         self._watch = watch
-        self._growing: StreamedCompletion | None = None
-        self._told = TokenEstimate()
+        self._streamed: StreamedCompletion | None = None
+        self._sent = EncodedMessages()
         self._has_tools = bool(opening.tools.names)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:
@@ -119,43 +123,43 @@ class ChatConversation:
         self._system = encode({"role": "system", "content": opening.system}) if opening.system else b""
 
     async def ask(self, request: Request) -> Reply:
-        """Send the transcript; see `Conversation.ask`."""
+        """Send the transcript and return the reply, as `Conversation.ask` describes."""
         from openai import APIStatusError  # noqa: PLC0415 - see make_client
 
-        room = min(request.max_tokens, self._provider.capabilities.max_output_tokens)
-        self._growing = None
-        # Before the body is made: whoever waits has none in memory.
+        limit = min(request.max_tokens, self._provider.capabilities.max_output_tokens)
+        self._streamed = None
+        # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
         try:
             try:
-                completion = await self._exchange(request, room)
+                completion = await self._exchange(request, limit)
             except APIStatusError as error:
-                less = self._provider.learn(openai_refusals.words_of(error), room)
-                if less is None:
+                new_limit = self._provider.learn(openai_refusals.text_of_error(error), limit)
+                if new_limit is None:
                     raise
-                completion = await self._exchange(request, less)
-            return read_reply(completion, self._told.ids)
+                completion = await self._exchange(request, new_limit)
+            return read_reply(completion, self._sent.ids)
         except ProviderError:
             raise
-        # Much of what goes wrong on the wire is no error of the SDK: a damaged body, a wrong encoding.
+        # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
             raise self._failure(error, request.choice) from error
 
     def _failure(self, error: Exception, choice: Choice) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
 
-        if isinstance(error, APIConnectionError) and self._growing and isinstance(error.__cause__, Exception):
-            # The server was reached; what broke the stream off is the cause.
+        if isinstance(error, APIConnectionError) and self._streamed and isinstance(error.__cause__, Exception):
+            # The connection succeeded; the cause is the error that interrupted the stream.
             error = error.__cause__
         line = one_line(error, CHAT, self._provider.client)
         failure = ProviderError(line)
         if isinstance(error, APIError):
-            words = openai_refusals.words_of(error)
+            text = openai_refusals.text_of_error(error)
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
-            if refused and choice is Choice.RESPOND and openai_refusals.is_about_choice(words):
+            if refused and choice is Choice.RESPOND and openai_refusals.is_about_choice(text):
                 self._provider.learn_unforceable()
                 failure = ForcingRefused(line)
-            elif openai_refusals.is_too_long(words):
+            elif openai_refusals.is_too_long(text):
                 failure = ContextExceeded(line)
         return failure
 
@@ -166,18 +170,18 @@ class ChatConversation:
         return await stream(client, PATH, body, CHAT, partial(self._begin, self._watch))
 
     def _begin(self, watch: Watch) -> StreamedCompletion:
-        self._growing = StreamedCompletion(watch)
-        return self._growing
+        self._streamed = StreamedCompletion(watch)
+        return self._streamed
 
     def _body(self, request: Request, max_tokens: int) -> bytes:
         unknown = self._provider.unknown
-        varying: dict[str, Any] = {OLD_ROOM if ROOM in unknown else ROOM: max_tokens}
+        varying: dict[str, Any] = {OLD_MAX_TOKENS if MAX_TOKENS in unknown else MAX_TOKENS: max_tokens}
         if self._watch is not None:
             varying["stream"] = True
             if STREAMING not in unknown:
                 varying[STREAMING] = {"include_usage": True}
         if self._has_tools:
             varying["tool_choice"] = CHOICES[request.choice]
-        self._told.take(request.messages, encoded)
-        said = b",".join(piece for piece in (self._system, *self._told.pieces) if piece)
-        return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', said, b"]}"))
+        self._sent.take(request.messages, encoded)
+        joined = b",".join(piece for piece in (self._system, *self._sent.pieces) if piece)
+        return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', joined, b"]}"))

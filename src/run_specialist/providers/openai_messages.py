@@ -1,9 +1,9 @@
-"""From the transcript's blocks to the messages of the chat completions API.
+"""Convert the transcript's blocks to messages of the chat completions API.
 
-Three keys of our blocks hold what only this API knows, so that it goes back just as it came:
+The key `chat` of a block contains data specific to this API, so that it is sent back unchanged:
 
     {"type": "tool_use", ..., "chat": {...}}        the tool call
-    {"type": "chat_part", "chat": {...}}            a part of the content that is no text
+    {"type": "chat_part", "chat": {...}}            a part of the content that is not text
     {"type": "chat_fields", "chat": {...}}          other fields of the message, such as its reasoning
 """
 
@@ -17,15 +17,15 @@ FIELDS = "chat_fields"
 
 
 def encoded(message: Message) -> bytes:
-    """Return a message as JSON objects with commas between them; a user message of results becomes several."""
-    said = _assistant(message) if message.role == "assistant" else _user(message)
-    return b",".join(encode(one) for one in said)
+    """Return a message as comma-separated JSON objects; a user message with tool results becomes several."""
+    chat_messages = _assistant(message) if message.role == "assistant" else _user(message)
+    return b",".join(map(encode, chat_messages))
 
 
 def _user(message: Message) -> Iterator[dict[str, Any]]:
-    """Yield each result as a message of its own, then the text, our last words at its end.
+    """Yield one message per tool result, then the text, which ends with the harness's text.
 
-    Our words are never a system message: some servers refuse one in mid-conversation.
+    The harness's text is not sent as a system message: some servers refuse one in the middle of a conversation.
     """
     for block in message.blocks:
         if block["type"] == "tool_result":
@@ -38,11 +38,11 @@ def _user(message: Message) -> Iterator[dict[str, Any]]:
 def _assistant(message: Message) -> Iterator[dict[str, Any]]:
     calls = [_call(block) for block in message.blocks if block["type"] == "tool_use"]
     fields = {key: value for block in message.blocks if block["type"] == FIELDS for key, value in block["chat"].items()}
-    said: dict[str, Any] = {"role": "assistant", "content": _content(message.blocks), **fields}
+    chat_message: dict[str, Any] = {"role": "assistant", "content": _content(message.blocks), **fields}
     if calls:
-        yield {**said, "tool_calls": calls}
+        yield {**chat_message, "tool_calls": calls}
     else:
-        yield {**said, "content": said["content"] or ""}
+        yield {**chat_message, "content": chat_message["content"] or ""}
 
 
 def _content(blocks: tuple[Block, ...]) -> str | list[Mapping[str, Any]] | None:

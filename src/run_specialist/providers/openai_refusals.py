@@ -1,4 +1,4 @@
-"""What a refused request tells of a model and its server; no endpoint tells it in any other way."""
+"""Extract limits of a model and its server from error texts, the only place where endpoints report them."""
 
 import re
 from typing import TYPE_CHECKING
@@ -14,12 +14,12 @@ TOO_LONG = (
     "context window",
     "prompt is too long",
 )
-"""How servers say that a request does not fit into the model's context."""
+"""Error texts for a request that exceeds the model's context window."""
 
-LEAST_ROOM = 256
-"""With less room than this for the reply a context counts as full [tokens]."""
+MIN_OUTPUT = 256
+"""A context with less space than this for the reply counts as full [tokens]."""
 
-_MOST = re.compile(
+_MAX_OUTPUT = re.compile(
     r"supports at most (\d+) completion tokens"
     r"|max(?:_completion)?_tokens\W+(?:value )?must be less than or equal to\W+(\d+)"
     r"|valid range of max(?:_completion)?_tokens is \[\d+, ?(\d+)\]"
@@ -30,38 +30,38 @@ _PROMPT = re.compile(r"\b(\d+) input tokens")
 _UNKNOWN_KEY = re.compile(r"unrecogni[sz]ed|unknown|unexpected|unsupported|not supported|extra|not permitted")
 
 
-def words_of(error: "APIError") -> str:
-    """Return all that a server said in an error."""
+def text_of_error(error: "APIError") -> str:
+    """Return message and body of an error."""
     return f"{error} {error.body}"
 
 
-def most_room(words: str) -> int | None:
-    """Return the largest reply that the model gives [tokens], where the refusal names it."""
-    found = _MOST.search(words)
+def max_output(refusal: str) -> int | None:
+    """Return the model's maximum output [tokens]; None if the error text does not contain it."""
+    found = _MAX_OUTPUT.search(refusal)
     return int(found[found.lastindex or 0]) if found else None
 
 
-def room_left(words: str, room: int) -> int | None:
-    """Return what the prompt leaves of the context for a reply [tokens], where the refusal tells it.
+def context_left(refusal: str, max_tokens: int) -> int | None:
+    """Return the context left for the reply [tokens]; None if the error text does not contain it.
 
-    room: what the refused request asked for [tokens].
+    max_tokens: limit in the refused request [tokens].
     """
-    context, requested, prompt = (pattern.search(words) for pattern in (_CONTEXT, _REQUESTED, _PROMPT))
+    context, requested, prompt = (pattern.search(refusal) for pattern in (_CONTEXT, _REQUESTED, _PROMPT))
     if context and requested:
-        return int(context[1]) - (int(requested[1]) - room)
+        return int(context[1]) - (int(requested[1]) - max_tokens)
     return int(context[1]) - int(prompt[1]) if context and prompt else None
 
 
-def is_too_long(words: str) -> bool:
-    """Say whether the request does not fit into the model's context."""
-    return any(sign in words.lower() for sign in TOO_LONG)
+def is_too_long(refusal: str) -> bool:
+    """Return whether the request exceeds the model's context window."""
+    return any(text in refusal.lower() for text in TOO_LONG)
 
 
-def is_about_choice(words: str) -> bool:
-    """Say whether it is the tool choice that was refused."""
-    return re.search(r"tool[_ ]choice", words, re.IGNORECASE) is not None
+def is_about_choice(refusal: str) -> bool:
+    """Return whether the error is about the tool choice."""
+    return re.search(r"tool[_ ]choice", refusal, re.IGNORECASE) is not None
 
 
-def is_unknown(key: str, words: str) -> bool:
-    """Say whether the server does not know a key of the request."""
-    return key in words and _UNKNOWN_KEY.search(words.lower()) is not None
+def is_unknown(key: str, refusal: str) -> bool:
+    """Return whether the server does not support a key of the request."""
+    return key in refusal and _UNKNOWN_KEY.search(refusal.lower()) is not None

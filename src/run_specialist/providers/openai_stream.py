@@ -1,4 +1,4 @@
-"""Put a streamed completion together from its chunks, and show its pieces to a watcher."""
+"""Assemble a streamed completion from its chunks, and pass the pieces to a watcher."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,11 +8,11 @@ from run_specialist.providers.base import Delta, Watch
 from run_specialist.record.messages import Block, encode
 
 APART = {"role", "content", "tool_calls", "function_call"}
-"""Keys of a delta that are not simply joined to what came before."""
+"""Keys of a delta that need more than appending to the previous value."""
 
 
 class StreamedCompletion:
-    """Grows chunk by chunk into the object that would have come without streaming."""
+    """Assembles the object that the server would have sent without streaming."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -26,14 +26,14 @@ class StreamedCompletion:
         self._complete = False
 
     def add(self, chunk: object) -> None:
-        """Take the next chunk; what is no chunk of a completion is passed over."""
+        """Process the next chunk; anything that is not a chunk of a completion is ignored."""
         if not isinstance(chunk, Mapping):
             return
         choices = chunk.get("choices")
         self._model = chunk.get("model") or self._model
         if isinstance(chunk.get("usage"), Mapping):
             self._usage = chunk["usage"]
-            # The chunk that holds nothing but the usage is the last one.
+            # The last chunk contains only the usage.
             self._complete = self._complete or not choices
         match choices:
             case [{"index": int(index)}, *_] if index > 0:
@@ -46,13 +46,13 @@ class StreamedCompletion:
             for key, value in delta.items():
                 if key not in APART:
                     self._fields[key] = _joined(self._fields.get(key), value)
-            self._say(delta.get("content"))
+            self._add_content(delta.get("content"))
             for fragment in _fragments(delta):
-                self._grow(fragment)
+                self._add_fragment(fragment)
         if choice.get("finish_reason"):
             self._finish, self._complete = choice["finish_reason"], True
 
-    def _say(self, content: object) -> None:
+    def _add_content(self, content: object) -> None:
         for part in content if isinstance(content, list) else [content]:
             match part:
                 case str(text) | {"type": "text", "text": str(text)}:
@@ -65,7 +65,7 @@ class StreamedCompletion:
                 case dict():
                     self._parts.append(part)
 
-    def _grow(self, fragment: Mapping[str, Any]) -> None:
+    def _add_fragment(self, fragment: Mapping[str, Any]) -> None:
         call = self._call_of(fragment)
         match fragment.get("function"):
             case {**values}:
@@ -74,16 +74,16 @@ class StreamedCompletion:
                 return
         function["name"] = function.get("name") or values.pop("name", None)
         values.pop("name", None)
-        given = values.pop("arguments", None)
-        if given is not None:
-            text = given if isinstance(given, str) else encode(given).decode()
+        arguments = values.pop("arguments", None)
+        if arguments is not None:
+            text = arguments if isinstance(arguments, str) else encode(arguments).decode()
             function["arguments"] = str(function.get("arguments") or "") + text
             self._watch(Delta(text, tool=str(function["name"] or "")))
         for key, value in values.items():
             function[key] = _joined(function.get(key), value)
 
     def _call_of(self, fragment: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the call that a fragment belongs to: by its index, which some servers leave out or never raise."""
+        """Return the call of a fragment by its index, which some servers omit or never increment."""
         index, call_id = fragment.get("index"), fragment.get("id")
         call = self._at.get(index) if index is not None else self._calls[-1] if self._calls else None
         named = isinstance(function := fragment.get("function"), Mapping) and bool(function.get("name"))
@@ -98,13 +98,13 @@ class StreamedCompletion:
         call["id"] = call["id"] or call_id
         return call
 
-    def whole(self) -> Block:
+    def result(self) -> Block:
         """Return the completion.
 
-        Raises ProviderError when the stream ended before it was complete.
+        Raises ProviderError if the stream ended early.
         """
         if not self._complete:
-            raise ProviderError("the server's stream broke off in the middle of a reply; try again")
+            raise ProviderError("the server's stream ended in the middle of a reply; try again")
         message = {**self._fields, "content": self._parts}
         if self._calls:
             message["tool_calls"] = self._calls
@@ -113,8 +113,8 @@ class StreamedCompletion:
 
 
 def _fragments(delta: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    wanted, legacy = delta.get("tool_calls"), delta.get("function_call")
-    for fragment in wanted if isinstance(wanted, list) else []:
+    calls, legacy = delta.get("tool_calls"), delta.get("function_call")
+    for fragment in calls if isinstance(calls, list) else []:
         if isinstance(fragment, Mapping):
             yield fragment
     if isinstance(legacy, Mapping):
@@ -122,7 +122,7 @@ def _fragments(delta: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _joined(before: Any, new: Any) -> Any:  # noqa: ANN401 - any value of JSON
-    """Return a value that grew by a piece: texts and lists get longer, objects are joined key by key."""
+    """Return a value extended by a piece: strings and lists are concatenated, objects are merged key by key."""
     match before, new:
         case _, None:
             return before

@@ -1,7 +1,7 @@
-"""Requests begin a few in each turn of the event loop, so that what has come back is dealt with before more goes out.
+"""Limit how many requests start per iteration of the event loop, so that responses are processed before more requests.
 
-A thousand children that ask at once would otherwise all be in the middle of a request: a thousand open connections, and
-ten times as much in memory for the garbage collector to look through. A loop that has time to spare holds nobody up.
+Without it, a thousand concurrent children would all be in the middle of a request: a thousand open connections, and ten
+times as much memory for the garbage collector to scan. An event loop that is not busy delays no request.
 """
 
 import asyncio
@@ -9,20 +9,20 @@ from collections import deque
 from weakref import WeakKeyDictionary
 
 AT_ONCE = 2
-"""Requests that begin in one turn of a loop."""
+"""Number of requests that may start per loop iteration."""
 
 
 class Pace:
-    """The requests that wait to begin in one loop, the oldest first."""
+    """The FIFO queue of requests that wait to start in one event loop."""
 
-    # It holds no loop, but for those who wait in it: the loops that have one are remembered only as long as they live.
+    # Only waiting futures refer to the loop, so that the WeakKeyDictionary can drop the entries of dead loops.
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._left = AT_ONCE
         self._counts = False
 
     async def begin(self) -> None:
-        """Wait until one more may begin; where few do, that is at once."""
+        """Wait until one more request may start; returns at once if few start."""
         loop = asyncio.get_running_loop()
         if not self._counts:
             self._counts = True
@@ -35,13 +35,13 @@ class Pace:
         await future
 
     def _turn(self) -> None:
-        """Let the next ones begin; after a turn in which nobody did there is nothing to count."""
+        """Start the next requests; stop counting after an iteration in which none started."""
         self._counts, self._left = self._left < AT_ONCE, AT_ONCE
         if self._counts:
             asyncio.get_running_loop().call_soon(self._turn)
         while self._left and self._waiting:
             future = self._waiting.popleft()
-            # Whoever was cancelled needs no turn.
+            # Skip cancelled requests.
             if not future.done():
                 future.set_result(None)
                 self._left -= 1
@@ -51,7 +51,7 @@ _paces: WeakKeyDictionary[asyncio.AbstractEventLoop, Pace] = WeakKeyDictionary()
 
 
 def pace() -> Pace:
-    """Return that of the running loop, which all its requests share."""
+    """Return the Pace of the running loop, shared by all its requests."""
     loop = asyncio.get_running_loop()
     found = _paces.get(loop)
     if found is None:
@@ -61,7 +61,7 @@ def pace() -> Pace:
 
 
 def _forget_closed() -> None:
-    # Whoever waits in a loop that was closed meanwhile would hold it for ever. Other threads may add theirs just now.
+    # Waiting futures keep a closed loop alive. `keyrefs` returns a copy, since other threads may add entries.
     for reference in _paces.keyrefs():
         loop = reference()
         if loop is not None and loop.is_closed():

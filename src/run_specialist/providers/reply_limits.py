@@ -1,4 +1,4 @@
-"""A reply has an end: a server that sends more than any model says is hung up on, before it fills the memory."""
+"""Limit size and duration of replies, so that a faulty server can neither fill the memory nor block a run."""
 
 import time
 from collections.abc import AsyncIterator
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 LONGEST_BODY = 32 * MIB
-"""The largest reply that is asked for has a few hundred bytes of events for each of 32,000 tokens [bytes]."""
+"""Maximum size; the largest requested reply has 32,000 tokens with a few hundred bytes of events each [bytes]."""
 LONGEST_REPLY = 3600.0
-"""Whoever sends a byte now and then is not waited for any longer [s]."""
+"""Maximum duration of a reply, which ends one that trickles in byte by byte [s]."""
 LONGEST_PAUSE = 600.0
-"""A server that says nothing for so long is given up, as the SDKs do [s]."""
+"""Read timeout, the default of the SDKs [s]."""
 LONGEST_CONNECT = 20.0
-"""The SDKs' own 5 s are too few where one loop opens a connection for each of a thousand children [s]."""
+"""Connect timeout; the SDKs' 5 s are too short if one loop connects for a thousand children [s]."""
 
 
 async def bound_body(response: "httpx2.Response") -> None:
-    """Put an end to a body that has none, and to a small one that unpacks to a huge one.
+    """Limit the body of a response, including small bodies that decompress to huge ones.
 
-    A response hook of the HTTP client. Reading the body then raises ProviderError.
+    A response hook of the HTTP client. Reading a body beyond the limits raises ProviderError.
     """
-    kind, itself = type(response), ref(response)
+    kind, reference = type(response), ref(response)
 
     async def bounded(chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        size, begun, whole = 0, time.monotonic(), itself()
-        if whole is None:
+        size, begun, unbounded = 0, time.monotonic(), reference()
+        if unbounded is None:
             return
-        async with aclosing(kind.aiter_bytes(whole, chunk_size)) as parts:
+        async with aclosing(kind.aiter_bytes(unbounded, chunk_size)) as parts:
             async for part in parts:
                 size += len(part)
                 if size > LONGEST_BODY:
@@ -42,5 +42,5 @@ async def bound_body(response: "httpx2.Response") -> None:
                     raise ProviderError(f"the server's reply took more than {LONGEST_REPLY:.0f} seconds; try again")
                 yield part
 
-    # What reads whole bodies, and what reads streams, goes through this one method. It must not hold what holds it.
+    # Plain and streamed reading both use this method. The weak reference avoids a reference cycle.
     response.aiter_bytes = bounded  # type: ignore[method-assign, assignment]

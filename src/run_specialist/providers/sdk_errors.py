@@ -1,4 +1,4 @@
-"""One clear line for whatever goes wrong between here and an API, whichever SDK carries the requests."""
+"""Convert errors of the SDKs and the HTTP library to one line that says what to do."""
 
 import math
 import os
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 LONGEST_LINE = 600
-"""What a server says beyond this is cut [characters]."""
+"""Maximum length of an error message [characters]."""
 LONGEST_WAIT = 60.0
-"""A server that asks for a longer pause than this is not waited for [s]."""
+"""Maximum `retry-after` that is honored [s]."""
 SHORTEST_KEY = 8
-"""A shorter key is taken for a placeholder, which may be a part of plain words [characters]."""
+"""Shorter keys are not masked: they are placeholders, which may occur in plain text [characters]."""
 
 WHAT_TO_DO = {
     401: "check {key}",
@@ -36,9 +36,9 @@ WHAT_TO_DO = {
 
 
 async def refuse_long_waits(response: "httpx2.Response") -> None:
-    """Put a deadline over `retry-after`, which an SDK may honour without an upper bound.
+    """Disable the retry if `retry-after` is too long; an SDK may honor it without an upper bound.
 
-    A response hook of the HTTP client: the SDKs heed `x-should-retry` before all else.
+    A response hook of the HTTP client: `x-should-retry` takes precedence over everything else in the SDKs.
     """
     if _retry_after(response.headers) > LONGEST_WAIT:
         response.headers["x-should-retry"] = "false"
@@ -59,76 +59,77 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 
 def one_line(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> str:
-    """Say what went wrong and what to do, in one line without secrets.
+    """Return one line without secrets that describes an error and what to do.
 
-    client: the one that the request went through.
+    client: the client that sent the request.
     """
-    keys = [one for one in (client.api_key, getattr(client, "auth_token", None)) if one and len(one) >= SHORTEST_KEY]
+    credentials = (client.api_key, getattr(client, "auth_token", None))
+    keys = [key for key in credentials if key and len(key) >= SHORTEST_KEY]
 
-    def hidden(words: str) -> str:
-        # Some servers quote the key that they refuse; a part of it, cut off, would not be known again.
+    def masked(text: str) -> str:
+        # Some servers quote the key that they refuse. Mask it before truncation, after which it would not match.
         for key in keys:
-            words = words.replace(key, MASK)
-        return redact(words)
+            text = text.replace(key, MASK)
+        return redact(text)
 
-    place = client.base_url.copy_with(userinfo=b"", query=None, fragment=None)
-    return tidy(hidden(_words(error, endpoint, place, hidden)))
-
-
-def tidy(words: str) -> str:
-    """Return foreign words as one line of bearable length, without secrets."""
-    words = redact(" ".join(words.split()))
-    return words if len(words) <= LONGEST_LINE else f"{words[:LONGEST_LINE]} …"
+    base_url = client.base_url.copy_with(userinfo=b"", query=None, fragment=None)
+    return tidy(masked(_describe(error, endpoint, base_url, masked)))
 
 
-def _words(  # noqa: PLR0911 - one for each kind of trouble
-    error: Exception, endpoint: Endpoint, base_url: object, hidden: Callable[[str], str]
+def tidy(text: str) -> str:
+    """Return untrusted text as one redacted line of limited length."""
+    text = redact(" ".join(text.split()))
+    return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]} …"
+
+
+def _describe(  # noqa: PLR0911 - one for each kind of error
+    error: Exception, endpoint: Endpoint, base_url: object, masked: Callable[[str], str]
 ) -> str:
-    """Return what there is to say.
+    """Return the description of an error.
 
-    base_url: without what may be secret in it.
-    hidden: takes keys out of foreign words, before they are cut.
+    base_url: without parts that may contain secrets.
+    masked: masks keys in untrusted text, before it is truncated.
     """
-    import aiohttp  # noqa: PLC0415 - already loaded on the way to the request
-    import httpx2  # noqa: PLC0415 - likewise
+    import aiohttp  # noqa: PLC0415 - loaded with the request
+    import httpx2  # noqa: PLC0415 - as above
 
     sdk: Any = import_module(endpoint.sdk)
     causes = [*_causes(error)]
-    broke = any(isinstance(one, aiohttp.ClientConnectionError) for one in causes)
-    was_slow = any(isinstance(one, TimeoutError) for one in causes)
+    broke = any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes)
+    was_slow = any(isinstance(cause, TimeoutError) for cause in causes)
     match error:
         case _ if isinstance(causes[-1], ProviderError):
-            # What was raised while the body was read, the SDK takes for a failed connection.
+            # Raised while reading the body; the SDK wraps it as a connection error.
             return str(causes[-1])
-        case _ if unreadable := [one.message for one in causes if isinstance(one, aiohttp.ClientResponseError)]:
-            # Its whole text names the address with its query, and with what may be secret there.
-            what = hidden(unreadable[0].partition("\n")[0].rstrip(":"))[:200]
-            return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
+        case _ if unreadable := [cause.message for cause in causes if isinstance(cause, aiohttp.ClientResponseError)]:
+            # `str(error)` contains the URL with its query, which may contain secrets.
+            what = masked(unreadable[0].partition("\n")[0].rstrip(":"))[:200]
+            return f"the answer from {base_url} cannot be parsed ({what}); {endpoint.wrong_server}"
         case sdk.APIStatusError():
-            return _status_line(error, endpoint, hidden)
+            return _status_line(error, endpoint, masked)
         case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
-            # The header that cannot be sent is the one that carries the key.
-            return f"the request cannot be sent; check {endpoint.key} for stray characters"
-        # One of the SDKs takes every connection that fails for one that was too slow.
+            # Only the header with the key can be invalid.
+            return f"the request cannot be sent; check {endpoint.key} for invalid characters"
+        # One of the SDKs reports every failed connection as a timeout.
         case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
-            return f"no answer from {base_url} in time; try again, or check the server"
-        case _ if any(isinstance(one, aiohttp.ClientPayloadError) for one in causes):
-            return f"the connection to {base_url} broke off in the middle of a reply; try again"
+            return f"timeout: no answer from {base_url}; try again, or check the server"
+        case _ if any(isinstance(cause, aiohttp.ClientPayloadError) for cause in causes):
+            return f"the connection to {base_url} was closed in the middle of a reply; try again"
         case sdk.APIConnectionError() | httpx2.ConnectError():
-            words = _system_words(causes[-1]) or str(error.__cause__ or "")
-            why = f" ({words})" if words else ""
+            reason = _system_error(causes[-1]) or str(error.__cause__ or "")
+            why = f" ({reason})" if reason else ""
             return f"cannot reach {base_url}{why}; check the network, or {endpoint.url}"
         case sdk.APIError():
-            return f"the server broke its reply off with an error: {said(error.body) or error}; try again later"
+            return f"the server ended its reply with an error: {message_in(error.body) or error}; try again later"
         case httpx2.HTTPError():
-            return f"the connection to {base_url} broke off in the middle of a reply; try again"
+            return f"the connection to {base_url} was closed in the middle of a reply; try again"
         case _:
-            what = hidden((str(error) or type(error).__name__).splitlines()[0])[:200]
-            return f"the answer of {base_url} cannot be read ({what}); {endpoint.wrong_server}"
+            what = masked((str(error) or type(error).__name__).splitlines()[0])[:200]
+            return f"the answer from {base_url} cannot be parsed ({what}); {endpoint.wrong_server}"
 
 
-def _system_words(error: BaseException) -> str:
-    """Return what the system says of a connection, without the HTTP library's own words around it."""
+def _system_error(error: BaseException) -> str:
+    """Return the operating system's text for a connection error, without the text of the HTTP library."""
     if not isinstance(error, OSError) or not error.errno:
         return ""
     return os.strerror(error.errno) if error.errno > 0 else str(error.strerror or "")
@@ -140,29 +141,29 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _status_line(error: Any, endpoint: Endpoint, hidden: Callable[[str], str]) -> str:  # noqa: ANN401 - APIStatusError of either SDK
+def _status_line(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -> str:  # noqa: ANN401 - APIStatusError of either SDK
     status, body = error.status_code, error.body
-    words, what = said(body) or hidden(" ".join(str(body or error).split()))[:200], str(status)
+    message, what = message_in(body) or masked(" ".join(str(body or error).split()))[:200], str(status)
     match body:
         case {"error": {"type": str(kind)}} if status < 400:  # noqa: PLR2004
-            # An error in mid-stream arrives under the status of the stream, which was 200.
+            # An error in the middle of a stream has the status of the stream, 200.
             what = kind.replace("_", " ")
     advice = WHAT_TO_DO.get(status, "" if 400 <= status < 500 else "try again later")  # noqa: PLR2004
     wait = _retry_after(error.response.headers)
     if wait > LONGEST_WAIT:
-        advice = f"try again in {wait:.0f} seconds, as it asks" if math.isfinite(wait) else "try again later"
+        advice = f"try again in {wait:.0f} seconds, as the API requests" if math.isfinite(wait) else "try again later"
     advice = advice.format(key=endpoint.key, url=endpoint.url)
-    return f"the API answered {what}: {words}" + (f"; {advice}" if advice else "")
+    return f"the API answered {what}: {message}" + (f"; {advice}" if advice else "")
 
 
-def said(body: object) -> str:
-    """Return what an error's body says, in whichever of the usual shapes; empty when it says nothing."""
+def message_in(body: object) -> str:
+    """Return the message in an error's body, in any of the usual shapes; empty if there is none."""
     match body:
         case {"error": dict(inner)}:
-            return said(inner)
-        case {"message": str(words)} | {"error": str(words)} | {"detail": str(words)}:
-            return words
+            return message_in(inner)
+        case {"message": str(message)} | {"error": str(message)} | {"detail": str(message)}:
+            return message
         case [first, *_]:
-            return said(first)
+            return message_in(first)
         case _:
             return ""

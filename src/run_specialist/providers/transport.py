@@ -1,4 +1,4 @@
-"""One request through an SDK's client, whole or streamed; the SDKs of both APIs are made alike."""
+"""Send one request through an SDK's client, streamed or not; the SDKs of both APIs have the same interface."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -14,7 +14,7 @@ _HEADERS = {"Content-Type": "application/json"}
 
 
 def connection(sdk: Any) -> dict[str, Any]:  # noqa: ANN401 - either SDK
-    """Return the options of a client that neither waits as long as any server likes, nor takes all that it sends."""
+    """Return client options that limit timeouts, retry delays and the size of replies."""
     return {
         "http_client": sdk.DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]}),
         "timeout": sdk.Timeout(LONGEST_PAUSE, connect=LONGEST_CONNECT),
@@ -22,21 +22,21 @@ def connection(sdk: Any) -> dict[str, Any]:  # noqa: ANN401 - either SDK
 
 
 class StreamedReply(Protocol):
-    """What puts a reply together from the events of its stream."""
+    """Assembles a reply from the events of its stream."""
 
     def add(self, event: object) -> None:
-        """Take the next event."""
+        """Process the next event."""
         ...
 
-    def whole(self) -> Block:
-        """Return the reply; raises ProviderError when it is not complete."""
+    def result(self) -> Block:
+        """Return the reply; raises ProviderError if it is not complete."""
         ...
 
 
 async def send(client: Any, path: str, body: bytes, endpoint: Endpoint) -> Block:  # noqa: ANN401 - of either SDK
-    """Return the JSON object that answers a request.
+    """Send a request and return the JSON object of the response.
 
-    Raises ProviderError for an answer that is none, and whatever the SDK raises.
+    Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
@@ -45,20 +45,20 @@ async def send(client: Any, path: str, body: bytes, endpoint: Endpoint) -> Block
 
 
 def _url(client: Any, path: str) -> str:  # noqa: ANN401 - as above
-    # Put together here, it is parsed once.
+    # An absolute URL is parsed only once.
     return str(client.base_url).rstrip("/") + path
 
 
 def _options(client: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
-    # What is left out the SDK copies deeply from its defaults.
+    # The SDK would deep-copy missing options from its defaults.
     return {"headers": _HEADERS, "timeout": client.timeout, "max_retries": client.max_retries}
 
 
 async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin: Callable[[], StreamedReply]) -> Block:  # noqa: ANN401
-    """Return the reply that grows from the events of a stream; a server may also answer at once.
+    """Send a request and return the reply assembled from the event stream; a plain JSON response is accepted too.
 
-    begin: called when the stream does.
-    Raises as `send` does.
+    begin: creates the assembler at the start of the stream.
+    Raises the same errors as `send`.
     """
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
     stream = await client.post(
@@ -68,7 +68,7 @@ async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin:
         kind = stream.response.headers.get("content-type", "")
         if not kind.lower().startswith("text/event-stream"):
             return read_object(kind, await stream.response.aread(), endpoint)
-        growing = begin()
+        reply = begin()
         async for event in stream:
-            growing.add(event)
-        return growing.whole()
+            reply.add(event)
+        return reply.result()

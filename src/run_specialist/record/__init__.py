@@ -1,1 +1,1 @@
-"""Frozen values: messages, events, the outcome, the journal."""
+"""Frozen values that a run exchanges and stores: messages, events, outcome, journal records."""

@@ -1,6 +1,6 @@
-"""What happens in a run, as frozen values; whoever watches gets them in order.
+"""Events of a run, as frozen values; listeners receive them in order.
 
-Each is a JSON object under `--events`: its fields, and `event` for its name.
+`--events` prints each as a JSON object with its fields and its name as `event`.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,13 +20,13 @@ class Event:
     event: ClassVar[str]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the event as plain JSON values, its name first."""
+        """Return the event as JSON values, its name first."""
         return {"event": self.event, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class Started(Event):
-    """The run begins; always the first event."""
+    """The run has started; always the first event."""
 
     event = "started"
     run_id: str
@@ -39,29 +39,29 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True)
 class Resumed(Event):
-    """The run goes on after it was cut off, or had ended; stands before its first request."""
+    """The run was resumed after an interruption or its end; precedes its next request."""
 
     event = "resumed"
     run_id: str
     used: Mapping[str, float]
-    """What was spent before, of each kind."""
+    """Spending before the run was resumed, by kind."""
     note: str
-    """What is said to the model about it; empty where nothing has to be said."""
+    """Text for the model about the resumption; empty if it needs none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requested(Event):
-    """A request goes out."""
+    """A request is sent to the model."""
 
     event = "request"
     turn: int
-    """Counted from 1; a request that is repeated counts anew."""
+    """Number of the request, from 1; a retry counts as a new request."""
     choice: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replied(Event):
-    """A reply came in."""
+    """A reply has arrived."""
 
     event = "reply"
     turn: int
@@ -70,7 +70,7 @@ class Replied(Event):
     text: str
     usage: Usage
     cost_usd: float | None
-    """What this request cost; None when the price is unknown."""
+    """Cost of this request [USD]; None if the price is unknown."""
 
 
 CallPhase = Literal["started", "finished", "failed", "skipped"]
@@ -78,7 +78,7 @@ CallPhase = Literal["started", "finished", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Called(Event):
-    """A tool call starts, finishes, fails or is skipped."""
+    """A tool call has started, finished, failed or been skipped."""
 
     event = "tool_call"
     phase: CallPhase
@@ -89,16 +89,16 @@ class Called(Event):
     """Length of the raw result."""
     duration_s: float = 0.0
     text: str = ""
-    """What went wrong, or why it was skipped; empty otherwise."""
+    """The error, or the reason why the call was skipped; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpent(Event):
-    """The budget after a call."""
+    """The state of the budget after a call."""
 
     event = "budget"
     kind: str
-    """The tightest kind; the figures are its own."""
+    """The tightest kind, which the numbers belong to."""
     limit: float | None
     used: float
     remaining: float | None
@@ -106,13 +106,13 @@ class BudgetSpent(Event):
 
     @classmethod
     def of(cls, limit: Limit) -> Self:
-        """Tell how one limit stands."""
+        """Return the event that reports the state of one limit."""
         return cls(limit.kind.value, limit.limit, limit.used, limit.remaining, limit.phase.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Landed(Event):
-    """A limit is reached and a rung of the landing is tried."""
+    """A limit is reached, and the landing tries its next rung."""
 
     event = "landing"
     reason: Kind
@@ -121,23 +121,23 @@ class Landed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Summarized(Event):
-    """The history grew too long and was summarised."""
+    """The history grew too long and was summarized."""
 
     event = "summarized"
     summary: str
     archived: int
-    """Outputs that left the history; the archive keeps them whole."""
+    """Outputs removed from the history; the archive keeps them in full."""
     tokens_before: int
-    """Estimate of the next request."""
+    """Estimated size of the next request before summarizing."""
     tokens_after: int
     usage: Usage
-    """Of the requests for the summary."""
+    """Usage of the requests for the summary."""
     cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Warned(Event):
-    """Something is not as it should be, and the run goes on."""
+    """Something is wrong, but the run continues."""
 
     event = "warning"
     text: str
@@ -145,28 +145,29 @@ class Warned(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChildTold(Event):
-    """Something happened in the run of another specialist, asked by this one; it is stored with that run alone."""
+    """An event of a child run; it is stored with the child, not with the parent."""
 
     event = "child"
     run_id: str
-    """Of the child."""
+    """Id of the child run."""
     specialist: str
     told: Event
+    """The event of the child."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the event with the child's own inside."""
+        """Return the event as JSON values, with the child's event nested in it."""
         return {"event": self.event, "run_id": self.run_id, "specialist": self.specialist, "told": self.told.as_json()}
 
 
 @dataclass(frozen=True, slots=True)
 class Finished(Event):
-    """The run is over; always the last event, and it carries the outcome."""
+    """The run has ended; always the last event, with the outcome."""
 
     event = "finished"
     outcome: Outcome
 
     def as_json(self) -> dict[str, Any]:
-        """Return the event with the outcome as `--json` prints it."""
+        """Return the event as JSON values, with the outcome as `--json` prints it."""
         return {"event": self.event, "outcome": self.outcome.as_json()}
 
 

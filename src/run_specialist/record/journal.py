@@ -1,6 +1,6 @@
-"""What a run puts on record while it works, so that it can be read and gone on from whatever happens to it.
+"""Records that a run writes to its journal, from which it can be read and resumed after a crash.
 
-A run writes records in order and never waits for them, but for the places where it asks whether they are kept.
+A run writes records in order without waiting, except at checkpoints, where it waits until they are stored.
 """
 
 import time
@@ -13,7 +13,7 @@ from run_specialist.record.messages import Message, Reply, ToolCall, Usage
 from run_specialist.record.outcome import Child, Outcome
 
 OnLost = Literal["go_on", "abort"]
-"""What a run does when its store can no longer be written: go on unstored, or end before its next request."""
+"""What a run does if its store becomes unwritable: continue without being stored, or end before its next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,80 +21,80 @@ class Record:
     """Base of all records."""
 
     at: float = field(default_factory=time.time)
-    """When it happened [seconds since 1970]."""
+    """Time of the record [seconds since 1970]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened(Record):
-    """A run begins, or goes on; the first record. What is there already keeps its question and its start."""
+    """A run was started or resumed; the first record. A resumed run keeps its stored question and start time."""
 
     run_id: str
     specialist: str
     model: str
     question: str
     frozen: Mapping[str, Any]
-    """All that it takes to go on, in JSON values: system prompt, tools, settings, where it came from."""
+    """Everything needed to resume the run, as JSON values: system prompt, tools, settings, origin."""
     parent_id: str | None = None
-    """The run whose tool call this is; None where nobody's."""
+    """The run whose tool call started this one; None for a run without a parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventLogged(Record):
-    """An event was told."""
+    """An event that listeners received."""
 
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Received(Record):
-    """A reply came in and was paid for; what becomes of it the next records tell."""
+    """A reply arrived and was charged; later records show how the run acted on it."""
 
     turn: int
-    """Counted from 1."""
+    """Number of the request, from 1."""
     choice: str
-    """What the request left to the model."""
+    """The choice of the request."""
     landing: bool
-    """Whether it was a landing's request."""
+    """Whether the request was part of the landing."""
     reply: Reply
     cost_usd: float | None
     seconds: float
-    """How long it took."""
+    """Duration of the request."""
     landing_instruction: str | None = None
-    """That ended the request; None if it had none."""
+    """The instruction at the end of the request; None if it had none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Returned(Record):
-    """A tool call was run."""
+    """A tool call returned."""
 
     number: int
-    """Counted from 1 over the whole run, in call order; calls return in any order."""
+    """Number in the run, from 1, in call order; calls may return in another order."""
     turn: int
     call: ToolCall
     whole: str
-    """All that it returned, redacted."""
+    """The complete output, redacted."""
     characters: int
-    """How much of that a result may hold; the rest was cut."""
+    """Length of the beginning that the result shows; the rest was cut."""
     is_error: bool
     note: str
-    """A line of ours that belongs to the output."""
+    """A notice about the output, e.g. how to read on."""
     repeated: bool
-    """True when it was answered from the record of an identical call."""
+    """True if the result is that of an earlier identical call."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Tokens and money of some requests."""
+    """Tokens and cost of some requests."""
 
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
-    """None once a price was unknown."""
+    """None if the price of any request is unknown."""
 
     def plus(self, usage: Usage, cost: float | None) -> "Spending":
-        """Return it with one request more.
+        """Return the spending with one more request.
 
-        cost: None when the price is unknown [USD].
+        cost: of the request [USD]; None = unknown.
         """
         total = None if cost is None or self.cost_usd is None else self.cost_usd + cost
         return Spending(self.usage + usage, total)
@@ -102,10 +102,10 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """What a run has spent and done; with its messages and calls enough to go on."""
+    """What a run has spent and done; together with its messages and calls, enough to resume it."""
 
     used: Mapping[str, float]
-    """Of each kind that can be limited."""
+    """Amount spent, by kind."""
     total: Spending = field(default_factory=Spending)
     largest_input: int = 0
     largest_request: int = 0
@@ -114,66 +114,66 @@ class RunSnapshot:
     """Tool calls that were started."""
     skipped: int = 0
     history_tokens: int = 0
-    """Of the transcript without its tail."""
+    """Size of the transcript without its tail."""
     last_text: str = ""
     """The newest text of the model."""
     warnings: tuple[str, ...] = ()
     children: tuple[Child, ...] = ()
-    """The specialists that were asked, and whose spending is in the figures."""
+    """The child runs whose spending is included."""
 
     @property
     def turns(self) -> int:
         """Replies that were acted upon."""
         return int(self.used.get("turns", 0))
 
-    def untold(self, asked: Iterable[Child]) -> tuple[Child, ...]:
-        """Return those of the children that are not in the figures."""
-        told = {child.run_id for child in self.children}
-        return tuple(child for child in asked if child.run_id not in told)
+    def untold(self, children: Iterable[Child]) -> tuple[Child, ...]:
+        """Return those of the children whose spending is not included."""
+        included = {child.run_id for child in self.children}
+        return tuple(child for child in children if child.run_id not in included)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed(Record):
-    """How a run stands before it asks again, or ends: what was said since the last time, and what is spent."""
+    """The state of a run before a request or at its end: the messages since the last checkpoint, and the spending."""
 
     part: int
-    """How often the transcript was summarised: each time it begins anew."""
+    """Number of times the transcript was summarized; each summary begins a new part."""
     place: int
-    """Of the first of these messages in its part, from 0; what was kept from there on is replaced."""
+    """Index of the first of these messages in its part, from 0; stored messages from there on are replaced."""
     messages: tuple[Message, ...]
     copies: int
-    """How many messages at the beginning of the part a summary made, or took over from the part before."""
+    """Messages at the beginning of the part that a summary made or copied from the previous part."""
     standing: RunSnapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Ended(Record):
-    """A run has its outcome."""
+    """A run has ended with an outcome."""
 
     outcome: Outcome
     stood: Checkpointed | None = None
-    """How it stands then. Kept apart from the outcome, a run that breaks off between would seem to have more to do."""
+    """The final state, stored with the outcome: after a crash between the two, the run would seem unfinished."""
 
 
 class TakenOver(Exception):
-    """Another process works on the run; its text says in one line from where on nothing was kept here."""
+    """Another process has taken over the run; the text describes, in one line, since when nothing was stored here."""
 
 
 class Journal(Protocol):
-    """Where a run puts its records."""
+    """Stores the records of a run."""
 
     @property
     def outage(self) -> str | None:
-        """Why nothing can be kept at the moment, in one line, while that is tried again; None while it can."""
+        """The error, in one line, while the store is unreachable and retried; None while it works."""
         ...
 
     def write(self, record: Record) -> None:
-        """Take a record; never waits and never raises."""
+        """Accept a record; never blocks and never raises."""
         ...
 
     async def committed(self) -> str | None:
-        """Wait until all that was written is kept; where that fails, return why in one line, once.
+        """Wait until all records are stored; if that fails, return the reason in one line, once.
 
-        Raises TakenOver, once, where it fails because another process works on the run.
+        Raises TakenOver, once, if another process has taken over the run.
         """
         ...

@@ -1,6 +1,6 @@
-"""What is said in a run: messages, tool calls, results, replies, usage. Frozen values, no I/O.
+"""The conversation of a run: messages, tool calls, results, replies, usage. Frozen values, no I/O.
 
-Content is kept in the block shape of the Messages API; a provider of another API converts it on its way out.
+Content has the block format of the Messages API; providers of other APIs convert it.
 """
 
 import json
@@ -12,21 +12,21 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 Block = Mapping[str, Any]
-"""One content block in the shape of the Messages API, e.g. `{"type": "text", "text": "..."}`."""
+"""One content block in the format of the Messages API, e.g. `{"type": "text", "text": "..."}`."""
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def encode(value: object) -> bytes:
-    """Serialise a value as compact UTF-8 JSON; the same value always gives the same bytes."""
+    """Serialize a value as compact UTF-8 JSON; the same value always gives the same bytes."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
 
 
 def text_of(content: object) -> str:
-    """Return the text of a message's content, found by type and never by position.
+    """Return the text in the content of a message: its text blocks, wherever they are.
 
-    content: a string, or blocks as mappings or as SDK objects; thinking of any kind is left out.
+    content: a string, or blocks as mappings or SDK objects; thinking of any kind is omitted.
     """
     if isinstance(content, str):
         return content
@@ -45,59 +45,59 @@ def _text_of_block(block: object) -> str:
 
 
 _THOUGHT = re.compile(
-    r"\s*<think>.*?(?:</think>\s*|\Z)"  # opened at the very beginning, and closed or not
-    r"|(?:(?!<think>).)*?^\s*</think>[ \t]*\n\s*",  # opened by the server's own template: the end has a line of its own
+    r"\s*<think>.*?(?:</think>\s*|\Z)"  # an opening tag at the beginning, closed or not
+    r"|(?:(?!<think>).)*?^\s*</think>[ \t]*\n\s*",  # only a closing tag on a separate line: the server's template opens
     re.DOTALL | re.MULTILINE,
 )
 
 
 def spoken(text: str) -> str:
-    """Return a text without the reasoning that some servers leave at its beginning."""
+    """Return a text without the reasoning that some servers include at its beginning."""
     thought = _THOUGHT.match(text)
     return text[thought.end() :] if thought else text
 
 
 def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
-    """Return a reply's blocks as the API takes them back; only what it would refuse is mended.
+    """Return the blocks of a reply in a form that the API accepts in the next request.
 
-    An empty text goes, arguments that are no object become `{}`; thinking stays byte for byte.
+    Empty texts are removed, and arguments that are not an object become `{}`; thinking stays byte for byte.
     """
-    kept = (block for block in content if block.get("type") != "text" or str(block.get("text", "")).strip())
+    nonempty = (block for block in content if block.get("type") != "text" or str(block.get("text", "")).strip())
     return tuple(
         {**block, "input": {}}
         if block.get("type") == "tool_use" and not isinstance(block.get("input"), Mapping)
         else block
-        for block in kept
+        for block in nonempty
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish to have one tool run."""
+    """A model's request to run one tool."""
 
     id: str
-    """Given by the model; its result must carry it."""
+    """Id from the model, repeated in the result."""
     name: str
-    """The tool's name as the model wrote it; there may be no such tool."""
+    """The name of the tool as the model wrote it; there may be no such tool."""
     arguments: Mapping[str, Any] | None
-    """None when the model's arguments were no JSON object."""
+    """None if the model's arguments were not a JSON object."""
 
     @property
     def key(self) -> str:
-        """What makes two calls identical: name and arguments, whatever the order of the keys."""
+        """Name and arguments, equal for identical calls regardless of the order of keys."""
         return f"{self.name} {json.dumps(self.arguments, sort_keys=True, default=str)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The one answer to a tool call."""
+    """The result of a tool call; every call has exactly one."""
 
     call_id: str
-    """The `ToolCall.id` that it answers."""
+    """The `ToolCall.id`."""
     content: str
-    """What the model reads, our own notices included."""
+    """The text that the model reads, including notices."""
     is_error: bool = False
-    """Marks a failed or skipped call to the model."""
+    """Whether the model sees a failed or skipped call."""
 
     def block(self) -> Block:
         """Return the `tool_result` block."""
@@ -107,33 +107,33 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Message:
-    """One message of the transcript; it is serialised once and never edited."""
+    """One message of the transcript; serialized once and never edited."""
 
     role: Literal["user", "assistant"]
     blocks: tuple[Block, ...]
-    """Its content without the landing instruction."""
+    """The content without the landing instruction."""
     landing_instruction: str | None = None
-    """Ends the message: what the model must do now that a limit is reached."""
+    """Instruction at the end of the message, when a limit is reached."""
 
     @classmethod
     def user(cls, text: str) -> Self:
-        """Make a user message of one text."""
+        """Return a user message with one text."""
         return cls("user", ({"type": "text", "text": text},))
 
     @classmethod
     def results(cls, results: Iterable[ToolResult]) -> Self:
-        """Make the user message that answers all calls of a turn."""
+        """Return the user message with the results of all calls of a turn."""
         return cls("user", tuple(result.block() for result in results))
 
     def with_instruction(self, landing_instruction: str | None) -> "Message":
-        """Return the message with a landing instruction at its end; None or empty changes nothing."""
+        """Return the message with a landing instruction at its end; unchanged for None and an empty one."""
         return replace(self, landing_instruction=landing_instruction) if landing_instruction else self
 
     @cached_property
     def content(self) -> tuple[Block, ...]:
-        """The blocks as they are sent: text and landing instruction are appended to the last result, if there is one.
+        """The blocks as sent: text and landing instruction are appended to the last result, if there is one.
 
-        Text after results teaches a model to end with an empty turn.
+        A text block after results teaches the model to end its turn without an answer.
         """
         if self.role == "assistant":
             return self.blocks
@@ -156,7 +156,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that were billed; the whole input is the sum of the first three."""
+    """Billed tokens; the input is the sum of the first three."""
 
     input_tokens: int = 0
     """Input neither read from nor written to the prompt cache."""
@@ -174,12 +174,12 @@ class Usage:
 
     @property
     def total_tokens(self) -> int:
-        """Input of every kind and output together."""
+        """Input of every kind plus output."""
         return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens + self.output_tokens
 
 
 class Stop(StrEnum):
-    """Why a turn ended, in the five words that the loop knows."""
+    """Why a turn ended, as the loop distinguishes it; providers map their stop reasons to these."""
 
     ANSWERED = "answered"
     WANTS_TOOLS = "wants_tools"
@@ -194,20 +194,20 @@ class Reply:
 
     stop: Stop
     content: tuple[Block, ...]
-    """The blocks exactly as they came, thinking included; they go back as they are."""
+    """The blocks as received, thinking included; they are sent back unchanged."""
     usage: Usage = Usage()
     reason: str = ""
-    """The provider's own word for why the turn ended."""
+    """The stop reason of the provider."""
     detail: str = ""
-    """What is odd about it and worth a warning."""
+    """Text of a warning about the reply; empty if there is none."""
     more_room_helps: bool = True
-    """False for a turn that was cut because the whole context is full."""
+    """False if the turn was truncated because the context is full, so that a larger `max_tokens` does not help."""
     model: str = ""
-    """Which one wrote it, by its own word; empty where that is not told."""
+    """Id of the model in the response; empty if it has none."""
 
     @cached_property
     def text(self) -> str:
-        """The text that a person may read; never thinking."""
+        """The text of the reply, without thinking."""
         return spoken(text_of(self.content)).strip()
 
     @cached_property

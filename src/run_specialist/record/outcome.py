@@ -1,4 +1,4 @@
-"""What the caller gets, whatever happened."""
+"""The outcome of a run, which every run ends with."""
 
 from dataclasses import asdict, dataclass
 from enum import IntEnum
@@ -7,7 +7,7 @@ from typing import Any, Literal
 from run_specialist.record.messages import Usage
 
 Status = Literal["answered", "landed", "partial", "failed", "aborted"]
-"""By itself; at a limit; salvaged or cut; no answer to be had; interrupted."""
+"""Answered before a limit; answered at a limit; salvaged or cut answer; no answer; interrupted."""
 
 
 class Exit(IntEnum):
@@ -22,78 +22,78 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A quote that bears out the answer."""
+    """A quote that supports the answer."""
 
     source: str
-    """Where it stands, usually `path:line`."""
+    """Where the quote is from, usually `path:line`."""
     quote: str
     verified: bool
-    """True when the quote was found in the run's results, white space folded."""
+    """True if the results of the run contain the quote, ignoring differences in white space."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCalls:
-    """The tool calls of a run, in numbers."""
+    """Numbers of tool calls in a run."""
 
     used: int
     limit: int | None
     failed: int
-    """Counted in `used` too."""
+    """Failed calls, included in `used`."""
     skipped: int
-    """Not run and not counted in `used`."""
+    """Calls that were not run, not included in `used`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One kind of spending."""
+    """The spending of one kind."""
 
     used: float | None
-    """None when it cannot be known, as cost without a price."""
+    """None if unknown, as for cost without a price."""
     limit: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class LandingReport:
-    """How a run came down at a limit."""
+    """The landing of a run at a limit."""
 
     reason: str
     """The kind whose limit was reached."""
     how: str
-    """The rung that gave the answer, or `salvage`."""
+    """The rung that brought the answer, or `salvage`."""
     requests: int
-    """Landing requests that were answered."""
+    """Answered requests of the landing."""
     usage: Usage
-    """Of the landing's requests alone."""
+    """Usage of these requests."""
     cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """The run of another specialist that was asked by this one, in numbers."""
+    """Summary of a child run, which a specialist started by delegating to another one."""
 
     run_id: str
     specialist: str
     status: Status
     tool_calls: int
-    """Its own, and what its children drew of its budget."""
+    """Tool calls of the child, and those that its children drew from its budget."""
     usage: Usage
-    """Its children's included."""
+    """Usage including that of its children."""
     cost_usd: float | None
     evidence: tuple[Evidence, ...] = ()
-    """Its quotes; those that are verified were read by it, and so by the run that asked."""
+    """Its quotes; the verified ones count as verified for the parent, too."""
     children: tuple["Child", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a run; `as_json` is what `--json` prints."""
+    """The result of a run; `--json` prints its `as_json`."""
 
     run_id: str
     specialist: str
     model: str
     status: Status
     answer: str
-    """The answer; when failed or aborted the salvage, empty only if nothing was gathered."""
+    """The answer; a salvaged one if the run failed or was aborted, empty only if there are no results."""
     evidence: tuple[Evidence, ...]
     gaps: tuple[str, ...]
     output: Any
@@ -101,19 +101,19 @@ class Outcome:
     limits: dict[str, Spent]
     landing: LandingReport | None
     usage: Usage
-    """Of all requests, those of the children included."""
+    """Usage of all requests, including those of children."""
     cost_usd: float | None
-    """None when a price is unknown."""
+    """None if the price of any request is unknown."""
     duration_s: float
     warnings: tuple[str, ...]
     children: tuple[Child, ...] = ()
-    """The specialists that were asked on the way, each with what it took of `usage` and `cost_usd`."""
+    """The child runs, each with its part of `usage` and `cost_usd`."""
     error: str | None = None
-    """One line on why there is no whole answer."""
+    """Why there is no complete answer, in one line."""
     exit_code: Exit = Exit.OK
 
     def as_child(self) -> Child:
-        """Return what the run that asked keeps of it."""
+        """Return the summary that the parent run stores."""
         return Child(
             run_id=self.run_id,
             specialist=self.specialist,
@@ -126,7 +126,7 @@ class Outcome:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome as plain JSON values, without what the exit code and stderr tell."""
+        """Return the outcome as JSON values, without the error and the exit code, which the command reports itself."""
         values = asdict(self)
         del values["error"], values["exit_code"]
         return values

@@ -1,4 +1,4 @@
-"""Mask credentials in a text before anything else sees it."""
+"""Mask credentials in texts."""
 
 from run_specialist.redaction.mask import MASK
 from run_specialist.redaction.private_keys import lines_without_keys

@@ -1,22 +1,22 @@
-"""Find the values of passwords, tokens and keys that are assigned to a name, and leave code and prose alone.
+"""Find the values of passwords, tokens and keys that are assigned to a name.
 
-Environment files, shells, YAML, JSON, INI, XML, connection strings, URLs, `.netrc`, command lines and literals in
-program code have a value; an expression, a type, a placeholder and a sentence are none.
+Covers environment files, shells, YAML, JSON, INI, XML, connection strings, URLs, `.netrc`, command lines and literals
+in program code. Expressions, types, placeholders and prose are not masked.
 """
 
 import re
 from collections.abc import Iterator
 
-from run_specialist.redaction.bare import bare
 from run_specialist.redaction.line_numbers import NUMBERED
 from run_specialist.redaction.literals import is_placeholder, is_type
 from run_specialist.redaction.mask import Span
 from run_specialist.redaction.quoted import QUOTE, quoted
 from run_specialist.redaction.secret_names import Secrecy
+from run_specialist.redaction.unquoted import unquoted
 from run_specialist.redaction.value_span import SUFFIX, ValueSpan, place_of
 
 _ANCHORS = tuple(
-    # The first letters as they are: `re` is fastest at looking for these.
+    # Each pattern starts with literal letters, for which `re` searches fastest.
     re.compile(rf"{word}(?={SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
     for word in (
         "pass(?:word|wd|phrase|(?<=_pass))",
@@ -40,9 +40,9 @@ _NETRC = re.compile(
 
 
 def assigned(text: str, lower: str) -> Iterator[Span]:
-    """Yield where values of secrets stand in a text.
+    """Yield the spans of assigned secrets in a text.
 
-    lower: the text in lower case, letter by letter.
+    lower: the text in lower case, with the same offsets.
     """
     yield from (found.span(1) for found in _flags_and_netrc(text) if not is_placeholder(found[1]))
     for anchor in _ANCHORS:
@@ -61,17 +61,17 @@ def _flags_and_netrc(text: str) -> Iterator[re.Match[str]]:
 
 
 def _value(place: ValueSpan) -> Span | None:
-    """Return where the value stands; None where it is no literal, or not secret."""
+    """Return the span of the value; None if it is not a literal or not secret."""
     if place.operator == ">":
         return _element(place)
     if place.operator.startswith(("!", "==")) and place.kind is not Secrecy.PASSWORD:
         return None
     quote = QUOTE.match(place.text, place.at)
-    return quoted(place, quote) if quote else bare(place)
+    return quoted(place, quote) if quote else unquoted(place)
 
 
 def _element(place: ValueSpan) -> Span | None:
-    """Return the text of an XML element."""
+    """Return the span of the text of an XML element; None if it is not secret."""
     end = place.text.find("</", place.at, place.at + 1_000)
     value = place.text[place.at : end]
     if not place.head.endswith("<") or end < 0 or not value or not value.split() or "<" in value:

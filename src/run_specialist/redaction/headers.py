@@ -1,4 +1,4 @@
-"""Find what authorises a request: passwords in URLs, `Authorization` headers, `curl -u`."""
+"""Find credentials of requests: passwords in URLs, `Authorization` headers, `curl -u`, signatures."""
 
 import base64
 import binascii
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from run_specialist.redaction.mask import Span
 
-_IN_A_URL = re.compile(r"""://[^\s:/@"'<>`]{0,100}:(?![$<{\[*]|\d{1,5}[,;)\]])([^\s/"'<>`]{1,200})@""")
-# These are searched for in lower case: `re` is many times slower where it has to take both cases as equal.
+_URL_PASSWORD = re.compile(r"""://[^\s:/@"'<>`]{0,100}:(?![$<{\[*]|\d{1,5}[,;)\]])([^\s/"'<>`]{1,200})@""")
+# These are matched against lowercase text: `re` is many times slower with IGNORECASE.
 _BEARER = re.compile(r"bearer(?<=\bbearer)\s{1,8}([a-z0-9._~+/-]{16,}=*)")
 _BASIC = re.compile(r"basic(?<=\bbasic)\s{1,8}([a-z0-9+/_-]{8,}={0,2})")
 _AUTHORIZATION = re.compile(
@@ -22,28 +22,29 @@ _DOCKER = re.compile(r""""auth\\?"\s{0,8}:\s{0,8}\\?"([a-z0-9+/_-]{8,}={0,2})"""
 _PRINTABLE = range(0x20, 0x7F)
 
 
-def authorising(text: str, lower: str) -> Iterator[Span]:
-    """Yield where the password or token of each URL and header stands; scheme and user are no secret.
+def request_credentials(text: str, lower: str) -> Iterator[Span]:
+    """Yield the spans of passwords and tokens in URLs and headers, without scheme and user.
 
-    lower: the text in lower case, letter by letter.
+    lower: the text in lower case, with the same offsets.
     """
     if "://" in text:
-        yield from (found.span(1) for found in _IN_A_URL.finditer(text))
+        yield from (found.span(1) for found in _URL_PASSWORD.finditer(text))
     if "curl" in text:
         yield from (found.span(1) for found in _CURL.finditer(text))
     yield from (found.span(1) for found in _BEARER.finditer(lower))
     yield from (found.span(1) for found in _AUTHORIZATION.finditer(lower))
     if "sig" in lower:
         yield from (found.span(1) for found in _SIGNATURE.finditer(lower))
-    for encoded in (_BASIC, _DOCKER):
-        yield from (found.span(1) for found in encoded.finditer(lower) if _names_a_user(text[slice(*found.span(1))]))
+    for pattern in (_BASIC, _DOCKER):
+        spans = (found.span(1) for found in pattern.finditer(lower))
+        yield from (span for span in spans if _is_user_and_password(text[slice(*span)]))
 
 
-def _names_a_user(encoded: str) -> bool:
-    """Tell whether base64 decodes to `user:password`, which no English word does; its end may be cut off."""
-    whole = encoded.rstrip("=")
+def _is_user_and_password(encoded: str) -> bool:
+    """Return whether a value is the base64 of `user:password`, possibly truncated; no English word is."""
+    unpadded = encoded.rstrip("=")
     try:
-        decoded = base64.b64decode(whole[: len(whole) // 4 * 4].translate(_STANDARD))
+        decoded = base64.b64decode(unpadded[: len(unpadded) // 4 * 4].translate(_STANDARD))
     except binascii.Error:
         return False
     return b":" in decoded and all(byte in _PRINTABLE for byte in decoded)

@@ -1,4 +1,4 @@
-"""How the lines of files look in the results of tools."""
+"""The line numbers that tools put before the lines of files."""
 
 NUMBERED = r"(?:[ \t]*\d{1,7}\t|[^\s:]{1,200}?[:-]\d{1,7}[:-][ ])?"
-"""Matches what a tool puts before a line: nothing, its number, or path and number."""
+"""Matches the prefix of a line in a tool result: nothing, its number, or path and number."""

@@ -1,4 +1,4 @@
-"""Tell a literal secret from a placeholder, a type, an expression of program code."""
+"""Distinguish literal secrets from placeholders, types and expressions in program code."""
 
 import re
 
@@ -71,27 +71,27 @@ _TOKEN_LIKE = re.compile(r"[A-Za-z0-9._~+/-]{16,}={0,3}")
 _NAME = r"(?:[a-z_][a-z0-9_]{0,31}|[A-Z_]{1,31}|[A-Za-z]?[a-z]{1,31}(?:[A-Z][a-z0-9]{1,31}){0,6})"
 _PATH_OF_NAMES = re.compile(rf"{_NAME}(?:[./-]{_NAME})+")
 _LONG = 16
-"""A part of a path with a digit in it is no word if it has so many characters."""
+"""Length from which a part of a path that contains a digit is not a word [characters]."""
 _MIXED = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 
 
 def is_placeholder(value: str) -> bool:
-    """Tell whether a value only stands for a secret: empty, `${VARIABLE}`, `<token>`, `***`, `sk-...`, `your-key`."""
+    """Return whether a value is a placeholder: empty, `${VARIABLE}`, `<token>`, `***`, `sk-...`, `your-key`."""
     return _PLACEHOLDER.fullmatch(value[:1_000]) is not None
 
 
 def is_type(value: str) -> bool:
-    """Tell whether a value is a type, or a word that says of what kind the secret is."""
+    """Return whether a value is a type or a keyword such as `required`, not a secret."""
     return value.rstrip("?!").casefold() in _WORDS or _TYPE.fullmatch(value) is not None
 
 
 def is_expression(value: str) -> bool:
-    """Tell whether a word may be a variable, an attribute or a call of program code."""
+    """Return whether a word may be a variable, an attribute or a call in program code."""
     return _EXPRESSION.fullmatch(value) is not None
 
 
 def is_token_like(value: str) -> bool:
-    """Tell whether a value is long and mixed, as only generated ones are: no path of names, no mere number."""
+    """Return whether a value looks generated: long, with mixed digits and letters, not a path of names."""
     if not _TOKEN_LIKE.fullmatch(value) or not any(letter.isdigit() for letter in value):
         return False
     return bool(_MIXED.search(value)) and not (_PATH_OF_NAMES.fullmatch(value) and not _has_long_part(value))
@@ -102,7 +102,7 @@ def _has_long_part(value: str) -> bool:
 
 
 def is_path(value: str) -> bool:
-    """Tell whether a value is the path of a file, or an address."""
+    """Return whether a value is a file path or a URL."""
     return _PATH.fullmatch(value) is not None or "://" in value
 
 

@@ -1,17 +1,17 @@
-"""The mask, and how parts of a text are found and replaced by it."""
+"""Replace spans of a text by the mask."""
 
 from collections.abc import Iterable
 
 MASK = "[redacted]"
 
 Span = tuple[int, int]
-"""Where a secret begins and ends in a text."""
+"""Start and end of a secret in a text."""
 
 
 def masked(text: str, spans: Iterable[Span]) -> str:
     """Return the text with each span replaced by the mask.
 
-    spans: in ascending order; one that begins inside the previous one extends it.
+    spans: in ascending order; overlapping spans are merged.
     """
     parts: list[str] = []
     done = 0
@@ -23,7 +23,7 @@ def masked(text: str, spans: Iterable[Span]) -> str:
 
 
 def lowered(text: str) -> str:
-    """Return the text in lower case with every character in its place."""
+    """Return the text in lower case, with the same length and offsets."""
     lower = text.lower()
-    # The only letter whose lower case is two characters.
+    # The only letter whose lowercase form has two characters.
     return lower if len(lower) == len(text) else text.replace("İ", "I").lower()

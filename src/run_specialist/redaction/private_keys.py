@@ -1,6 +1,6 @@
-"""Mask private keys: PEM, OpenSSH, PGP and PuTTY, whole, cut off, or their middle alone.
+"""Mask private keys in PEM, OpenSSH, PGP and PuTTY format, complete or in part.
 
-RFC 7468 has lines of 64 characters in the body of a key, OpenSSH has 70.
+Lines in the body of a key have 64 characters in PEM (Source: RFC 7468), 70 in OpenSSH.
 """
 
 import re
@@ -14,38 +14,38 @@ END = re.compile(r"-{4,5} ?END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}
 _PUTTY = re.compile(r"Private-Lines: (\d{1,4})\b")
 _OPEN, _CLOSE = r"""[ \t>#*|"'+]{0,24}""", r"""[ \t\r"',;+)\\]{0,12}"""
 _BREAK = re.compile(r"\r?\n|\\r\\n|\\n")
-"""A line's end, also as it is escaped in JSON."""
+"""Matches a line break, also escaped as in JSON."""
 _HEADER = r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID)\b[^\n\\]{0,200}"
 _BODY = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>[A-Za-z0-9+/]{{12,}}={{0,3}}|{_HEADER}|=[A-Za-z0-9+/]{{4}}|){_CLOSE}")
-# Short as it may be, it is more than a word in lower case.
+# The last line may be short, but it must not be a lowercase word.
 _LAST = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>(?=[a-z+/]{{0,80}}[A-Z0-9=])[A-Za-z0-9+/]{{1,80}}={{0,3}}){_CLOSE}")
 _FULL = re.compile(rf"{NUMBERED}{_OPEN}(?P<key>[A-Za-z0-9+/]{{64}}(?:[A-Za-z0-9+/]{{6}})?){_CLOSE}")
 _INSIDE = re.compile(rf"[A-Za-z0-9+/]{{20,}}|^{_OPEN}[A-Za-z0-9+/]{{8,}}={{0,3}}{_CLOSE}$", re.MULTILINE)
 _PREFIX = re.compile(rf"(?m)^{NUMBERED}")
 _VARIED = tuple(map(re.compile, ("[A-Z]", "[g-z]", "[0-9]")))
 _WIDTH = 64
-"""Of a full line of a key, at least [characters]."""
+"""Minimum length of a full line of a key [characters]."""
 _FURTHEST = 40_000
-"""How far before the last line of a key its body is looked for [characters]."""
+"""How far the body of a key is searched before its last line [characters]."""
 
 
 def without_private_keys(text: str) -> str:
-    """Mask every private key in a text, also where its first or its last line is missing."""
+    """Mask all private keys in a text, even if the first or last line of a key is missing."""
     if "PRIVATE KEY" in text:
-        text = masked(text, _marked(text))
-        text = masked(text, _ended(text))
+        text = masked(text, _from_begin_line(text))
+        text = masked(text, _before_end_line(text))
     if "Private-Lines" in text:
         text = "\n".join(line for line, _ in lines_without_keys((line, 0) for line in text.split("\n")))
     # Long lines that end in a long word are rare.
     if any(" " not in line[-_WIDTH:] for line in text.split("\n") if len(line) >= _WIDTH):
-        text = masked(text, _unmarked(text))
+        text = masked(text, _body_only(text))
     return text
 
 
 def lines_without_keys(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Mask what lies between the first and the last line of a key, line by line, so that their numbers stay right.
+    """Mask the lines between the first and last line of each key; the number of lines stays unchanged.
 
-    lines: of a file from its beginning, each with its whole length [characters].
+    lines: lines of a file from its start, each possibly truncated, with its full length [characters].
     """
     inside, seen, left = False, False, 0
     for line, length in lines:
@@ -64,8 +64,8 @@ def lines_without_keys(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, 
         yield line, length
 
 
-def _marked(text: str) -> Iterator[Span]:
-    """Yield keys that have their first line: to their last one, or as far as the lines look like those of a key."""
+def _from_begin_line(text: str) -> Iterator[Span]:
+    """Yield the spans of keys with a first line, up to their last line or the last line that looks like a key."""
     for begin in BEGIN.finditer(text):
         dashes = text.find("----", begin.end())
         end = END.match(text, dashes) if dashes >= 0 else None
@@ -78,14 +78,14 @@ def _marked(text: str) -> Iterator[Span]:
 
 
 def _holds_key(body: str) -> bool:
-    """Tell whether base64 stands there, and not only words about a key or what is masked already."""
+    """Return whether the text contains base64, not only prose about a key or masked parts."""
     return _INSIDE.search(_PREFIX.sub("", _BREAK.sub("\n", body).replace(MASK, ""))) is not None
 
 
 def _follow(text: str, start: int, stop: int) -> int:
-    """Return where the lines of a key end that begin behind its first one; `start` where there are none."""
+    """Return the end of the key lines that follow the first line of a key; `start` if there are none."""
     last = start
-    for at, to in _pieces(text, start, stop):
+    for at, to in _line_spans(text, start, stop):
         found = _BODY.fullmatch(text, at, to)
         if found is None and last > start:
             found = _LAST.fullmatch(text, at, to)
@@ -95,21 +95,21 @@ def _follow(text: str, start: int, stop: int) -> int:
     return last
 
 
-def _pieces(text: str, start: int, stop: int) -> Iterator[Span]:
-    """Yield where each line begins and ends."""
+def _line_spans(text: str, start: int, stop: int) -> Iterator[Span]:
+    """Yield the span of each line."""
     while end := _BREAK.search(text, start, stop):
         yield start, end.start()
         start = end.end()
     yield start, stop
 
 
-def _ended(text: str) -> Iterator[Span]:
-    """Yield the lines of keys that have only their last line."""
+def _before_end_line(text: str) -> Iterator[Span]:
+    """Yield the lines of keys that have a last line but no first line."""
     done = 0
     for end in END.finditer(text):
         start = max(done, end.start() - _FURTHEST)
         found: list[Span] = []
-        *lines, _ = _pieces(text, start, end.start())
+        *lines, _ = _line_spans(text, start, end.start())
         for at, to in reversed(lines):
             line = _BODY.fullmatch(text, at, to) or (None if found else _LAST.fullmatch(text, at, to))
             if line is None:
@@ -120,10 +120,10 @@ def _ended(text: str) -> Iterator[Span]:
         done = end.end()
 
 
-def _unmarked(text: str) -> Iterator[Span]:
-    """Yield the lines of keys that have neither: two or more of the same full length, and a shorter last one."""
+def _body_only(text: str) -> Iterator[Span]:
+    """Yield the lines of keys without first and last line: two or more of equal full length, and a shorter one."""
     run: list[Span] = []
-    for at, to in [*_pieces(text, 0, len(text)), (len(text), len(text))]:
+    for at, to in [*_line_spans(text, 0, len(text)), (len(text), len(text))]:
         line = _FULL.fullmatch(text, at, to)
         if line and _is_varied(line["key"]) and (not run or len(line["key"]) == run[0][1] - run[0][0]):
             run.append(line.span("key"))
@@ -137,12 +137,12 @@ def _unmarked(text: str) -> Iterator[Span]:
 
 
 def _is_varied(line: str) -> bool:
-    """Tell base64 from a digest in hexadecimal and from a line of one letter."""
+    """Return whether a line has the variety of base64, unlike hexadecimal digests and repeated letters."""
     return all(kind.search(line) for kind in _VARIED)
 
 
 def _is_public(text: str, start: int, end: int) -> bool:
-    """Tell whether lines belong to a block that is marked as something else, such as a certificate."""
+    """Return whether lines belong to a block with another label, such as a certificate."""
     before = text.rfind("-----BEGIN ", max(0, start - _FURTHEST), start)
     after = text.find("-----", end, end + _FURTHEST)
     opened = before >= 0 and text.find("-----END ", before, start) < 0

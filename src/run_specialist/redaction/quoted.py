@@ -1,4 +1,4 @@
-"""Tell whether a literal in quotes is a secret."""
+"""Find secrets among quoted literals."""
 
 import re
 
@@ -8,19 +8,19 @@ from run_specialist.redaction.secret_names import Secrecy, ends_like_a_name
 from run_specialist.redaction.value_span import ValueSpan
 
 _LEAST = 3
-"""A key or token of fewer characters is a sample, or no key."""
+"""Minimum length of a key or token; shorter ones are samples [characters]."""
 _SAMPLES = {"test", "dummy", "fake", "example", "none-needed", "not-needed"}
 QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
 
 
 def quoted(place: ValueSpan, quote: re.Match[str]) -> Span | None:
-    """Return where the literal stands that begins with a quote; None where it is no secret."""
+    """Return the span of the literal after an opening quote; None if it is not a secret."""
     if _closes(place, quote):
         return None
     start, end = quote.end(), _end_of_quote(place.text, quote.end(), quote["quote"])
     value = place.text[start:end]
     if "\n" in value and len(quote["quote"]) > 1:
-        # A whole document, in which other names and values may stand.
+        # A document, which may contain other names and values.
         return None
     formatted = "%s" in value or (
         "{" in value and ("f" in quote["kind"].lower() or "${" in value or "#{" in value or quote["quote"] == "`")
@@ -31,7 +31,7 @@ def quoted(place: ValueSpan, quote: re.Match[str]) -> Span | None:
 
 
 def _closes(place: ValueSpan, quote: re.Match[str]) -> bool:
-    """Tell whether a quote ends the text that the name stands in, as in `getpass("Password: ")`."""
+    """Return whether a quote closes the string that contains the name, as in `getpass("Password: ")`."""
     follows = place.text[quote.end() : quote.end() + 1]
     if place.quoted or (follows and follows in "),;]}"):
         return not place.quoted
@@ -55,7 +55,7 @@ def _is_secret_literal(place: ValueSpan, value: str) -> bool:
 
 
 def _repeats(name: str, value: str) -> bool:
-    """Tell whether a value only says its own name once more, as constants and tables of words do."""
+    """Return whether a value repeats its name, as in constants and word lists."""
     plain = _JOINTS.sub("", value.lower())
     parts = name.lower().rpartition(".")[2].split("_")
     return plain in {_JOINTS.sub("", name.lower()), "".join(parts), parts[-1]}
@@ -66,7 +66,7 @@ _JOINTS = re.compile(r"[\s_.-]+")
 
 
 def _end_of_quote(text: str, start: int, quote: str) -> int:
-    """Return where a quoted text ends: before its closing quote, or at the end of the line where there is none."""
+    """Return the end of a quoted text: before the closing quote, or at the end of the line if there is none."""
     at = start
     while True:
         close = text.find(quote, at)

@@ -1,21 +1,21 @@
-"""Tell by the name of a variable, key or field how secret its value is."""
+"""Classify how secret a value is by the name of its variable, key or field."""
 
 import re
 from enum import Enum
 
-WORDS = ("password", "passwd", "passphrase", "pwd", "_pass", "secret", "credential", "token", "key", "_auth")
-"""One of these ends every name of a secret, a suffix such as `_2` or `_PROD` aside; in lower case."""
+NAME_ENDINGS = ("password", "passwd", "passphrase", "pwd", "_pass", "secret", "credential", "token", "key", "_auth")
+"""Endings of the names of secrets in lower case, before a suffix such as `_2` or `_PROD`."""
 
 
 class Secrecy(Enum):
-    """What a name says of a value."""
+    """How secret a value is, by its name."""
 
-    PASSWORD = "password"  # noqa: S105 - no password
-    """Any literal is secret, however short."""
-    SECRET = "secret"  # noqa: S105 - likewise
-    """Any literal without blanks is secret, unless it is itself a name or a path."""
+    PASSWORD = "password"  # noqa: S105 - not a password
+    """Any literal is secret, of any length."""
+    SECRET = "secret"  # noqa: S105 - as above
+    """Any literal without blanks is secret, unless it is a name or a path."""
     PERHAPS = "perhaps"
-    """Also the name of harmless things: a value counts in an environment file, or if it looks like a token."""
+    """An ambiguous name: a value is secret in an environment file, or if it looks like a token."""
 
 
 _PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|_pass)$")
@@ -41,7 +41,7 @@ _HARMLESS = re.compile(
 
 
 def kind_of(name: str) -> Secrecy | None:
-    """Return how secret the value of a name is; None where it is not.
+    """Return how secret the value of a name is; None if it is not.
 
     name: an identifier or a dotted path, in any case, without a suffix such as `_2`.
     """
@@ -52,7 +52,7 @@ def kind_of(name: str) -> Secrecy | None:
         return Secrecy.PASSWORD
     if _SECRET.search(lower):
         return Secrecy.SECRET
-    # A mere `key` may be the key of anything.
+    # `key` alone is too ambiguous.
     perhaps = lower.endswith(("token", "_auth")) or (lower.endswith("_key") and name.isupper())
     return Secrecy.PERHAPS if perhaps else None
 
@@ -62,5 +62,5 @@ _LONGEST_NAME = 48
 
 
 def ends_like_a_name(value: str) -> bool:
-    """Tell whether a value is itself the name of a secret: of a variable, a header, a field."""
-    return len(value) <= _LONGEST_NAME and value.lower().endswith(WORDS) and _NAME.fullmatch(value) is not None
+    """Return whether a value is the name of a secret: of a variable, a header, a field."""
+    return len(value) <= _LONGEST_NAME and value.lower().endswith(NAME_ENDINGS) and _NAME.fullmatch(value) is not None

@@ -1,7 +1,7 @@
-"""Find the tokens of well-known services by their shape.
+"""Find tokens of well-known services by their format.
 
-Most shapes are those of the gitleaks rules (https://github.com/gitleaks/gitleaks, config/gitleaks.toml; MIT License,
-Copyright (c) 2019 Zachary Rice), rewritten for Python's `re` and loosened: a mask may hide a little more than a report.
+Most patterns come from the gitleaks rules (https://github.com/gitleaks/gitleaks, config/gitleaks.toml; MIT License,
+Copyright (c) 2019 Zachary Rice), rewritten for Python's `re` and loosened, as masking tolerates more false positives.
 """
 
 import re
@@ -16,11 +16,11 @@ _WORD = "[A-Za-z0-9_-]"
 _HEX = "[A-Fa-f0-9]"
 
 BEGINNINGS: tuple[tuple[str, str, str], ...] = (
-    # Service, how its tokens begin (alternatives by `|`, each ending in one of `_-.`), what follows.
+    # Service, prefixes of its tokens (separated by `|`, each ending in one of `_-.`), pattern of the rest.
     ("Anthropic", "sk-ant-", rf"{_WORD}{{16,}}"),
     ("OpenAI", "sk-proj-|sk-svcacct-|sk-admin-", rf"{_WORD}{{20,}}"),
     ("Langfuse", "sk-lf-", rf"{_WORD}{{20,}}"),
-    # CSS classes begin with `sk-` too.
+    # Some CSS classes also start with `sk-`.
     (
         "OpenAI and alike",
         "sk-",
@@ -49,7 +49,7 @@ BEGINNINGS: tuple[tuple[str, str, str], ...] = (
     ("Google OAuth", "ya29.", r"[A-Za-z0-9._-]{20,}"),
     ("Google OAuth client", "GOCSPX-", rf"{_WORD}{{20,}}"),
     ("Vault", "hvs.|hvb.|hvr.", rf"{_WORD}{{24,}}"),
-    # Before version 1.10; a digit tells it from a method on a variable called `s`.
+    # Before version 1.10; the digit excludes methods of a variable named `s`.
     ("Vault, old", "s.", rf"(?={_ALNUM}{{0,24}}\d)(?={_ALNUM}{{0,24}}[A-Z]){_ALNUM}{{24}}(?![\w.(-])"),
     ("DigitalOcean", "dop_v1_|doo_v1_|dor_v1_", rf"{_HEX}{{64}}\b"),
     ("Shopify", "shpat_|shpca_|shppa_|shpss_", rf"{_HEX}{{32}}\b"),
@@ -80,7 +80,7 @@ BEGINNINGS: tuple[tuple[str, str, str], ...] = (
 _EDGE = r"(?<![\w-])"
 
 ANYWHERE: tuple[tuple[str, str, int, str], ...] = (
-    # Service, what to look for (its first letter as it is), how many characters may stand before that, the whole token.
+    # Service, search pattern (starts with a literal letter), maximum offset of its match in the token, token pattern.
     ("AWS", "AKIA", 0, r"\bAKIA[0-9A-Z]{16}\b"),
     ("AWS temporary", "ASIA", 0, r"\bASIA[0-9A-Z]{16}\b"),
     ("AWS Bedrock", "ABSK", 0, r"\bABSK[A-Za-z0-9+/]{109,}=*"),
@@ -117,79 +117,79 @@ _RESTS: Mapping[str, re.Pattern[str]] = {
 _SIZES = sorted({len(begin) for begin in _RESTS}, reverse=True)
 
 
-def _joints() -> Iterator[re.Pattern[str]]:
-    """Yield what finds the ends of all beginnings that end alike: `re` is fastest at looking for one letter."""
-    for joint in "_-.":
-        begins = [begin for begin in _RESTS if begin.endswith(joint)]
+def _prefix_ends() -> Iterator[re.Pattern[str]]:
+    """Yield one pattern per last character of the prefixes: `re` is fastest at searching for a single literal."""
+    for last in "_-.":
+        begins = [begin for begin in _RESTS if begin.endswith(last)]
         of_length: defaultdict[int, list[str]] = defaultdict(list)
         for begin in begins:
             of_length[len(begin)].append(re.escape(begin))
         before = "".join(sorted({begin[-2] for begin in begins}))
         behind = "|".join(f"(?<={'|'.join(alike)})" for alike in of_length.values())
-        end = re.escape(joint)
+        end = re.escape(last)
         yield re.compile(rf"{end}(?<=[{before}]{end})(?=[A-Za-z0-9_+/.-]{{10}})(?:{behind})")
 
 
-_JOINTS = tuple(_joints())
+_PREFIX_ENDS = tuple(_prefix_ends())
 
 
 @dataclass(frozen=True, slots=True)
-class _Inside:
-    """A token that is known by letters inside it."""
+class _InnerLetters:
+    """A token that is found by letters inside it."""
 
     before: int
-    """How many characters may stand before them."""
-    whole: re.Pattern[str]
+    """Maximum number of characters before these letters."""
+    pattern: re.Pattern[str]
 
     def span(self, text: str, at: int) -> Span | None:
-        """Return where the token stands that has its letters there; None where it is none."""
+        """Return the span of the token whose letters are at this position; None if there is no token."""
         starts = range(max(0, at - self.before), at + 1)
-        return next((found.span() for start in starts if (found := self.whole.match(text, start))), None)
+        return next((found.span() for start in starts if (found := self.pattern.match(text, start))), None)
 
 
-def _insides() -> Iterator[tuple[re.Pattern[str], tuple[_Inside, ...]]]:
-    """Yield what finds all letters that begin alike, with the tokens that may have them inside."""
+def _inner_letters() -> Iterator[tuple[re.Pattern[str], tuple[_InnerLetters, ...]]]:
+    """Yield one search pattern per first letter, with the tokens that may match."""
     for first in sorted({letters[0] for _, letters, _, _ in ANYWHERE}):
         alike = [row for row in ANYWHERE if row[1][0] == first]
         letters = "|".join(letters[1:] for _, letters, _, _ in alike)
         yield (
             re.compile(rf"{re.escape(first)}(?:{letters})"),
-            tuple(_Inside(before, re.compile(whole)) for *_, before, whole in alike),
+            tuple(_InnerLetters(before, re.compile(pattern)) for *_, before, pattern in alike),
         )
 
 
-_INSIDES = tuple(_insides())
+_INNER_LETTERS = tuple(_inner_letters())
 
 
 def tokens(text: str) -> list[Span]:
-    """Return where tokens of known services stand in a text, in ascending order."""
-    return sorted([*_by_their_letters(text), *_by_their_beginning(text)])
+    """Return the spans of tokens of known services in a text, in ascending order."""
+    return sorted([*_by_inner_letters(text), *_by_prefix(text)])
 
 
-def _by_their_letters(text: str) -> Iterator[Span]:
-    for letters, insides in _INSIDES:
+def _by_inner_letters(text: str) -> Iterator[Span]:
+    for letters, candidates in _INNER_LETTERS:
         done = 0
         for found in letters.finditer(text):
-            # What begins inside of a token is a part of it; else a long one would be read once for each beginning.
+            # Skip matches inside a token; otherwise a long token would be scanned once per match.
             if found.start() >= done:
-                for inside in insides:
-                    if span := inside.span(text, found.start()):
+                for candidate in candidates:
+                    if span := candidate.span(text, found.start()):
                         done = max(done, span[1])
                         yield span
 
 
-def _by_their_beginning(text: str) -> Iterator[Span]:
-    for joints in _JOINTS:
+def _by_prefix(text: str) -> Iterator[Span]:
+    for pattern in _PREFIX_ENDS:
         done = 0
-        for joint in joints.finditer(text):
-            end = joint.end()
-            if end > done and (begin := _beginning(text, end)) and (rest := _RESTS[begin].match(text, end)):
+        for found in pattern.finditer(text):
+            end = found.end()
+            if end > done and (begin := _prefix_before(text, end)) and (rest := _RESTS[begin].match(text, end)):
                 done = rest.end()
                 yield end - len(begin), done
 
 
-def _beginning(text: str, end: int) -> str:
-    """Return the longest beginning that ends there and begins a word; empty where none does."""
+def _prefix_before(text: str, end: int) -> str:
+    """Return the longest prefix that ends at `end` and starts a word; empty if there is none."""
     for size in _SIZES:
         start = end - size
         if (

@@ -1,4 +1,4 @@
-"""Where a value stands that is assigned to the name of a secret."""
+"""Locate the value that is assigned to the name of a secret."""
 
 import re
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from run_specialist.redaction.secret_names import Secrecy, kind_of
 
 _LONGEST_NAME = 64
 _LONGEST_HEAD = 250
-"""How much of a line before a name is looked at [characters]."""
+"""How much of the line before a name is examined [characters]."""
 
 SUFFIX = r"(?:[_-]?(?:\d{1,2}|base|prod|production|dev|test|staging|live|old|new))?"
-"""Matches what may stand between the last word of a name and its end."""
+"""Matches an optional suffix after the last word of a name."""
 _OPERATOR = re.compile(
     rf"""(?xi) {SUFFIX} (?P<close> [\\"'`\]*]{{0,4}} ) (?P<before> [ \t]{{0,20}} (?: \\\r?\n [ \t]{{0,20}} )? )
     (?P<operator> := | => | \?= | !==? | ={{1,3}} | >
@@ -30,40 +30,43 @@ _REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class ValueSpan:
-    """Where a value stands, and what is known of it from what stands before it."""
+    """The position of a value, with the text before it."""
 
     text: str
     name: str
     kind: Secrecy
     head: str
-    """What stands before the name on its line."""
+    """Text before the name on its line."""
     operator: str
     tight: bool
-    """Whether no blank stands around the operator."""
+    """True if there is no blank around the operator."""
     quoted: bool
-    """Whether the name stands in quotes of its own."""
+    """True if the name is in quotes."""
     at: int
-    """Where the value begins."""
+    """Start of the value."""
 
     @property
     def starts_line(self) -> bool:
-        """Whether nothing stands before the name but its number, a dash, a quote, `export`."""
+        """True if only a line number, a dash, a quote or a keyword such as `export` precedes the name."""
         return _LINE_START.fullmatch(self.head) is not None
 
     @property
     def is_environment(self) -> bool:
-        """Whether it is written as a variable of a shell or an environment file is."""
+        """True if the assignment looks like one in a shell or an environment file."""
         return self.name.isupper() and (
             (self.operator == "=" and self.tight) or (self.operator == ":" and self.starts_line)
         )
 
     def ends_line(self, end: int) -> bool:
-        """Tell whether nothing but a comment follows on the line."""
+        """Return whether at most a comment follows on the line."""
         return _REST_OF_LINE.match(self.text, end) is not None
 
 
 def place_of(text: str, start: int, end: int) -> ValueSpan | None:
-    """Return what is known of a name that ends in a word of secrecy; None where nothing is assigned to it."""
+    """Return the value assigned to a name of a secret; None if the name is harmless or nothing is assigned.
+
+    start, end: span of the word that ends the name, such as `token`.
+    """
     found = _OPERATOR.match(text, end)
     head = text[max(0, start - _LONGEST_NAME) : start]
     begun = start - (len(head) - len(head.rstrip(_OF_NAMES)))

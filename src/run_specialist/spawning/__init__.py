@@ -1,1 +1,1 @@
-"""From a specialist and a question to a job."""
+"""Build the job of a run from a specialist and a question."""

@@ -1,4 +1,4 @@
-"""Check, before a run begins, that there is anything of what its `paths` name."""
+"""Check before a run that its `paths` match at least one file."""
 
 import asyncio
 import time
@@ -16,19 +16,18 @@ from run_specialist.tools.threads import in_thread
 
 @dataclass(frozen=True, slots=True)
 class PathsCheck:
-    """The result, for a run that may begin."""
+    """Result of a successful check."""
 
     seconds: float = 0
-    """How long it took, which counts towards the run's time [s]."""
+    """Duration of the check, which counts towards the run's time [s]."""
     warnings: tuple[str, ...] = ()
 
 
 async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> PathsCheck:
-    """Look for one file that `paths` lets be seen, in a thread.
+    """Look for one file that matches `paths`, in a thread.
 
-    The search ends when `tool_timeout` or the time until the run's landing is over; the run then begins all the same,
-    with a warning.
-    Raises UsageError when there is no such file, or nobody may list the root.
+    If the search exceeds `tool_timeout` or the time until the run's landing, the run starts anyway, with a warning.
+    Raises UsageError if no file matches or the root cannot be listed.
     """
     if settings.paths is None:
         return PathsCheck()
@@ -39,13 +38,14 @@ async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) ->
             found = await in_thread(lambda: bool(paths) and holds_any(Sandbox(root, paths)))
     except TimeoutError:
         seconds = time.monotonic() - begun
-        return PathsCheck(seconds, (f"{file.place('paths')}: paths: no file of it was found within {seconds:.3g} s",))
+        return PathsCheck(
+            seconds, (f"{file.place('paths')}: paths: no matching file was found within {seconds:.3g} s",)
+        )
     except ToolError as error:
         raise UsageError(f"{file.place('paths')}: paths: {error}") from error
     if not found:
         raise UsageError(
-            f"{file.place('paths')}: paths: {settings.name} reads {', '.join(paths) or 'nothing'}, and there is "
-            f"nothing of it under {root}; name the folder that holds it with --root, or write a specialist for "
-            "what is here with `specialists new`"
+            f"{file.place('paths')}: paths: no file under {root} matches {', '.join(paths) or 'an empty list'}; set "
+            "another folder with --root, or create a specialist for the files there with `specialists new`"
         )
     return PathsCheck(time.monotonic() - begun)

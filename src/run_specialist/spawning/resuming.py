@@ -1,4 +1,4 @@
-"""From a stored run to the job that goes on with it, or the reason why it cannot."""
+"""Build the job that resumes a stored run, or raise the reason why it cannot be resumed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,14 +9,15 @@ from run_specialist import prompts
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import NotResumable, ToolError
-from run_specialist.loop.compaction.turns import summarized
+from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
-from run_specialist.loop.spending.account import NOTHING
+from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.providers.base import Opening
 from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import Block, Message, Stop, text_of
+from run_specialist.record.messages import Stop, text_of
+from run_specialist.spawning.other_model import for_other_model
 from run_specialist.spawning.spawner import LIMITS, RunEnvironment, digest, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
@@ -27,99 +28,97 @@ from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
 
-_PLAIN = {"text": ("type", "text"), "tool_use": ("type", "id", "name", "input")}
-
 
 @dataclass(frozen=True)
 class ResumeRequest:
-    """How a run is to go on."""
+    """How a run is to be resumed."""
 
     question: str | None = None
-    """Asked beside the first one."""
+    """A follow-up question."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """New totals by the keys of a specialist's file; None = no limit."""
+    """New totals by front matter key; None = no limit."""
     force: bool = False
-    """Go on although the file was changed, or another model cannot take all that was said."""
+    """Resume even if the file has changed, tools are missing, or another model rejects parts of the transcript."""
 
 
-def resume(run: StoredRun, wish: ResumeRequest, around: RunEnvironment) -> Job:
-    """Make the job that goes on where a run stands: the same system prompt and tools, byte for byte.
+def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> Job:
+    """Return the job that resumes a run, with the same system prompt and tools, byte for byte.
 
-    around: its `tools` must be those that the run was given when it began.
-    Raises NotResumable with the reason, and UsageError for a limit that makes no sense, or a folder that is gone.
+    environment: with the `tools` that the run was started with.
+    Raises NotResumable with the reason, and UsageError for an invalid limit or a missing folder.
     """
     frozen = run.frozen
     file, before = begun_with(run)
-    given = checked(wish.limits)
+    given = checked(request.limits)
     settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
     changed = tuple(kind for key, kind in LIMITS.items() if getattr(settings, key) != getattr(before, key))
-    past = _past(run, before.tool_calls_limit)
-    _check_totals(run, settings, past, changed)
-    _check_purpose(run, wish, changed)
-    remarks = [*_changed_file(run, wish), *_missing_tools(run, around, wish)]
-    if run.model != around.provider.model:
-        past, told = _for_another_model(run, past, wish)
-        remarks += told
-    if not (remarks or changed or wish.question) and _waits_for_us(run, past):
+    state = _resume_state(run, before.tool_calls_limit)
+    _check_totals(run, settings, state, changed)
+    _check_purpose(run, request, changed)
+    remarks = [*_changed_file(run, request), *_missing_tools(run, environment, request)]
+    if run.model != environment.provider.model and (adapted := for_other_model(state)) is not state:
+        state = adapted
+        remarks.append(_left_out(run, request))
+    if not (remarks or changed or request.question) and _needs_user_message(run, state):
         remarks.append(prompts.GO_ON)
-    job = spawn(file, settings, run.question, around)
+    job = spawn(file, settings, run.question, environment)
     if job.archive is not None:
         _refill(job.archive, run)
-    kept = {key: frozen[key] for key in ("digest", "given_tools", "parents", "warnings") if key in frozen}
+    original = {key: frozen[key] for key in ("digest", "given_tools", "parents", "warnings") if key in frozen}
     return replace(
         job,
         run_id=run.run_id,
-        opening=Opening(frozen["system"], _same(frozen["tools"], job.opening.tools), frozen["effort"]),
-        warnings=tuple(dict.fromkeys([*frozen["warnings"], *around.equipment.warnings])),
-        origin={**job.origin, **kept},
-        resume_state=past,
-        resume_note=ResumeNote(changed, wish.question, tuple(remarks)),
+        opening=Opening(frozen["system"], _as_stored(frozen["tools"], job.opening.tools), frozen["effort"]),
+        warnings=tuple(dict.fromkeys([*frozen["warnings"], *environment.equipment.warnings])),
+        origin={**job.origin, **original},
+        resume_state=state,
+        resume_note=ResumeNote(changed, request.question, tuple(remarks)),
     )
 
 
 def begun_with(run: StoredRun) -> tuple[SpecialistFile, Specialist]:
-    """Return the file and the settings of a run, as they were when it began."""
-    # What another version of this program knew, and this one does not, is passed over.
+    """Return the file and the settings that a run was started with."""
+    # Settings from another version of this program may have keys that this version does not know.
     settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")
     path = Path(run.frozen["file"])
-    now = load(path, project_of(path, [Path(run.frozen["root"])])) if settings.mcp_servers else None
-    if now and now.specialist and now.digest == run.frozen["digest"]:
-        # What is handed to servers stands in the file alone: it may be secret.
-        settings = settings.model_copy(update={"mcp_servers": now.specialist.mcp_servers})
+    current = load(path, project_of(path, [Path(run.frozen["root"])])) if settings.mcp_servers else None
+    if current and current.specialist and current.digest == run.frozen["digest"]:
+        # The environment and headers of servers may be secret, so they are not stored.
+        settings = settings.model_copy(update={"mcp_servers": current.specialist.mcp_servers})
     return SpecialistFile(path, settings.name, settings.description, specialist=settings), settings
 
 
 def _refill(archive: Archive, run: StoredRun) -> None:
-    """Put into the archive what was in it."""
+    """Restore the content of the archive."""
     for call in sorted(run.calls, key=lambda call: call.at):
         archive.add(call.call.id, call.whole)
-    # The results of calls that were not run are archived by a summary alone.
-    newest = max((one.part for one in run.messages), default=0)
-    for block in (block for one in run.messages if one.part < newest for block in one.message.content):
+    # Results of calls that were not run are archived only when they are summarized.
+    newest = max((stored.part for stored in run.messages), default=0)
+    for block in (block for stored in run.messages if stored.part < newest for block in stored.message.content):
         call_id, text = str(block.get("tool_use_id")), text_of(block.get("content"))
-        if block["type"] == "tool_result" and call_id not in archive and text != summarized(call_id):
+        if block["type"] == "tool_result" and call_id not in archive and text != archived_placeholder(call_id):
             archive.add(call_id, text)
 
 
-def _past(run: StoredRun, limit: int | None) -> ResumeState:
-    """Return where a run stands.
+def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
+    """Return the state in which a run ended or was interrupted.
 
-    limit: of tool calls, as it was.
+    limit: the limit of tool calls before the run is resumed.
     """
-    standing, pending = _with_children(run), run.pending
-    asked = 0 if pending is None else _to_be_run(pending)
-    room = asked if limit is None else max(limit - int(standing.used.get(Kind.TOOL_CALLS, 0)), 0)
-    part = max((one.part for one in run.messages), default=0)
+    snapshot, pending = _with_children(run), run.pending
+    to_run = 0 if pending is None else _calls_to_run(pending)
+    affordable = to_run if limit is None else max(limit - int(snapshot.used.get(Kind.TOOL_CALLS, 0)), 0)
+    part = max((stored.part for stored in run.messages), default=0)
     return ResumeState(
-        standing=standing,
+        standing=snapshot,
         messages=run.transcript,
         part=part,
-        copies=sum(one.copied for one in run.messages if one.part == part),
+        copies=sum(stored.copied for stored in run.messages if stored.part == part),
         earlier=EarlierCalls(
             executed={call.number: _call_record(call) for call in run.calls},
-            started=standing.calls,
-            cut_off=min(asked, room),
-            skipped=standing.skipped,
+            started=snapshot.calls,
+            cut_off=min(to_run, affordable),
+            skipped=snapshot.skipped,
         ),
         pending=None if pending is None else pending.reply,
         pending_instruction=pending.landing_instruction if pending else None,
@@ -129,123 +128,104 @@ def _past(run: StoredRun, limit: int | None) -> ResumeState:
 
 
 def _with_children(run: StoredRun) -> RunSnapshot:
-    """Return how a run stands, with what was spent by children that never got to tell it."""
-    standing = run.standing or NOTHING
-    used, total = dict(standing.used), standing.total
-    untold = standing.untold(run.children)
-    for child in untold:
+    """Return the last snapshot of a run, with the spending of children that ended after it."""
+    snapshot = run.standing or NOT_STARTED
+    used, total = dict(snapshot.used), snapshot.total
+    missing = snapshot.untold(run.children)
+    for child in missing:
         total = total.plus(child.usage, child.cost_usd)
         for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
             used[kind] = used.get(kind, 0) + amount
-    return replace(standing, used=used, total=total, children=(*standing.children, *untold))
+    return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
 
 
-def _to_be_run(turn: StoredTurn) -> int:
-    """Return how many calls of a turn were to be run: none in a landing, and none of one that was cut or answered."""
-    works = turn.stop in {Stop.WANTS_TOOLS, Stop.PAUSED} and all(call.name != RESPOND for call in turn.calls)
-    return len(turn.calls) if works and not turn.landing else 0
+def _calls_to_run(turn: StoredTurn) -> int:
+    """Return how many calls of a turn were to be run: none in a landing, and none beside an answer or if truncated."""
+    runs_tools = turn.stop in {Stop.WANTS_TOOLS, Stop.PAUSED} and all(call.name != RESPOND for call in turn.calls)
+    return len(turn.calls) if runs_tools and not turn.landing else 0
 
 
 def _call_record(call: StoredCall) -> CallRecord:
     return CallRecord(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
 
 
-def _check_totals(run: StoredRun, settings: Specialist, past: ResumeState, changed: Sequence[Kind]) -> None:
+def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, changed: Sequence[Kind]) -> None:
     for kind in changed:
-        limit, used = getattr(settings, kind.key), past.standing.used.get(kind, 0)
+        limit, used = getattr(settings, kind.key), state.standing.used.get(kind, 0)
         if kind is Kind.TOOL_CALLS:
-            # They were begun, whatever became of them.
-            used += past.earlier.cut_off
+            # Calls that were started count even if they never returned.
+            used += state.earlier.cut_off
         if limit is not None and limit < used:
             raise NotResumable(
-                f"{kind.key}: {run.run_id} has used {units.amount(kind, used)} already, so its new total cannot be "
-                f"{units.number(kind, limit)}; name a larger one, or none"
+                f"{kind.key}: {run.run_id} has already used {units.amount(kind, used)}, so its total limit cannot be "
+                f"{units.number(kind, limit)}; set a higher one, or none"
             )
 
 
-def _check_purpose(run: StoredRun, wish: ResumeRequest, changed: Sequence[Kind]) -> None:
-    if wish.question is not None and not wish.question.strip():
-        raise NotResumable("the question is empty; leave it out, or say what else the specialist shall find out")
-    if wish.question is not None or run.status not in {"answered", "landed"}:
+def _check_purpose(run: StoredRun, request: ResumeRequest, changed: Sequence[Kind]) -> None:
+    if request.question is not None and not request.question.strip():
+        raise NotResumable("the question is empty; omit it, or ask a follow-up question")
+    if request.question is not None or run.status not in {"answered", "landed"}:
         return
     if run.status == "answered":
-        raise NotResumable(f"{run.run_id} was answered; to ask something more, write the question behind the run")
+        raise NotResumable(f"{run.run_id} is already answered; to ask a follow-up question, add it after the run")
     if not changed:
-        raise NotResumable(f"{run.run_id} landed at its limit; name a larger total for it, or ask something more")
+        raise NotResumable(f"{run.run_id} landed at its limit; set a higher limit, or ask a follow-up question")
 
 
-def _changed_file(run: StoredRun, wish: ResumeRequest) -> list[str]:
-    was = run.frozen["digest"]
-    if not was or digest(Path(run.frozen["file"])) == was:
+def _changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
+    """Return the remark that the file has changed, if so; raises NotResumable without `force`."""
+    original = run.frozen["digest"]
+    if not original or digest(Path(run.frozen["file"])) == original:
         return []
-    if not wish.force:
+    if not request.force:
         raise NotResumable(
-            f"{run.frozen['file']} was changed since {run.run_id} began, or is gone; ask anew, or, to go on with what "
-            "it said then, add --force"
+            f"{run.frozen['file']} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
+            "add --force to resume with the original instructions"
         )
     return [prompts.CHANGED_FILE]
 
 
-def _missing_tools(run: StoredRun, around: RunEnvironment, wish: ResumeRequest) -> list[str]:
-    there = {tool.name for tool in around.tools}
-    missing = [name for name in run.frozen["given_tools"] if name not in there]
-    if missing and not wish.force:
+def _missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRequest) -> list[str]:
+    """Return the remark that tools of the program are missing, if so; raises NotResumable without `force`."""
+    available = {tool.name for tool in environment.tools}
+    missing = [name for name in run.frozen["given_tools"] if name not in available]
+    if missing and not request.force:
         raise NotResumable(
-            f"{run.run_id} was given tools by the program that began it: {', '.join(missing)}; resume it there, with "
-            "Runner(tools=...), or, to go on without them, add --force"
+            f"{run.run_id} uses tools of the program that started it: {', '.join(missing)}; resume it there with "
+            "Runner(tools=...), or add --force to resume without them"
         )
     return [prompts.tools_gone(missing)] if missing else []
 
 
-def _for_another_model(run: StoredRun, past: ResumeState, wish: ResumeRequest) -> tuple[ResumeState, list[str]]:
-    """Return the past as another model takes it."""
-    messages = tuple(_portable(message) for message in past.messages)
-    pending = past.pending and replace(past.pending, content=_plain(past.pending.content))
-    if messages == past.messages and pending == past.pending:
-        return past, []
-    if not wish.force:
+def _left_out(run: StoredRun, request: ResumeRequest) -> str:
+    """Return the remark that parts of the transcript were left out; raises NotResumable without `force`."""
+    if not request.force:
         raise NotResumable(
-            f"{run.run_id} holds parts, such as thinking, that only {run.model} takes back; leave the model as it was, "
-            "or, to go on without it, add --force"
+            f"{run.run_id} contains parts, such as thinking, that only {run.model} accepts; resume it with that model, "
+            "or add --force to omit them"
         )
-    past = replace(past, messages=messages, part=past.part + 1, copies=len(messages), pending=pending)
-    return past, [prompts.other_model(run.model)]
+    return prompts.other_model(run.model)
 
 
-def _portable(message: Message) -> Message:
-    if message.role == "user":
-        return message
-    blocks = _plain(message.blocks) or ({"type": "text", "text": prompts.LEFT_OUT},)
-    return message if blocks == message.blocks else replace(message, blocks=blocks)
+def _needs_user_message(run: StoredRun, state: ResumeState) -> bool:
+    """Return True if the transcript ends with the model, so that a user message must precede the next request."""
+    ends_with_model = bool(state.messages) and state.messages[-1].role == "assistant"
+    return ends_with_model and state.pending is None and run.turns[-1].stop != Stop.PAUSED
 
 
-def _plain(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Return what every model takes back: texts and calls, and of those nothing but what makes them."""
-    return tuple(
-        {key: block[key] for key in _PLAIN[block["type"]] if key in block}
-        for block in blocks
-        if block["type"] in _PLAIN
-    )
+def _as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
+    """Return the tools with their stored definitions and their current functions."""
+    return Toolset(_with_definition(definition, tools.get(definition["name"])) for definition in definitions)
 
 
-def _waits_for_us(run: StoredRun, past: ResumeState) -> bool:
-    """Tell whether the model had the last word, so that something must be said before it is asked again."""
-    ended = bool(past.messages) and past.messages[-1].role == "assistant"
-    return ended and past.pending is None and run.turns[-1].stop != Stop.PAUSED
-
-
-def _same(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
-    """Return the tools as they were defined, with the functions of today."""
-    return Toolset(_as_defined(definition, tools.get(definition["name"])) for definition in definitions)
-
-
-def _as_defined(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
+def _with_definition(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
     name, description, schema = definition["name"], definition["description"], definition["input_schema"]
     if tool is None:
-        return Tool(name, description, _gone, schema=schema)
+        return Tool(name, description, _unavailable, schema=schema)
     return replace(tool, description=description, schema=schema)
 
 
-def _gone(**arguments: Any) -> str:  # noqa: ANN401 - whatever the model gives
+def _unavailable(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
     del arguments
     raise ToolError("this tool is no longer there")

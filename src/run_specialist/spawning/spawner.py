@@ -1,4 +1,4 @@
-"""From a specialist's file and a question to a job: settings, model, tools, system prompt, budget."""
+"""Build the job of a new run from a specialist's file and a question: tools, system prompt, budget, settings."""
 
 import hashlib
 import os
@@ -35,67 +35,68 @@ from run_specialist.tools.files.files import file_tools
 from run_specialist.tools.respond import respond_tool
 
 LIMITS = {kind.key: kind for kind in Kind}
-"""Keys that limit a run, and the kind of spending that each limits."""
+"""Front matter keys that limit a run, each with the kind of spending that it limits."""
 
-_NAMED = 10
-"""So many tools of servers are named where one is missed."""
+_MAX_LISTED = 10
+"""Maximum number of server tools listed in a warning."""
 
 
 @dataclass(frozen=True)
 class Parent:
-    """The run that asks, as far as its child has to know it."""
+    """The parent run, as its child needs to know it."""
 
     run_id: str
     root: Path
-    """The folder that it works in; its child works there too."""
+    """The folder that parent and child work in."""
     names: tuple[str, ...]
-    """The specialists above the child, the first one first; none of them is asked again further down."""
+    """The specialists above the child, outermost first; the child must not delegate to any of them."""
 
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    """Where a child works and what it is given beyond its file."""
+    """The environment of a run: its folder, its model, and everything that the specialist's file does not define."""
 
     root: Path
-    """The folder that the file tools may see."""
+    """The folder that the file tools may read."""
     provider: Provider
     tools: Sequence[Tool] = ()
-    """Given by the program, not filtered by the file's `tools`."""
+    """Tools of the program, not filtered by the file's `tools`."""
     augmenters: Sequence[Augmenter] = ()
-    """Stand before the countdown."""
+    """Augmenters of the program, which run before the countdown."""
     equipment: ExtraTools = field(default_factory=ExtraTools)
-    """What the file brings along."""
+    """The Python functions and MCP tools that the file declares."""
     delegate: Tool | None = None
-    """Asks other specialists; None where the file lists none, or none may be asked here."""
+    """The tool that delegates to other specialists; None if the file lists none, or if none can be called here."""
     parent: Parent | None = None
-    """None where no other run asks."""
+    """None for a run without a parent."""
     seconds: float = 0
-    """How long it took to find anything of its `paths` [s]."""
+    """Time spent before the run on finding the first match of its `paths` [s]."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """Credentials of the program, in addition to those in the environment."""
 
 
-def spawn(file: SpecialistFile, settings: Specialist, question: str, around: RunEnvironment) -> Job:
-    """Make the job of one run.
+def spawn(file: SpecialistFile, settings: Specialist, question: str, environment: RunEnvironment) -> Job:
+    """Return the job of a new run.
 
-    Raises UsageError when none of the file's tools exists here, and for a limit or a shape of the answer that could
-    not be kept.
+    Raises UsageError if none of the file's tools exists, and for a cost limit or an answer schema that cannot be
+    enforced.
     """
     warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
-    warnings += [*around.equipment.warnings, *_not_offered(file, settings, around)]
-    provider = around.provider
+    warnings += [*environment.equipment.warnings, *_unmatched_tools(file, settings, environment)]
+    provider = environment.provider
     if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
         raise UsageError(
-            f"{_given(file, 'cost_limit')}: the price of {provider.model} is not known, so no limit of its cost can be "
-            "kept; take it out, or set total_tokens_limit instead"
+            f"{_place_of(file, 'cost_limit')}: the price of {provider.model} is unknown, so its cost cannot be "
+            "limited; remove cost_limit, or set total_tokens_limit instead"
         )
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
-    tools = _tools(file, settings, around)
-    summarises = settings.summarize_at is not None and provider.capabilities.is_language_model
-    equipment = around.equipment
-    reads_on = summarises or bool(around.tools or equipment.functions or equipment.served or around.delegate)
-    if reads_on:
+    tools = _tools(file, settings, environment)
+    summarizes = settings.summarize_at is not None and provider.capabilities.is_language_model
+    equipment = environment.equipment
+    has_tools = environment.tools or equipment.functions or equipment.served or environment.delegate
+    uses_archive = summarizes or bool(has_tools)
+    if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
     system = prompts.system(settings.prompt, budget, budget_notice=settings.budget_notice)
     return Job(
@@ -105,14 +106,14 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Run
         opening=Opening(system, Toolset([*tools, respond_tool(schema)]), settings.effort),
         provider=provider,
         budget=budget,
-        seconds=around.seconds,
+        seconds=environment.seconds,
         landing=settings.landing,
         landing_prompt=settings.landing_prompt,
         answer_schema=schema,
-        archive=archive if reads_on else None,
-        summarize_at=settings.summarize_at if summarises else None,
+        archive=archive if uses_archive else None,
+        summarize_at=settings.summarize_at if summarizes else None,
         summarizer=_summarizer(settings, provider, archive),
-        augmenters=(*around.augmenters, *_told(settings.countdown)),
+        augmenters=(*environment.augmenters, *_budget_augmenters(settings.countdown)),
         dispatch=DispatchSettings(
             settings.parallel_tools_limit,
             settings.tool_timeout,
@@ -120,15 +121,15 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, around: Run
             limit_fields=settings.countdown.from_ is not None and settings.countdown.style == "json",
             share_budget=settings.share_budget,
         ),
-        parent_id=around.parent.run_id if around.parent else None,
+        parent_id=environment.parent.run_id if environment.parent else None,
         warnings=tuple(warnings),
-        secrets=(*credentials(os.environ), *keys_of(provider), *equipment.secrets, *around.secrets),
-        origin=_origin(file, settings, schema, around, warnings),
+        secrets=(*credentials(os.environ), *keys_of(provider), *equipment.secrets, *environment.secrets),
+        origin=_origin(file, settings, schema, environment, warnings),
     )
 
 
 def digest(path: Path) -> str:
-    """Return what tells two versions of a file apart; empty for one that cannot be read, or is none."""
+    """Return the SHA-256 of a file, in hexadecimal; empty if it cannot be read or does not exist."""
     with suppress(OSError, ValueError), open_file(path, None) as file:
         return hashlib.sha256(file.read()).hexdigest()
     return ""
@@ -138,38 +139,41 @@ def _origin(
     file: SpecialistFile,
     settings: Specialist,
     schema: AnswerSchema | None,
-    around: RunEnvironment,
+    environment: RunEnvironment,
     warnings: Sequence[str],
 ) -> Mapping[str, Any]:
-    """Return what it takes to make the same job once more, whatever becomes of the file meanwhile."""
-    changed = {
+    """Return the JSON values from which the same job can be built again, even if the file has changed."""
+    replaced = {
         "output_schema": schema and dict(schema.schema),
         "mcp_servers": without_secrets(settings.mcp_servers),
         "path": None,
     }
-    kept = settings.model_copy(update=changed)
+    stored = settings.model_copy(update=replaced)
     return {
-        "settings": kept.model_dump(mode="json", by_alias=True),
+        "settings": stored.model_dump(mode="json", by_alias=True),
         "file": str(file.path),
-        # What was read, where it was; the file may be another by now.
+        # The digest of the content that was read: the file may have changed since.
         "digest": file.digest or digest(file.path),
-        "root": str(around.root),
-        "given_tools": [tool.name for tool in around.tools],
-        "parents": around.parent.names if around.parent else (),
+        "root": str(environment.root),
+        "given_tools": [tool.name for tool in environment.tools],
+        "parents": environment.parent.names if environment.parent else (),
         "warnings": list(warnings),
     }
 
 
 def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:
-    """Return the shape that an answer must have, None for text; raises UsageError for one that cannot be held."""
+    """Return the schema of the answer; None for text.
+
+    Raises UsageError for a schema that cannot be read or used.
+    """
     if settings.output_schema is None:
         return None
     try:
-        # A path that the program gives may lead anywhere; one in a project's file may not.
+        # A path from the program may lead anywhere; one from a project's file must stay in the project.
         by_file = file.specialist is not None and settings.output_schema == file.specialist.output_schema
         return AnswerSchema.load(settings.output_schema, file.path.parent, file.project if by_file else None)
     except ValueError as error:
-        raise UsageError(f"{_given(file, 'output_schema')}: {error}") from None
+        raise UsageError(f"{_place_of(file, 'output_schema')}: {error}") from None
 
 
 def _summarizer(settings: Specialist, provider: Provider, archive: Archive) -> Summarizer | None:
@@ -178,54 +182,53 @@ def _summarizer(settings: Specialist, provider: Provider, archive: Archive) -> S
     return Summarizer(provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit)
 
 
-def _tools(file: SpecialistFile, settings: Specialist, around: RunEnvironment) -> list[Tool]:
+def _tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[Tool]:
     paths = () if settings.paths is None else settings.paths
-    known = {tool.name: tool for tool in file_tools(around.root, paths, settings.tool_result_limit)}
-    known |= {tool.name: tool for tool in around.equipment.served}
+    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit)}
+    known |= {tool.name: tool for tool in environment.equipment.served}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
-    further = [*around.equipment.functions, *around.tools, *_delegate(settings, around)]
-    # A server that is not there costs its tools, not the run.
-    others = settings.mcp_servers or around.delegate or around.equipment.functions
-    if resolved.nothing_known and settings.tools and not others:
+    unfiltered = [*environment.equipment.functions, *environment.tools, *_delegate(settings, environment)]
+    # Without a server that cannot be reached, the run has fewer tools, but it runs.
+    has_others = settings.mcp_servers or environment.delegate or environment.equipment.functions
+    if resolved.nothing_known and settings.tools and not has_others:
         raise UsageError(
-            f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists here; "
-            f"there are {', '.join(known)}"
+            f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists; available: {', '.join(known)}"
         )
-    return [*(known[name] for name in resolved.names), *further]
+    return [*(known[name] for name in resolved.names), *unfiltered]
 
 
-def _not_offered(file: SpecialistFile, settings: Specialist, around: RunEnvironment) -> list[str]:
-    """Tell of tools of servers that `tools` filters away, which may not be meant."""
-    served = [tool.name for tool in around.equipment.served]
+def _unmatched_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
+    """Return a warning if `tools` excludes tools of MCP servers, which may be unintended."""
+    served = [tool.name for tool in environment.equipment.served]
     if settings.tools is None or not served:
         return []
+    place, available = file.place("tools"), _abbreviated(served)
     resolved = resolve_tools(settings.tools, (), served)
-    unfit = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
-    if unfit:
-        return [f"{file.place('tools')}: tools: no tool of a server fits {', '.join(unfit)}; there are {_some(served)}"]
+    unmatched = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
+    if unmatched:
+        return [f"{place}: tools: no tool of an MCP server matches {', '.join(unmatched)}; available: {available}"]
     if resolved.names:
         return []
-    return [
-        f"{file.place('tools')}: tools: names no tool of the servers, so none is offered; there are {_some(served)}"
-    ]
+    return [f"{place}: tools: lists no tool of the MCP servers, so none can be called; available: {available}"]
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+def _abbreviated(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _delegate(settings: Specialist, around: RunEnvironment) -> list[Tool]:
-    tool = around.delegate
+def _delegate(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
+    tool = environment.delegate
     return [tool] if tool and resolve_tools(None, settings.disallowed_tools, [tool.name]).names else []
 
 
-def _told(settings: Countdown) -> list[Augmenter]:
-    """Return how the child is told of its budget: the warning, and the countdown as the last line."""
-    told = [] if settings.warn_at is None else [warning(settings.warn_at)]
-    silent = settings.from_ is None or settings.style == "json"
-    return [*told, *([] if silent else [countdown(settings.style)])]
+def _budget_augmenters(settings: Countdown) -> list[Augmenter]:
+    """Return the augmenters that show the budget: the warning, then the countdown as the last line."""
+    warnings = [] if settings.warn_at is None else [warning(settings.warn_at)]
+    is_silent = settings.from_ is None or settings.style == "json"
+    return [*warnings, *([] if is_silent else [countdown(settings.style)])]
 
 
-def _given(file: SpecialistFile, key: str) -> str:
-    """Return a key with the place where it stands in the file, alone when the call gave it."""
+def _place_of(file: SpecialistFile, key: str) -> str:
+    """Return a key with its place in the file; the key alone if the caller set it."""
     return f"{file.place(key)}: {key}" if key in file.lines else key

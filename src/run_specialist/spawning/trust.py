@@ -1,4 +1,4 @@
-"""What files found in a project may start and import: only what somebody has allowed, remembered by content."""
+"""Trust in files of a project: the user has to allow what they start and import; permissions are stored by content."""
 
 import hashlib
 import json
@@ -17,123 +17,125 @@ _FOLDER = "trusted"
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One thing that a file would have us do."""
+    """One action that a file requires and the user has to allow."""
 
     place: str
-    """Of its key, as `file:line:column: key`."""
-    words: str
-    """E.g. `start npx -y server` or `import app.tools`."""
-    mark: str | None
-    """What changes with anything that trust was given for; None where that is too much to be looked at."""
+    """Position of its key, as `file:line:column: key`."""
+    action: str
+    """Description, such as `start npx -y server` or `import app.tools`."""
+    fingerprint: str | None
+    """Text that changes with any of the files involved; None if there are too many to check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A file with all that it would have us do."""
+    """A file with all actions that it requires."""
 
     file: Path
     digest: str
-    """Of its bytes."""
+    """SHA-256 of its bytes."""
     project: Path
     demands: tuple[Demand, ...]
 
     @property
     def can_be_remembered(self) -> bool:
-        """Whether a change of anything that trust was given for would be noticed."""
-        return all(demand.mark is not None for demand in self.demands)
+        """Whether every change of the files involved can be detected."""
+        return all(demand.fingerprint is not None for demand in self.demands)
 
     @property
-    def mark(self) -> str:
-        """The name under which trust is remembered: the same content in another project is another claim."""
-        about = [os.path.realpath(self.project), self.digest, *(demand.mark for demand in self.demands)]
-        return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    def fingerprint(self) -> str:
+        """Key under which trust is stored; the same content in another project has another key."""
+        content = [os.path.realpath(self.project), self.digest, *(demand.fingerprint for demand in self.demands)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def is_own(file: Path, project: Path) -> bool:
-    """Say whether a file is the user's own or came with this program, so that no project has a hand in it."""
+    """Return whether a file is the user's own or included in this package, and so not part of a project."""
     own = [place.path for place in places(project) if place.project is None]
     real = Path(os.path.realpath(file))
     return any(real.is_relative_to(os.path.realpath(path)) for path in own)
 
 
 class Trust:
-    """What this user has allowed, one small file for each claim: nobody has to wait for another process."""
+    """Permissions that this user has given, one small file per claim, so that no lock is needed."""
 
     def __init__(self, *, given: bool = False, folder: Path | None = None) -> None:
-        """Say whether to trust from now on.
+        """Set the default answer and the folder.
 
-        given: allow whatever is asked for, and remember it.
-        folder: where it is remembered; None for one in the user's data directory.
+        given: Allow every claim and store the permission.
+        folder: Folder of the stored permissions; None for one in the user's data directory.
         """
         self._given = given
         self._folder = folder
         self._allowed: set[str] = set()
 
     def check(self, claim: Claim) -> tuple[str, ...]:
-        """Return what is worth a warning.
+        """Check that a claim is allowed; return warnings.
 
-        Raises NotTrusted where somebody has to allow it first.
+        Raises NotTrusted if the user has to allow it first.
         """
-        if not claim.demands or claim.mark in self._allowed:
+        if not claim.demands or claim.fingerprint in self._allowed:
             return ()
-        known, odd = self._remembered(claim)
+        known, reason = self._stored(claim)
         if not known and not self._given:
-            wants = "; ".join(f"{demand.place}: would {demand.words}" for demand in claim.demands)
+            wants = "; ".join(f"{demand.place}: would {demand.action}" for demand in claim.demands)
             raise NotTrusted(
-                f"{wants}; nobody has allowed this yet, or something of it has changed: look at it, then allow it once "
-                f"with --trust, in Python with trust=True{odd and f' ({odd})'}"
+                f"{wants}; this is not allowed yet, or has changed since; review it, then allow it once with --trust, "
+                f"or in Python with trust=True{reason and f' ({reason})'}"
             )
-        warnings = () if known or not claim.can_be_remembered else self._remember(claim)
-        self._allowed.add(claim.mark)
+        warnings = () if known or not claim.can_be_remembered else self._store(claim)
+        self._allowed.add(claim.fingerprint)
         return warnings
 
     def is_known(self, claim: Claim) -> bool:
-        """Say whether it needs no further word."""
-        return not claim.demands or self._remembered(claim)[0]
+        """Return whether the claim is allowed already or requires nothing."""
+        return not claim.demands or self._stored(claim)[0]
 
-    def _remembered(self, claim: Claim) -> tuple[bool, str]:
-        """Return whether it was allowed, and what is odd about the place where that would stand."""
+    def _stored(self, claim: Claim) -> tuple[bool, str]:
+        """Return whether a permission is stored; if not, the reason if there is a particular one."""
         if not claim.can_be_remembered:
-            return False, "it reaches more files than can be looked at, so this is asked each time"
+            return False, "it involves too many files to detect changes, so it must be allowed each time"
         path = self._path(claim)
         try:
-            kept = json.loads(path.read_bytes())
+            stored = json.loads(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return False, ""
         except OSError as error:
             return False, f"{path} cannot be read: {error.strerror or error}"
         except (ValueError, RecursionError):
-            kept = None
-        if isinstance(kept, dict) and kept.get("mark") == claim.mark:
+            stored = None
+        if isinstance(stored, dict) and stored.get("mark") == claim.fingerprint:
             return True, ""
-        return False, f"{path} is damaged and counts for nothing"
+        return False, f"{path} is damaged and was ignored"
 
-    def _remember(self, claim: Claim) -> tuple[str, ...]:
+    def _store(self, claim: Claim) -> tuple[str, ...]:
         path = self._path(claim)
-        kept = {
-            "mark": claim.mark,
+        permission = {
+            "mark": claim.fingerprint,
             "file": str(claim.file),
             "project": str(claim.project),
-            "allowed": [demand.words for demand in claim.demands],
+            "allowed": [demand.action for demand in claim.demands],
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(path, json.dumps(kept, indent=1))
+            _write(path, json.dumps(permission, indent=1))
         except OSError as error:
-            return (f"trust cannot be remembered in {path.parent} ({error.strerror or error}); it holds for now alone",)
+            return (
+                f"cannot store the permission in {path.parent} ({error.strerror or error}); it ends with this process",
+            )
         return ()
 
     def _path(self, claim: Claim) -> Path:
         if self._folder is None:
-            import platformdirs  # noqa: PLC0415 - 20 ms that only a file with demands costs
+            import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for files with demands
 
             self._folder = platformdirs.user_data_path("run-specialist", appauthor=False) / _FOLDER
-        return self._folder / f"{claim.mark}.json"
+        return self._folder / f"{claim.fingerprint}.json"
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a file in its place whole; whoever reads it meanwhile finds the old one, or none."""
+    """Write a file atomically: concurrent readers see the old content, or no file."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor

@@ -1,1 +1,1 @@
-"""The specialist's file: found, read leniently, checked."""
+"""Find, leniently parse and check specialist files."""

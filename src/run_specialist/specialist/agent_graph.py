@@ -1,6 +1,6 @@
-"""Check among files: whom a specialist lists under `agents` must be there, and must not lead back to it.
+"""Check the graph of specialists that call each other: every name under `agents` must exist, without cycles.
 
-Linear in the files and the names that they list, but for those that really stand in circles.
+Runs in time linear in the files and the names they list; only files that are part of a cycle cost more.
 """
 
 import os
@@ -14,49 +14,49 @@ from run_specialist.specialist.problems import Level, Problem, shown
 from run_specialist.specialist.project import project_of
 
 MAX_DEPTH = 2
-"""How many levels there may be below the first specialist."""
-MOST_TOLD = 10
-"""So many of the names in a file are complained of one by one."""
-MOST_GUESSED = 20
-"""For so many names it is guessed what was meant."""
-ALIKE = 0.7
-"""Names that are less alike were not meant."""
+"""Maximum delegation depth below the first specialist."""
+MAX_REPORTED = 10
+"""Maximum number of bad names reported one by one per file; the rest are counted."""
+MAX_SUGGESTED = 20
+"""Maximum number of unknown names for which similar names are searched."""
+SIMILARITY_CUTOFF = 0.7
+"""Minimum similarity of a suggested name, from 0 to 1."""
 _LONGEST = 300
 
-_Asks = Mapping[Path, Sequence[Path]]
-"""Whom each file that can be run asks, by their paths."""
+_Edges = Mapping[Path, Sequence[Path]]
+"""Path of each file, mapped to the paths of the files it may call."""
 
 
 def check(
     files: Sequence[SpecialistFile], further: Callable[[], Sequence[SpecialistFile]] = tuple
 ) -> list[SpecialistFile]:
-    """Return the files, each with what is wrong with those that it lists; one in a circle cannot be run.
+    """Return the files with the problems of their `agents` added; a file in a cycle gets an error.
 
-    files: near ones first.
-    further: returns those that may be asked as well; called only where a file lists somebody.
+    files: nearest first.
+    further: Returns more files that may be called; used only if some file lists agents.
     """
     if not any(_listed(file) for file in files):
         return [*files]
-    return _Family(files, further()).checked()
+    return _Graph(files, further()).checked()
 
 
 def _listed(file: SpecialistFile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(file.specialist.agents)) if file.specialist else ()
 
 
-class _Family:
+class _Graph:
     def __init__(self, files: Sequence[SpecialistFile], further: Sequence[SpecialistFile]) -> None:
         self._files = files
         self._names = NameLookup([*files, *further])
-        self._guesses = MOST_GUESSED
+        self._suggestions_left = MAX_SUGGESTED
         self._by_path: dict[Path, SpecialistFile] = {}
         for file in (*files, *further):
             self._by_path.setdefault(file.path, file)
-        asking = [file for file in self._by_path.values() if _listed(file)]
-        asks = {file.path: self._asked_by(file) for file in asking}
-        self._circles = _circles(asks)
-        outside = {path: [one for one in whom if self._can_run(one)] for path, whom in asks.items()}
-        self._chains = _chains({path: whom for path, whom in outside.items() if path not in self._circles})
+        callers = [file for file in self._by_path.values() if _listed(file)]
+        edges = {file.path: self._callees(file) for file in callers}
+        self._cycles = _cycles(edges)
+        runnable = {path: [one for one in callees if self._can_run(one)] for path, callees in edges.items()}
+        self._chains = _chains({path: callees for path, callees in runnable.items() if path not in self._cycles})
 
     def checked(self) -> list[SpecialistFile]:
         return [self._checked(file) for file in self._files]
@@ -66,48 +66,48 @@ class _Family:
         return file.with_problems((*file.problems, *found)) if found else file
 
     def _complaints(self, file: SpecialistFile) -> Iterable[tuple[str, Level]]:
-        circle = self._circles.get(file.path)
-        if circle:
-            yield f"ask one another in a circle: {self._path(circle)}; take one of these names out", "error"
-        # Whoever stands in the circle too has been named by it.
-        told = set(circle or ())
-        names = [name for name in _listed(file) if not ((found := self._find(name, file)) and found.path in told)]
+        cycle = self._cycles.get(file.path)
+        if cycle:
+            yield f"calls form a cycle: {self._path(cycle)}; remove one of these names", "error"
+        # The error above already names the other members of the cycle.
+        reported = set(cycle or ())
+        names = [name for name in _listed(file) if not ((found := self._find(name, file)) and found.path in reported)]
         bad = [text for name in names if (text := self._of_name(name, file))]
-        for text in bad[:MOST_TOLD]:
+        for text in bad[:MAX_REPORTED]:
             yield text, "warning"
-        if len(bad) > MOST_TOLD:
-            yield f"{len(bad) - MOST_TOLD} more names that nobody can be asked by", "warning"
+        if len(bad) > MAX_REPORTED:
+            yield f"{len(bad) - MAX_REPORTED} more names that cannot be called", "warning"
         if chain := self._chains.get(file.path):
             last = shown(self._by_path[chain[-1]].name)
-            yield f"{self._path(chain)}: {last} will not be asked, more than {MAX_DEPTH} levels below", "warning"
+            yield f"{self._path(chain)}: {last} is more than {MAX_DEPTH} levels deep and cannot be called", "warning"
 
-    def _of_name(self, name: str, asker: SpecialistFile) -> str | None:
-        """Return what is wrong with a name; None where nothing is."""
-        file = self._find(name, asker)
+    def _of_name(self, name: str, caller: SpecialistFile) -> str | None:
+        """Return the problem with a listed name, or None."""
+        file = self._find(name, caller)
         if file is None:
-            self._guesses -= 1
-            near = self._names.near(name, ALIKE) if self._guesses >= 0 else []
-            meant = f"; did you mean {' or '.join(map(shown, near))}?" if near else ""
-            return f"no specialist is called {shown(name)}{meant}"
+            self._suggestions_left -= 1
+            near = self._names.near(name, SIMILARITY_CUTOFF) if self._suggestions_left >= 0 else []
+            suggestion = f"; did you mean {' or '.join(map(shown, near))}?" if near else ""
+            return f"no specialist named {shown(name)}{suggestion}"
         if self._can_run(file.path):
             return None
         first = next((str(problem) for problem in file.problems if problem.level == "error"), None)
-        return f"{shown(name)} cannot be run: {first or 'it stands in a circle'}"
+        return f"{shown(name)} cannot be run: {first or 'it is part of a cycle'}"
 
-    def _asked_by(self, file: SpecialistFile) -> list[Path]:
+    def _callees(self, file: SpecialistFile) -> list[Path]:
         found = (self._find(name, file) for name in _listed(file))
         return [one.path for one in found if one is not None]
 
-    def _find(self, name: str, asker: SpecialistFile) -> SpecialistFile | None:
+    def _find(self, name: str, caller: SpecialistFile) -> SpecialistFile | None:
         if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
             path = Path(name)
             if path not in self._by_path:
-                self._by_path[path] = load(path, asker.project or project_of(path))
+                self._by_path[path] = load(path, caller.project or project_of(path))
             return self._by_path[path]
         return self._names.find(name)
 
     def _can_run(self, path: Path) -> bool:
-        return self._by_path[path].specialist is not None and path not in self._circles
+        return self._by_path[path].specialist is not None and path not in self._cycles
 
     def _path(self, paths: Sequence[Path]) -> str:
         return shown(" -> ".join(self._by_path[path].name for path in paths), _LONGEST)
@@ -117,56 +117,57 @@ def _problem(file: SpecialistFile, text: str, level: Level) -> Problem:
     return Problem(file.path, file.lines.get("agents", 1), 1, "agents", text, level)
 
 
-def _circles(asks: _Asks) -> dict[Path, list[Path]]:
-    """Return for each file that stands in a circle the way back to itself, itself at both ends."""
-    left = _without_ends(asks)
+def _cycles(edges: _Edges) -> dict[Path, list[Path]]:
+    """Return one cycle for each file that is part of one; the file is its first and its last member."""
+    remaining = _without_leaves(edges)
     found: dict[Path, list[Path]] = {}
-    for path in left:
-        if path not in found and (circle := _way_back(path, left)):
-            for turn, member in enumerate(circle):
-                found.setdefault(member, [*circle[turn:], *circle[: turn + 1]])
+    for path in remaining:
+        if path not in found and (cycle := _shortest_cycle(path, remaining)):
+            for turn, member in enumerate(cycle):
+                found.setdefault(member, [*cycle[turn:], *cycle[: turn + 1]])
     return found
 
 
-def _without_ends(asks: _Asks) -> _Asks:
-    """Return what is left when those who ask nobody are taken away, again and again."""
-    asked_by: dict[Path, list[Path]] = {}
-    for path, whom in asks.items():
-        for one in whom:
-            asked_by.setdefault(one, []).append(path)
-    open_ = {path: len(whom) for path, whom in asks.items()}
-    ends = deque(path for path in asked_by if not open_.get(path))
-    gone = set(ends)
-    while ends:
-        for path in asked_by.get(ends.popleft(), ()):
-            open_[path] -= 1
-            if not open_[path]:
-                gone.add(path)
-                ends.append(path)
-    return {path: whom for path, whom in asks.items() if path not in gone and open_[path]}
+def _without_leaves(edges: _Edges) -> _Edges:
+    """Return the graph after repeatedly removing every file that calls no other."""
+    callers: dict[Path, list[Path]] = {}
+    for path, callees in edges.items():
+        for one in callees:
+            callers.setdefault(one, []).append(path)
+    out_degree = {path: len(callees) for path, callees in edges.items()}
+    leaves = deque(path for path in callers if not out_degree.get(path))
+    removed = set(leaves)
+    while leaves:
+        for path in callers.get(leaves.popleft(), ()):
+            out_degree[path] -= 1
+            if not out_degree[path]:
+                removed.add(path)
+                leaves.append(path)
+    return {path: callees for path, callees in edges.items() if path not in removed and out_degree[path]}
 
 
-def _way_back(start: Path, asks: _Asks) -> list[Path]:
-    """Return the shortest circle through a file, each member once; empty where there is none."""
+def _shortest_cycle(start: Path, edges: _Edges) -> list[Path]:
+    """Return the shortest cycle through a file, each member once; empty if there is none."""
     came_from: dict[Path, Path] = {}
-    waiting = deque([start])
-    while waiting:
-        path = waiting.popleft()
-        for one in asks.get(path, ()):
+    queue = deque([start])
+    while queue:
+        path = queue.popleft()
+        for one in edges.get(path, ()):
             if one == start:
-                circle = [path]
-                while circle[-1] != start:
-                    circle.append(came_from[circle[-1]])
-                return circle[::-1]
+                cycle = [path]
+                while cycle[-1] != start:
+                    cycle.append(came_from[cycle[-1]])
+                return cycle[::-1]
             if one not in came_from:
                 came_from[one] = path
-                waiting.append(one)
+                queue.append(one)
     return []
 
 
-def _chains(asks: _Asks) -> dict[Path, list[Path]]:
-    """Return for each file from which it goes too deep one way down, as far as the first that is too deep."""
-    ways: dict[Path, list[Path]] = {path: [path] for path in (*asks, *(one for whom in asks.values() for one in whom))}
+def _chains(edges: _Edges) -> dict[Path, list[Path]]:
+    """Return one call chain for each file whose chains exceed `MAX_DEPTH`, up to the first file that is too deep."""
+    nodes = (*edges, *(one for callees in edges.values() for one in callees))
+    chains: dict[Path, list[Path]] = {path: [path] for path in nodes}
     for _ in range(MAX_DEPTH + 1):
-        ways = {path: [path, *ways[one]] for path, whom in asks.items() for one in whom if one in ways}
-    return ways
+        chains = {path: [path, *chains[one]] for path, callees in edges.items() for one in callees if one in chains}
+    return chains

@@ -1,4 +1,4 @@
-"""Check the values of a file, with every complaint in plain words at its place."""
+"""Check the values of a specialist file and report each problem with its position."""
 
 import re
 from collections.abc import Mapping
@@ -17,33 +17,33 @@ from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
 
-# A bad value of these holds nothing back, so it is left out with a warning.
-_FORGIVEN = frozenset({"effort", "mcp_servers"})
+# A bad value of these keys is ignored with a warning, because ignoring it lifts no restriction.
+_OPTIONAL = frozenset({"effort", "mcp_servers"})
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 _PROPOSED, _COMPARED = 10, 200
-"""Names that something near is looked for, and names that it is looked for among."""
+"""Maximum number of unknown names to find suggestions for, and of candidates to compare them with."""
 
 
 def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
-    """Warn about tools that are not ours; whether any is left is decided again when all are known."""
+    """Warn about unknown tools; the run checks again whether any tool is left, once all tools are known."""
     if not given.get("tools"):
         return
     available = [name for name in BUILT_IN if name != "delegate" or given.get("agents")]
-    # They are there whether they are named or not.
+    # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = resolve_tools(given["tools"], (), available)
     lacking = [name for name in resolved.unknown if not (given.get("mcp_servers") and _is_mcp(name))]
     if not lacking:
         return
     text = f"not available here: {shown(', '.join(lacking), _LONGEST_TOOLS)}"
-    # Comparing each with each would take minutes in a file of thousands.
+    # Comparing all pairs would take minutes for a file with thousands of names.
     likely = available[:_COMPARED]
     near = [one for name in lacking[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    text += "; `delegate` comes with `agents`" if "delegate" in lacking else ""
+    text += "; `delegate` requires the key `agents`" if "delegate" in lacking else ""
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):
-        text += "; no tool is left, so it will not be run"
+        text += "; no tool is left, so the specialist cannot be run"
     problems.warn(front.fields["tools"].place, text, "tools")
 
 
@@ -54,9 +54,9 @@ def _is_mcp(name: str) -> bool:
 def check_output_schema(
     given: Mapping[str, Any], front: FrontMatter, problems: Problems, project: Path | None = None
 ) -> None:
-    """Report a schema that no answer can be held against: a file never runs without what it promises.
+    """Report an output schema that cannot validate answers as an error, so that the file cannot be run without it.
 
-    project: what the path of a schema must not leave.
+    project: Folder that the path of the schema must stay in.
     """
     value = given.get("output_schema")
     known = any(problem.key == "output_schema" and problem.level == "error" for problem in problems.found)
@@ -69,26 +69,26 @@ def check_output_schema(
 
 
 def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> Specialist | None:
-    """Return the specialist, or None with one error for each value that is not usable."""
+    """Return the specialist, or None after reporting one error for each invalid value."""
     if not front.body.strip():
         problems.warn(START, "the body is empty: there is no prompt")
-    whole = {**given, "prompt": front.body, "path": problems.path}
+    values = {**given, "prompt": front.body, "path": problems.path}
     try:
-        specialist = Specialist.model_validate(whole)
+        specialist = Specialist.model_validate(values)
     except ValidationError as error:
         spots = {_spot(*map(str, details["loc"])) for details in error.errors(include_url=False)}
         for key, inner in spots:
             _report(key, inner, front.fields[key], problems)
-        if {key for key, _ in spots} - _FORGIVEN:
+        if {key for key, _ in spots} - _OPTIONAL:
             return None
-        specialist = Specialist.model_validate({key: v for key, v in whole.items() if key not in _FORGIVEN})
-    # What stands in for a missing name was not given by the file.
+        specialist = Specialist.model_validate({key: v for key, v in values.items() if key not in _OPTIONAL})
+    # Fallbacks, such as the name taken from the file name, do not count as set by the file.
     specialist.model_fields_set.intersection_update(front.fields)
     return specialist
 
 
 def _spot(key: str, inner: str | None = None, *_: str) -> tuple[str, str | None]:
-    """Return the key and the item or inner key that is wrong, not the branches of a union that were tried."""
+    """Return the key and its invalid item or inner key, without the union branches that pydantic tried."""
     return key, inner if inner and (key == "countdown" or inner.isdecimal()) else None
 
 
@@ -97,14 +97,14 @@ def _report(key: str, inner: str | None, field: Field, problems: Problems) -> No
     if key != "countdown" or not isinstance(field.node, Pairs):
         inner = None
     want = wanted(key, inner)
-    text = f"wanted {want.words}, found {_found(node, field)}" if want else "no such key"
-    report = problems.warn if key in _FORGIVEN else problems.error
+    text = f"must be {want.words}, got {_found(node, field)}" if want else "unknown key"
+    report = problems.warn if key in _OPTIONAL else problems.error
     place = field.place if node is field.node else field.chunk.place(node.start)
     report(place, text, f"{key}.{inner}" if inner else key)
 
 
 def _inner_node(node: Node, inner: str | None) -> Node:
-    """Return the item or the value of a key inside a list or map, as near as it can be told."""
+    """Return the node of an item or inner key; the node itself if it cannot be found."""
     if isinstance(node, Items) and inner and inner.isdecimal() and int(inner) < len(node.items):
         return node.items[int(inner)]
     if isinstance(node, Pairs):

@@ -1,4 +1,4 @@
-"""The JSON Schema of the front matter, for editors."""
+"""JSON Schema of the front matter, for editors."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from run_specialist.specialist.keys import CANONICAL
 
 def json_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12) of the canonical keys; any other key is allowed."""
-    whole = Specialist.model_json_schema()
-    countdown = whole["$defs"]["Countdown"]
-    properties = {key: _property(whole["properties"][key]) for key in CANONICAL}
-    # The word stands for a map, which the type alone does not tell.
+    model_schema = Specialist.model_json_schema()
+    countdown = model_schema["$defs"]["Countdown"]
+    properties = {key: _property(model_schema["properties"][key]) for key in CANONICAL}
+    # A validator expands the string "none" to a map, so the model's own schema does not allow it.
     reference = properties["countdown"].pop("$ref")
     properties["countdown"]["anyOf"] = [{"$ref": reference}, {"const": "none"}]
     return {
@@ -29,7 +29,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _property(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what a file does not say: null stands for an empty value there, never for a default."""
+    """Return the schema of one key without titles and null, because null in a file means an empty value."""
     kept = {key: value for key, value in schema.items() if key not in ("title", "default", "anyOf")}
     default = schema.get("default")
     if default not in (None, []) and not isinstance(default, dict):

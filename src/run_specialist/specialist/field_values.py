@@ -1,4 +1,4 @@
-"""Turn the fields of a file into values for `Specialist`, saying what had to be forgiven."""
+"""Convert the fields of a file to values for `Specialist`, with a warning for each tolerated deviation."""
 
 from pydantic.fields import FieldInfo
 
@@ -23,11 +23,11 @@ from run_specialist.specialist.tool_names import join_parentheses, split_names
 TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
 NAMES = frozenset({"tools", "disallowed_tools", "agents", "paths", "python_tools"})
 _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
-_OWN_WORDS = frozenset({"name", "description", "model"})
+_VERBATIM = frozenset({"name", "description", "model"})
 
 
 def wanted(key: str, inner: str | None = None) -> Expected | None:
-    """Return what a field takes, or what the key `inner` of its map takes; None = there is no such key."""
+    """Return the expected value of a field, or of the key `inner` in its map; None for an unknown key."""
     info: FieldInfo | None = Specialist.model_fields[key]
     if inner is not None:
         info = next((f for name, f in Countdown.model_fields.items() if name.rstrip("_") == inner), None)
@@ -35,19 +35,19 @@ def wanted(key: str, inner: str | None = None) -> Expected | None:
 
 
 def text_value(key: str, field: Field, problems: Problems) -> str | None:
-    """Return a text as it was meant: what YAML would cut at ` #` or take for a tag or an anchor is kept."""
+    """Return a text value; ` #`, a leading `!` and a leading `&` are kept although YAML gives them a meaning."""
     node = field.node
     if isinstance(node, Scalar):
-        return (_as_written(field, node, problems, key) if key in _OWN_WORDS else node.text).strip()
+        return (_as_written(field, node, problems, key) if key in _VERBATIM else node.text).strip()
     kind = "a list" if isinstance(node, Items) else "a map"
     texts = [item.text for item in node.items if isinstance(item, Scalar)] if isinstance(node, Items) else []
     if key == "name":
-        problems.warn(field.place, f"wanted text, found {kind}; the file's name is taken", key)
+        problems.warn(field.place, f"must be text, got {kind}; using the file name", key)
         return None
     if key == "model":
-        problems.warn(field.place, f"wanted one model, found {kind}; the first is taken, if any", key)
+        problems.warn(field.place, f"must be one model, got {kind}; using the first one, if any", key)
         return next((text.strip() for text in texts if text.strip()), None)
-    problems.warn(field.place, f"wanted text, found {kind}; its words are taken", key)
+    problems.warn(field.place, f"must be text, got {kind}; using its text", key)
     return ", ".join(texts) if texts else " ".join(field.source.split())
 
 
@@ -61,26 +61,26 @@ def _as_written(field: Field, node: Scalar, problems: Problems, key: str) -> str
     tail = text[node.end : line_end].strip()
     if not marked and not tail.startswith("#"):
         return node.text
-    what = "a leading ! or &" if marked else "what follows #"
-    problems.warn(field.place, f"{what} is kept as text; put the value in quotes to have it read as YAML reads it", key)
+    part = "a leading ! or &" if marked else "the text after #"
+    problems.warn(field.place, f"{part} is kept; put the value in quotes to apply the standard YAML rules", key)
     return " ".join(text[node.start : line_end].split())
 
 
 def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] | None, list[str]]:
-    """Return the names of a list, and those that a map of switches turns off; None = not restricted."""
-    node, remark = field.node, problems.remark(field.place, key)
+    """Return the names of a list, and the names that a map of booleans disables; None = not restricted."""
+    node, warn = field.node, problems.warner(field.place, key)
     if isinstance(node, Scalar):
-        return split_names(node.text, remark), []
+        return split_names(node.text, warn), []
     if isinstance(node, Items):
         return join_parentheses(name for item in node.items if (name := _name(item, field, problems, key))), []
-    remark("wanted a list, found a map; the keys that are true are taken")
+    warn("must be a list, got a map; using the keys whose value is true")
     named = ((name.text.strip(), value) for name, value in node.pairs if isinstance(name, Scalar))
     switches = {name: _on(value) for name, value in named if name}
     on = [name for name, value in switches.items() if value]
     off = [name for name, value in switches.items() if not value]
     if "*" in off:
         return on, [name for name in off if name != "*"]
-    # A map that only turns things off leaves the rest as it was.
+    # A map that only disables names does not restrict the others.
     return (on if on or not off else None), off
 
 
@@ -96,33 +96,33 @@ def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
     place = field.chunk.place(item.start)
     if isinstance(item, Pairs):
         named = [(k.text, v.text) for k, v in item.pairs if isinstance(k, Scalar) and isinstance(v, Scalar)]
-        # `- Bash(git log: *)` is a map to YAML; `- name: read` is one on purpose.
+        # YAML parses `- Bash(git log: *)` as a map; `- name: read` is an intended one.
         if name := dict(named).get("name"):
-            problems.warn(place, "wanted a name, found a map; its name is taken", key)
+            problems.warn(place, "must be a name, got a map; using its name", key)
             return name
         if len(named) == 1:
-            problems.warn(place, "wanted a name, found a map; its text is taken", key)
+            problems.warn(place, "must be a name, got a map; using its text", key)
             return " ".join(field.chunk.text[item.start : item.end].split())
-    # What is not understood is never granted, and never left allowed.
+    # An unreadable name must neither allow a tool nor fail to disallow one.
     report = problems.error if key == "disallowed_tools" else problems.warn
-    report(place, "wanted a name, found a list or a map, which is left out", key)
+    report(place, "must be a name, got a list or a map; ignored", key)
     return None
 
 
 def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, object]:
-    """Return whether there is a value that can be checked, and the value."""
+    """Return whether the field has a value that can be validated, and that value."""
     try:
         value, repeated = value_of(field.node)
     except UnreadableError as error:
         problems.error(field.place, str(error), key)
         return False, None
     for node in repeated:
-        problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last wins", key)
+        problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last value is used", key)
     want = wanted(key)
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
-        return True, split_names(value, problems.remark(field.place, key))
+        return True, split_names(value, problems.warner(field.place, key))
     if key == "countdown" and isinstance(field.node, Pairs) and isinstance(value, dict):
-        _remark_on_empty(field.node, field, problems)
+        _warn_about_empty(field.node, field, problems)
         return True, {canonical(inner): item for inner, item in value.items() if item is not None}
     if want and isinstance(value, str) and not _has_own_tag(field.node):
         value = _unquoted(key, value, field, want, problems)
@@ -131,11 +131,11 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
     return True, value
 
 
-def _remark_on_empty(node: Pairs, field: Field, problems: Problems) -> None:
-    """Warn about inner keys without a value: as with whole keys, nothing is switched off by forgetting one."""
+def _warn_about_empty(node: Pairs, field: Field, problems: Problems) -> None:
+    """Warn about inner keys without a value; like top-level keys, they count as not given."""
     for key, value in node.pairs:
         if isinstance(key, Scalar) and is_null(value):
-            text = f"{shown(key.text)} is left empty, which counts as not given"
+            text = f"{shown(key.text)} is empty and ignored"
             problems.warn(field.chunk.place(key.start), text, canonical(field.key))
 
 
@@ -152,7 +152,7 @@ def _is_number(value: object) -> bool:
 
 
 def _unquoted(key: str, value: str, field: Field, want: Expected, problems: Problems) -> object:
-    """Return the number or switch that a text stands for, with a warning; else the text."""
+    """Return the number or boolean in a quoted text, with a warning; otherwise the text."""
     meant: object = value
     if want.number:
         number = plain_value(value.strip())
@@ -165,9 +165,9 @@ def _unquoted(key: str, value: str, field: Field, want: Expected, problems: Prob
 
 
 def is_empty(field: Field) -> bool:
-    """Tell whether a key was left without a value, so that it counts as not given."""
+    """Return whether a key has no value and so counts as not given."""
     node = field.node
     if not is_null(node):
         return False
     rest = field.chunk.text[node.end :].partition("\n")[0]
-    return not (canonical(field.key) in _OWN_WORDS and rest.strip().startswith("#"))
+    return not (canonical(field.key) in _VERBATIM and rest.strip().startswith("#"))

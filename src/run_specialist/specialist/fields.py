@@ -1,4 +1,4 @@
-"""The typed fields of a specialist."""
+"""Typed fields of a specialist."""
 
 import re
 from dataclasses import dataclass
@@ -19,11 +19,12 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a field takes, in words that follow "wanted"."""
+    """Expected value of a field."""
 
     words: str
+    """Noun phrase for error messages, after "must be"."""
     number: bool = False
-    """A number in quotes is read as that number, with a warning."""
+    """Whether a quoted number is read as a number, with a warning."""
 
 
 def _none_word(value: object) -> object:
@@ -58,7 +59,7 @@ def _inside(folder: str) -> str:
 
 
 def _path_not_markup(value: object) -> object:
-    # Broken YAML arrives as text; it must not be taken for the name of a file.
+    # Invalid YAML arrives as text and must not be used as a file name.
     if isinstance(value, str) and (value.startswith(("{", "[")) or "\n" in value):
         raise ValueError("not a path")
     return value
@@ -71,7 +72,7 @@ def _function(name: str) -> str:
 
 
 def _schema(kind: str, *, none: bool = False, least: int = 0, text: bool = False) -> WithJsonSchema:
-    """Return what editors are told: a number, and beside it the word none or a duration."""
+    """Return the schema for editors: a number, or the string "none" or a duration."""
     choices: list[dict[str, Any]] = [{"type": kind, "minimum": least}]
     if text:
         choices.append({"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)? ?[smh]|none)$"})
@@ -86,30 +87,33 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 _OrNone = BeforeValidator(_none_word)
 Limit = Annotated[
-    _Whole | None, _OrNone, _schema("integer", none=True), Expected("a whole number from 0 up, or none", number=True)
+    _Whole | None, _OrNone, _schema("integer", none=True), Expected("an integer of at least 0, or none", number=True)
 ]
 Money = Annotated[
-    _Amount | None, _OrNone, _schema("number", none=True), Expected("an amount in USD from 0 up, or none", number=True)
+    _Amount | None,
+    _OrNone,
+    _schema("number", none=True),
+    Expected("an amount in USD of at least 0, or none", number=True),
 ]
 Time = Annotated[
     _Amount | None,
     BeforeValidator(_duration),
     _OrNone,
     _schema("number", text=True),
-    Expected("seconds, a duration like 90s, 10m or 1h, or none", number=True),
+    Expected("a number of seconds, a duration like 90s, 10m or 1h, or none", number=True),
 ]
 Seconds = Annotated[
     Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
     BeforeValidator(_duration),
     _schema("number", text=True),
-    Expected("seconds above 0, or a duration like 90s or 10m", number=True),
+    Expected("a number of seconds above 0, or a duration like 90s or 10m", number=True),
 ]
-Count = Annotated[_Positive, _schema("integer", least=1), Expected("a whole number from 1 up", number=True)]
+Count = Annotated[_Positive, _schema("integer", least=1), Expected("an integer of at least 1", number=True)]
 OptionalCount = Annotated[
     _Positive | None,
     _OrNone,
     _schema("integer", none=True, least=1),
-    Expected("a whole number from 1 up, or none", number=True),
+    Expected("an integer of at least 1, or none", number=True),
 ]
 Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
 Share = Annotated[
@@ -117,7 +121,7 @@ Share = Annotated[
     _OrNone,
     AfterValidator(_share_or_calls),
     _schema("number", none=True),
-    Expected("a share from 0.0 to 1.0, a whole number of calls left, or none"),
+    Expected("a share from 0.0 to 1.0, an integer number of calls left, or none"),
 ]
 _AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
 Names = Annotated[tuple[str, ...], _AsList, Expected("a list of names")]
@@ -125,102 +129,102 @@ OptionalNames = Annotated[tuple[str, ...] | None, _AsList, Expected("a list of n
 
 
 class Countdown(BaseModel):
-    """When and how what is left is counted down in the results, and when a warning comes."""
+    """When and how the remaining budget is appended to tool results, and when a warning is added."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     from_: Share = Field(default=0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
-    """Where it starts: a fraction is the share spent, a whole number the calls left; none = no countdown."""
+    """Start of the countdown: a fraction is the share spent, a whole number the calls left; none = no countdown."""
     style: Annotated[
         Literal["remaining", "budget", "json"], BeforeValidator(_lower), Expected("remaining, budget or json")
     ] = "remaining"
-    """The words of the countdown line; json speaks at the limit alone, in fields of the last result."""
+    """Wording of the countdown line; json adds fields to the last result, at the limit only."""
     warn_at: Share = None
-    """Where a warning to come to an end stands once, in the same units; none = never."""
+    """Point of the one warning to finish, in the same units; none = never."""
 
 
 class Specialist(BaseModel):
-    """A specialist that can be run."""
+    """Settings of a specialist that can be run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
-    """How it is called; the file's name where it is left out."""
+    """Name of the specialist; defaults to the file name."""
     description: str
     """When a parent should use it."""
     prompt: str
-    """The body of the file: the child's system prompt."""
+    """System prompt of the child: the body of the file."""
     path: Path | None = None
-    """The file it was read from."""
+    """File that it was read from."""
     tools: OptionalNames = None
-    """Allow-list of tools; left out = all read-only built-ins, [] = none. `mcp__server__*` globs are taken."""
+    """Allow-list of tools; omitted = all read-only built-ins, [] = none. Globs like `mcp__server__*` are allowed."""
     paths: Annotated[
         tuple[Annotated[str, AfterValidator(_inside)], ...] | None,
         _AsList,
         Expected("folders or globs under the root"),
     ] = None
-    """Folders or globs under the root that the file tools may see; left out = all."""
+    """Folders or globs under the root that the file tools may read; omitted = all."""
     disallowed_tools: Names = ()
-    """Tools that are taken away first."""
+    """Tools to remove; takes precedence over `tools`."""
     model: str | None = None
-    """An alias (sonnet, opus, haiku), a full id, or inherit."""
+    """Alias (sonnet, opus, haiku), full model id, or inherit."""
     effort: Annotated[Effort | None, BeforeValidator(_lower), Expected("low, medium, high, xhigh or max")] = None
-    """Thinking depth, passed on to the model."""
+    """Effort level sent to the model."""
     tool_calls_limit: Limit = 30
-    """Tool calls in one run; 0 = answer at once, none = no limit."""
+    """Maximum tool calls per run; 0 = answer at once, none = no limit."""
     turns_limit: Limit = None
-    """Model replies in one run."""
+    """Maximum model replies per run."""
     total_tokens_limit: Limit = None
-    """Input and output tokens over the run."""
+    """Maximum input and output tokens per run."""
     cost_limit: Money = None
-    """USD over the run; needs a model with a known price."""
+    """Maximum cost per run in USD; needs a model with a known price."""
     time_limit: Time = None
-    """Wall time of the run: seconds, or 90s, 10m, 1h."""
+    """Maximum wall time per run: seconds, or a duration like 90s, 10m, 1h."""
     tool_chars_limit: Limit = None
-    """Characters of tool results over the run."""
+    """Maximum characters of all tool results per run."""
     parallel_tools_limit: Count = 4
-    """Tools running at once inside one turn."""
+    """Maximum tool calls running at once in one turn."""
     tool_timeout: Seconds = 60.0
-    """Seconds that one tool call may take."""
+    """Timeout of one tool call, in seconds."""
     tool_result_limit: Count = 20_000
-    """Characters of one result; longer ones are cut, and the file tools say how to read on."""
+    """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
     landing: Annotated[Style, BeforeValidator(_lower), Expected("auto, force, order, none, finalize or stop")] = "auto"
-    """What happens at the limit; `none` is a landing of its own (text without tools), not its absence."""
+    """How the final answer is obtained at the limit; `none` asks for text without tools."""
     landing_prompt: str | None = None
-    """Own words for the final order."""
+    """Text of the final instruction, in place of the default."""
     budget_notice: Switch = True
-    """Whether the budget stands in the system prompt."""
+    """Whether the system prompt states the budget."""
     countdown: Annotated[
         Countdown, BeforeValidator(_countdown_word), Expected("a map with from, style and warn_at, or none")
     ] = Countdown()
-    """The line in each result that counts down what is left: where it starts, its words, a warning; or none."""
+    """Countdown line in tool results: start, wording, warning; or none."""
     summarize_at: OptionalCount = None
-    """Estimated tokens of context that trigger summarising; none = never."""
+    """Estimated tokens of context that trigger summarizing; none = never."""
     context_target: OptionalCount = None
-    """Tokens of context aimed at after summarising."""
+    """Target size of the context after summarizing, in tokens."""
     summary_limit: OptionalCount = None
-    """Tokens of one summary."""
+    """Maximum tokens of one summary."""
     output_schema: Annotated[
         dict[str, Any] | str | None, AfterValidator(_path_not_markup), Expected("a JSON Schema, or the path of one")
     ] = None
-    """Shape of the answer: a JSON Schema, or the path of one."""
+    """Schema of the answer: a JSON Schema, or the path of one."""
     agents: Names = ()
     """Specialists that this one may call."""
     share_budget: Switch = True
-    """Whether a child draws on what its parent has left."""
+    """Whether child runs spend from the remaining budget of their parent."""
     mcp_servers: Annotated[
         dict[str, Any] | list[Any] | None, Expected("a list or a map of servers"), Field(repr=False)
     ] = None
-    """External tool servers."""
+    """MCP servers that provide tools."""
     python_tools: Annotated[
         tuple[Annotated[str, AfterValidator(_function)], ...],
         _AsList,
         Expected("a list of module:function"),
     ] = ()
-    """Functions of the project that become tools."""
+    """Python functions of the project to use as tools."""
     preset: Annotated[
         Preset | None,
         BeforeValidator(_lower),
         Expected("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
     ] = None
-    """A bundle of the settings above; a key beside it is stronger."""
+    """Named set of the settings above; keys in the file override it."""

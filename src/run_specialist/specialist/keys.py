@@ -1,4 +1,4 @@
-"""The keys of a specialist's file: canonical spelling, other names, and those without effect here."""
+"""Keys of a specialist file: canonical names, aliases, and keys of other programs that have no effect here."""
 
 import difflib
 import re
@@ -35,7 +35,7 @@ CANONICAL = (
     "preset",
 )
 
-# In snake_case; camelCase and kebab-case are folded before the look-up.
+# In snake_case; camelCase and kebab-case are converted before the lookup.
 ALIASES = {
     "max_tool_calls": "tool_calls_limit",
     "tool_call_limit": "tool_calls_limit",
@@ -52,7 +52,7 @@ ALIASES = {
     "summary_token_limit": "summary_limit",
 }
 
-# Another program would hold the agent back by these, we do not: worth a warning.
+# Other programs restrict an agent by these keys. They have no effect here, so each gets a warning.
 RESTRICTING = frozenset(
     """
     allowed_tools approval_mode blocked_tools denied_tools deny_tools exclude_tools excluded_tools hooks isolation
@@ -60,7 +60,7 @@ RESTRICTING = frozenset(
     """.split()  # noqa: SIM905
 )
 
-# Keys that other programs know.
+# Keys of other programs, accepted without effect.
 INERT = RESTRICTING | frozenset(
     """
     agent aliases always_apply apply_to argument_hint arguments author auto_load autoload background
@@ -76,7 +76,7 @@ INERT = RESTRICTING | frozenset(
     """.split()  # noqa: SIM905, a list of a hundred quoted words is harder to read
 )
 
-# Words that prose and examples put before a colon as often as files use them as keys.
+# Keys that are also common before a colon in prose and examples.
 _PROSE = frozenset(
     """
     agent arguments command context date domain emoji examples expertise id input inputs language output outputs
@@ -85,34 +85,34 @@ _PROSE = frozenset(
 )
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_LONGEST_GUESSED = 40
+_LONGEST_SUGGESTED = 40
 
 
 def canonical(key: str) -> str:
-    """Return the key as we spell it: folded to snake_case and, where it has another name, renamed."""
+    """Return the canonical form of a key: converted to snake_case, aliases resolved."""
     snake = _HUMP.sub("_", key.strip()).replace("-", "_").lower()
     return ALIASES.get(snake, snake)
 
 
 def is_known(key: str) -> bool:
-    """Tell whether a key, in any spelling, is one of ours or one of another program's."""
+    """Return whether a key, in any spelling, belongs to this program or to another known one."""
     folded = canonical(key)
     return folded in _CANONICAL or folded in INERT
 
 
 def starts_field_in_prose(key: str) -> bool:
-    """Tell whether `key:` at the start of a line ends the text before it, even a description."""
+    """Return whether `key:` at the start of a line ends the field before it, even a description."""
     return key[:1].islower() and is_known(key) and canonical(key) not in _PROSE
 
 
 def nearest(key: str) -> str | None:
-    """Return the canonical key that was probably meant."""
+    """Return the most similar canonical key, or None."""
     folded = canonical(key)
-    if len(folded) > _LONGEST_GUESSED:
+    if len(folded) > _LONGEST_SUGGESTED:
         return None
-    close = difflib.get_close_matches(folded, _GUESSES, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(folded, _CANDIDATES, n=1, cutoff=0.75)
     return ALIASES.get(close[0], close[0]) if close else None
 
 
 _CANONICAL = frozenset(CANONICAL)
-_GUESSES = (*CANONICAL, *ALIASES)
+_CANDIDATES = (*CANONICAL, *ALIASES)

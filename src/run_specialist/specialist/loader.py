@@ -1,4 +1,4 @@
-"""Load a specialist's file: whatever it holds, the result can be listed, and often run."""
+"""Load specialist files; any content, even invalid, gives a result that can be listed."""
 
 import hashlib
 import re
@@ -20,50 +20,50 @@ _ENDING = ".md"
 _SUFFIXES = (".agent", ".chatmode", ".subagent")
 _STAND_IN_LENGTH = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-# A line of text rather than a heading, a rule, a fence or markup.
+# A line of text, as opposed to a heading, a rule, a fence or markup.
 _WORDS = re.compile(r"[^\w]{0,4}\w")
 
 
 @dataclass(frozen=True)
 class SpecialistFile:
-    """What a listing shows of a file, also of one that cannot be run."""
+    """A loaded specialist file, whether or not it can be run."""
 
     path: Path
     name: str
     description: str
-    """Never empty: the first words of the body stand in, then the name."""
+    """Never empty: falls back to the first line of text in the body, then to the name."""
     tools: tuple[str, ...] | None = None
-    """As written; None = not restricted."""
+    """Names as written in the file; None = not restricted."""
     model: str | None = None
     tool_calls_limit: int | Literal["none"] | None = None
-    """As the file gives it; None = not given, or not usable."""
+    """Value from the file; None = missing or invalid."""
     problems: tuple[Problem, ...] = ()
     specialist: Specialist | None = None
-    """None = the file has an error."""
+    """None if the file has an error."""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """Line of each key, by its canonical spelling; unknown keys included."""
+    """Line of each key, by canonical key; includes unknown keys."""
     digest: str = ""
-    """SHA-256 of the very bytes that were read; empty where there were none."""
+    """SHA-256 of the bytes that were read; empty if none were."""
     project: Path | None = None
-    """The project that it lies in, which nothing that it names may leave; None for a file of the user's own."""
+    """Project that contains the file; the paths it names must stay inside. None for the user's own files."""
 
     @property
     def status(self) -> Literal["ok", "warning", "error"]:
-        """The worst level among the problems; notices alone are ok."""
+        """Worst level among the problems; notices alone count as ok."""
         levels = {problem.level for problem in self.problems}
         return "error" if "error" in levels else "warning" if "warning" in levels else "ok"
 
     def place(self, key: str) -> str:
-        """Return where a key stands, as `file:line:column`; the first line for one that is not there."""
+        """Return the position of a key as `file:line:column`; the first line if the key is missing."""
         return f"{self.path}:{self.lines.get(key, 1)}:1"
 
     def strict(self) -> "SpecialistFile":
-        """Return the same file with every warning made an error."""
+        """Return the file with every warning turned into an error."""
         problems = tuple(replace(p, level="error") if p.level == "warning" else p for p in self.problems)
         return self.with_problems(problems)
 
     def with_problems(self, problems: tuple[Problem, ...]) -> "SpecialistFile":
-        """Return the same file with these problems; with an error among them it cannot be run."""
+        """Return the file with these problems; an error among them removes `specialist`."""
         bad = any(problem.level == "error" for problem in problems)
         return replace(self, problems=problems, specialist=None if bad else self.specialist)
 
@@ -82,15 +82,15 @@ class SpecialistFile:
 
 
 def load(path: Path, project: Path | None = None) -> SpecialistFile:
-    """Read a file; one that cannot be read is returned with an error, never raised.
+    """Load a file; failures to read it are returned as a problem, never raised.
 
-    project: the project that it lies in, which no link on the way may leave; None where the user answers for links.
+    project: Project that contains the file; symlinks must not lead out of it. None to follow all symlinks.
     """
     try:
         with safe_open.open_file(path, project) as file:
             data = file.read(LARGEST + 1)
     except safe_open.NotRegular:
-        return load_unreadable(path, "is no regular file")
+        return load_unreadable(path, "is not a regular file")
     except OSError as error:
         return load_unreadable(path, f"cannot be read: {error.strerror or error}")
     except ValueError as error:
@@ -101,12 +101,12 @@ def load(path: Path, project: Path | None = None) -> SpecialistFile:
 
 
 def load_text(text: bytes | str, path: Path) -> SpecialistFile:
-    """Load what would stand in the file `path`, which need not exist."""
+    """Load text as the content of the file `path`, which need not exist."""
     return _load(text, Problems(path))
 
 
 def stem(path: Path) -> str:
-    """Return the name that a file gives by itself: without `.md`, and without `.agent` before it."""
+    """Return the file name without `.md` and without a suffix such as `.agent` before it."""
     name = path.name[:-3] if path.name.lower().endswith(".md") else path.name
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
@@ -114,7 +114,7 @@ def stem(path: Path) -> str:
 
 
 def load_unreadable(path: Path, text: str) -> SpecialistFile:
-    """Return what a listing shows of a file or folder that could not be read."""
+    """Return the entry for a file or folder that could not be read, with `text` as its error."""
     problems = Problems(path)
     problems.error(START, text)
     return SpecialistFile(path, stem(path), stem(path), problems=problems.sorted())
@@ -146,17 +146,17 @@ def _name(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:
     entry, name = front.fields.get("name"), given.get("name")
     if entry is None or name is None:
         if entry is None and front.present:
-            problems.notice(START, f"no name; {shown(fallback)} is taken from the file", "name")
+            problems.notice(START, f"missing; using the file name, {shown(fallback)}", "name")
         return fallback
     clean = " ".join(_CONTROL.sub(" ", name).split())
     if clean != name:
-        problems.warn(entry.place, "holds control characters or more blanks than one; read without", "name")
+        problems.warn(entry.place, "contains control characters or repeated blanks, which are removed", "name")
     if clean.lower().endswith(_ENDING):
-        # With it the name would be the path of a file, and that file would be run in place of this one.
+        # A name that ends in .md would be looked up as a path, and another file could be run instead.
         clean = re.sub(r"(?:\.md\s*)+$", "", clean, flags=re.IGNORECASE)
-        problems.warn(entry.place, f"ends in {_ENDING}, as paths do; read without", "name")
+        problems.warn(entry.place, f"ends in {_ENDING} like a path; the ending is removed", "name")
     if clean and clean != fallback:
-        problems.notice(entry.place, f"is not the name of the file, {shown(fallback)}", "name")
+        problems.notice(entry.place, f"differs from the file name, {shown(fallback)}", "name")
     return clean or fallback
 
 
@@ -164,7 +164,8 @@ def _description(given: dict[str, Any], front: FrontMatter, problems: Problems) 
     if "description" in given:
         return str(given["description"])
     if front.present and "description" not in front.fields:
-        problems.warn(START, "missing: a parent cannot tell when to use it; the first words stand in", "description")
+        text = "missing, so parents do not know when to use it; using the first line of the body"
+        problems.warn(START, text, "description")
     first = next((line.strip() for line in front.body.split("\n") if _WORDS.match(line)), "")
     return first[:_STAND_IN_LENGTH] or stem(problems.path)
 

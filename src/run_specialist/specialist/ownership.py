@@ -1,20 +1,20 @@
-"""Who owns a folder: as with git's `safe.directory`, a project of another user is not taken unasked."""
+"""Ownership checks: projects of other users are not used unless allowed, as with git's `safe.directory`."""
 
 import os
 from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "SPECIALIST_SAFE_DIRECTORY"
-"""Environment variable with folders that may belong to anybody, separated as in PATH; `*` means every folder."""
+"""Environment variable with folders that may belong to any user, separated as in PATH; `*` means every folder."""
 
 _ROOT = 0
-"""Whoever is root can change everything anyway, so what root owns is not refused."""
+"""User id of root, who can change every file anyway and so counts as a trusted owner."""
 
 
 def stranger(top: Path, *inside: Path) -> str | None:
-    """Return what belongs to another user, in words: a folder, its `.git`, or a path inside; None for nothing.
+    """Return a sentence naming the first path that belongs to another user, or None.
 
-    Links are looked at themselves, and so is what they lead to. On Windows nothing is looked at.
+    Checks the folder, its `.git` and the paths inside, both symlinks and their targets. On Windows nothing is checked.
     Source: https://git-scm.com/docs/git-config#Documentation/git-config.txt-safedirectory
     """
     if not hasattr(os, "geteuid") or _is_listed(top):
@@ -30,7 +30,7 @@ def stranger(top: Path, *inside: Path) -> str | None:
 
 
 def _users() -> set[int]:
-    """Return the ids of this user: with sudo, that of the user who called it too."""
+    """Return the trusted user ids: root, the current user and, under sudo, the user who called it."""
     users = {_ROOT, os.geteuid()}
     caller = os.environ.get("SUDO_UID", "")
     if os.geteuid() == _ROOT and caller.isdecimal():

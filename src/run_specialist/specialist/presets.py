@@ -1,4 +1,4 @@
-"""Presets: names for bundles of settings, each of which is one manner of handling a limit."""
+"""Presets: named sets of settings, each for one way of handling a limit."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -35,4 +35,4 @@ PRESETS: Mapping[Preset, Mapping[str, Any]] = {
         "landing": "none",
     },
 }
-"""What each preset sets, in the words of a file; it says nothing of any other key."""
+"""Settings of each preset, as keys and values of a specialist file; a preset does not affect other keys."""

@@ -1,4 +1,4 @@
-"""What is wrong with a specialist's file, and where."""
+"""Problems of a specialist file, with their positions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 Level = Literal["error", "warning", "notice"]
 
 SHOWN_LENGTH = 60
-MOST_KEPT = 100
+MAX_PROBLEMS = 100
 
 
 class Position(NamedTuple):
-    """Where something stands in a file; both count from 1."""
+    """Position in a file; line and column count from 1."""
 
     line: int
     column: int
@@ -23,19 +23,19 @@ START = Position(1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One remark about a file; `str(problem)` is `file:line:column: key: text`."""
+    """One problem of a file; `str(problem)` is `file:line:column: key: text`."""
 
     path: Path
     line: int
     column: int
     key: str | None
-    """The key in its canonical spelling where we know it, else as written; None = about the file."""
+    """Canonical key, or the key as written if it is unknown; None = the whole file."""
     text: str
     level: Level
-    """An error forbids running; a warning is worth a look; a notice is for the record."""
+    """An error prevents running; a warning should be checked; a notice is only informative."""
 
     def __str__(self) -> str:
-        """Return `file:line:column: key: text`, the key left out where there is none."""
+        """Return `file:line:column: key: text`, without the key if there is none."""
         about = f"{shown(self.key)}: " if self.key else ""
         return f"{shown(str(self.path), None)}:{self.line}:{self.column}: {about}{self.text}"
 
@@ -53,42 +53,42 @@ class Problem:
 
 @dataclass(slots=True)
 class Problems:
-    """The problems of one file, gathered while it is read."""
+    """Problems of one file, collected while it is loaded."""
 
     path: Path
     found: list[Problem] = field(default_factory=list)
     dropped: int = 0
 
     def error(self, place: Position, text: str, key: str | None = None) -> None:
-        """Record what forbids running."""
+        """Record a problem that prevents running."""
         self.found.append(Problem(self.path, *place, key, text, "error"))
 
     def warn(self, place: Position, text: str, key: str | None = None) -> None:
-        """Record what is worth a look."""
+        """Record a problem that should be checked."""
         self._add(Problem(self.path, *place, key, text, "warning"))
 
     def notice(self, place: Position, text: str, key: str | None = None) -> None:
-        """Record what is harmless."""
+        """Record a harmless deviation."""
         self._add(Problem(self.path, *place, key, text, "notice"))
 
-    def remark(self, place: Position, key: str | None = None) -> Callable[[str], None]:
-        """Return `warn` with the place filled in."""
+    def warner(self, place: Position, key: str | None = None) -> Callable[[str], None]:
+        """Return `warn` bound to a position and a key."""
         return lambda text: self.warn(place, text, key)
 
     @property
     def full(self) -> bool:
-        """Whether further warnings are only counted."""
-        return len(self.found) >= MOST_KEPT
+        """Whether further warnings and notices are only counted."""
+        return len(self.found) >= MAX_PROBLEMS
 
     def sorted(self) -> tuple[Problem, ...]:
-        """Return all of them from top to bottom, closed by a count of those left out."""
+        """Return the problems by position, followed by the number of omitted ones, if any."""
         found = sorted(self.found, key=lambda problem: (problem.line, problem.column))
         if self.dropped:
-            found.append(Problem(self.path, *START, None, f"{self.dropped} more problems left out", "warning"))
+            found.append(Problem(self.path, *START, None, f"{self.dropped} more problems omitted", "warning"))
         return tuple(found)
 
     def _add(self, problem: Problem) -> None:
-        # A damaged file of megabytes would otherwise yield a listing of its own size.
+        # Bounds the output for large damaged files.
         if self.found and self.found[-1] == problem:
             return
         if self.full:
@@ -98,10 +98,10 @@ class Problems:
 
 
 def shown(value: str, length: int | None = SHOWN_LENGTH, *, keep: str = "") -> str:
-    """Return `value` fit for a terminal: cut, with control characters spelled out.
+    """Return `value` truncated and with unprintable characters escaped, for output on a terminal.
 
-    length: characters kept; None = all.
-    keep: characters that are left as they are, such as line ends.
+    length: Maximum length [characters]; None = not truncated.
+    keep: Unprintable characters to leave unescaped, such as newlines.
     """
     cut = value if length is None or len(value) <= length else value[: length - 3] + "..."
     if cut.isprintable():

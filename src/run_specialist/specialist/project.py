@@ -1,4 +1,4 @@
-"""The project that a folder belongs to, and the folders where specialist files are looked for."""
+"""Find the project of a folder and the folders to search for specialist files."""
 
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -11,29 +11,29 @@ from run_specialist.specialist.problems import shown
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MOST_LINKS = 40
-"""Links in a row that Linux follows, too."""
+"""Maximum number of symlinks to follow in a row; Linux has the same limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchFolder:
-    """A folder, or a file, where specialists are looked for."""
+    """A folder to search for specialists, or a single file."""
 
     path: Path
     project: Path | None = None
-    """The project whose files must not lead out of it; None where the user answers for all links."""
+    """Project that symlinks must not lead out of; None to follow all symlinks."""
     refused: str = ""
-    """Why nothing is loaded from it; empty where files are."""
+    """Reason for loading nothing from it; empty if it may be searched."""
 
     @classmethod
     def at(cls, path: Path, project: Path) -> "SearchFolder":
-        """Return the place of a path that the user named, seen from a project."""
+        """Return the search folder for a path that the user named, within a project."""
         return cls(path, project_of(path, [project]))
 
 
 def project_root(start: Path, meant: Path | None = None) -> Path:
-    """Return the nearest folder at or above `start` that holds a `.git`, else `start` itself.
+    """Return the nearest folder at or above `start` that contains `.git`, or `start` itself.
 
-    A folder of another user is not taken, unless it is the one that is `meant`.
+    meant: Folder that the user named; it is accepted even if it belongs to another user.
     """
     folder = Path(os.path.abspath(start))  # noqa: PTH100, resolve() would leave the tree through a symlink
     top = git_folder(folder)
@@ -43,15 +43,15 @@ def project_root(start: Path, meant: Path | None = None) -> Path:
 
 
 def git_folder(start: Path) -> Path | None:
-    """Return the nearest folder at or above `start` that holds a `.git`, whoever owns it."""
+    """Return the nearest folder at or above `start` that contains `.git`, regardless of its owner."""
     return next((place for place in (start, *start.parents) if os.path.exists(place / ".git")), None)  # noqa: PTH110, raises for no folder
 
 
 def project_of(path: Path, known: Collection[Path] = ()) -> Path | None:
-    """Return the project that a path lies in; None for the user's own places, and outside of every project.
+    """Return the project that contains a path; None outside of projects and in the user's own search folders.
 
-    A link of the user's own counts as what it leads to.
-    known: projects, with a `.git` or without.
+    A symlink in one of the user's folders belongs to the project of its target.
+    known: Folders that count as projects even without `.git`.
     """
     tops = {os.path.realpath(one) for one in known}
     try:
@@ -66,39 +66,39 @@ def project_of(path: Path, known: Collection[Path] = ()) -> Path | None:
                 return None
             path = real if real != path else real.parent / os.readlink(path)  # noqa: PTH115, as above
     except (OSError, ValueError):
-        # Nothing can be opened there.
+        # No file can be opened there either.
         return None
     return None
 
 
 def project_places(project: Path, dir: Path | None = None, *, meant: bool = False) -> tuple[SearchFolder, ...]:  # noqa: A002, the flag's name
-    """Return the folders of a project, near ones first; they need not exist.
+    """Return the search folders of a project, nearest first; they need not exist.
 
-    meant: the user named the project, so that it may belong to somebody else.
-    Raises UsageError when `dir` is given and is no folder.
+    meant: Whether the user named the project, which may then belong to another user.
+    Raises UsageError if `dir` is given and is not a folder.
     """
     if dir is not None and not dir.is_dir():
-        raise UsageError(f"{shown(str(dir), None)} is no folder")
+        raise UsageError(f"{shown(str(dir), None)} is not a folder")
     near = [] if dir is None else [SearchFolder.at(dir, project)]
     return _unique([*near, *_inside(project, project, meant=meant), *_not_taken(project, meant=meant)])
 
 
 def places(project: Path, dir: Path | None = None, *, meant: bool = False) -> tuple[SearchFolder, ...]:  # noqa: A002, the flag's name
-    """Return the folders that are searched: those of the project, the user's, those that come along.
+    """Return all search folders: those of the project, of the user, and of this package.
 
-    meant: as for `project_places`.
-    Raises UsageError when `dir` is given and is no folder.
+    meant: Same as for `project_places`.
+    Raises UsageError if `dir` is given and is not a folder.
     """
     return _unique([*project_places(project, dir, meant=meant), *(SearchFolder(path) for path in _own_places())])
 
 
 def is_same(folder: Path, other: Path | None) -> bool:
-    """Tell whether two paths lead to the same folder."""
+    """Return whether two paths resolve to the same folder."""
     return other is not None and os.path.realpath(folder) == os.path.realpath(other)
 
 
 def packaged() -> Path:
-    """Return the folder of the specialists that come with this package, or with a checkout of it."""
+    """Return the folder of the specialists included in this package, or in a checkout of it."""
     inside = _PACKAGE / "specialists"
     return inside if inside.is_dir() else _PACKAGE.parents[1] / "specialists"
 
@@ -106,25 +106,25 @@ def packaged() -> Path:
 def _inside(top: Path, project: Path, *, meant: bool) -> Iterator[SearchFolder]:
     for path in (top / "specialists", top / ".claude" / "agents"):
         owner = None if meant or not os.path.lexists(path) else stranger(top, path.parent, path)
-        yield SearchFolder(path, project, "" if owner is None else f"{owner}; {_way_out(top)}")
+        yield SearchFolder(path, project, "" if owner is None else f"{owner}; {_advice(top)}")
 
 
 def _not_taken(project: Path, *, meant: bool) -> Iterator[SearchFolder]:
-    """Yield the places of the folder that would be the project if it were not somebody else's."""
+    """Yield the search folders refused because their project belongs to another user."""
     top = git_folder(project)
     if top is not None and top != project and not meant:
         yield from (place for place in _inside(top, top, meant=False) if place.refused)
 
 
-def _way_out(top: Path) -> str:
+def _advice(top: Path) -> str:
     name = shown(str(top), None)
-    return f"no file in it is loaded; if you trust it, use --root {name}, or set {VARIABLE}={name}"
+    return f"its files are not loaded; if you trust it, use --root {name}, or set {VARIABLE}={name}"
 
 
 def _own_places() -> list[Path]:
-    """Return the folders of the user and of this program."""
+    """Return the search folders of the user and of this package."""
     config = _home(os.environ.get("XDG_CONFIG_HOME", ""))
-    # A relative one would lie in whatever project we are in, and the files there would need no trust.
+    # A relative path would point into the current project, whose files must not be trusted like the user's own.
     own = [
         (config if config.is_absolute() else _home("~/.config")) / "run-specialist" / "specialists",
         _home("~/.claude/agents"),
@@ -139,24 +139,24 @@ def _is_own(path: Path) -> bool:
 
 
 def _home(path: str) -> Path:
-    # Path.expanduser raises where there is no home; a place that cannot exist is enough.
+    # Path.expanduser raises if there is no home folder; here a path that does not exist is sufficient.
     return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def _unique(places: Sequence[SearchFolder]) -> tuple[SearchFolder, ...]:
-    """Return each folder once, in the nearest place that leads there."""
+    """Return the folders without duplicates, keeping the nearest of each."""
     unique: dict[tuple[str, bool], SearchFolder] = {}
     for place in places:
-        # A refused one must not stand in for the user's own, or for the one that comes along, where that is the same.
+        # A refused entry must not hide the same folder listed as the user's own or as part of the package.
         unique.setdefault((identity(place.path, place.project), bool(place.refused)), place)
     return tuple(unique.values())
 
 
 def identity(path: Path, project: Path | None) -> str:
-    """Return what is the same for all paths of one file; a path that leaves its project stands for itself alone."""
+    """Return a key that is equal for all paths of one file; a path that leads out of its project gets a unique key."""
     try:
         real = os.path.realpath(path)
-    except OSError:  # a link that was swapped for something else meanwhile
+    except OSError:  # the symlink was replaced meanwhile
         real = ""
     if not real or (project is not None and not Path(real).is_relative_to(os.path.realpath(project))):
         return os.path.abspath(path)  # noqa: PTH100, as above

@@ -1,4 +1,4 @@
-"""Take the values out of the fields of a file, key by key."""
+"""Extract the values from the fields of a file, key by key."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from run_specialist.specialist.reading.nodes import Scalar
 
 
 def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
-    """Return what the file gives for our keys, and remark on every other key."""
+    """Return the values of the known keys; report every other key as a problem."""
     given: dict[str, Any] = {}
     for key, field in front.fields.items():
         if key not in CANONICAL:
-            _remark_on_other_key(key, field, problems)
+            _report_other_key(key, field, problems)
         elif field_values.is_empty(field):
-            problems.warn(field.place, "left empty, which counts as not given", key)
+            problems.warn(field.place, "is empty and ignored", key)
         elif key in field_values.TEXTS:
             if text := field_values.text_value(key, field, problems):
                 given[key] = text
             elif isinstance(field.node, Scalar):
-                problems.warn(field.place, "left empty, which counts as not given", key)
+                problems.warn(field.place, "is empty and ignored", key)
         elif key in field_values.NAMES:
             _take_names(key, field, given, problems)
         else:
@@ -37,19 +37,19 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
         problems.notice(field.place, "* does not restrict anything", key)
         names = None
     if key == "tools" and names == [] and isinstance(field.node, Scalar):
-        problems.warn(field.place, "names nothing, so that no tool is allowed", key)
+        problems.warn(field.place, "contains no name, so no tool is allowed", key)
     if off and key == "tools":
         given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *off)
     if names is not None:
         given[key] = (*given.get(key, ()), *names)
 
 
-def _remark_on_other_key(key: str, field: Field, problems: Problems) -> None:
+def _report_other_key(key: str, field: Field, problems: Problems) -> None:
     written = shown(field.key)
     if key in RESTRICTING:
-        problems.warn(field.key_place, "holds an agent back elsewhere and has no effect here", written)
+        problems.warn(field.key_place, "restricts agents in other programs but has no effect here", written)
     elif key in INERT:
-        problems.notice(field.key_place, "kept without effect", written)
+        problems.notice(field.key_place, "has no effect here", written)
     else:
         close = None if problems.full else nearest(key)
         problems.warn(field.key_place, f"unknown key{f'; did you mean {close}?' if close else ''}", written)

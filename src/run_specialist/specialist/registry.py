@@ -1,4 +1,4 @@
-"""Find specialists: the places that are searched, near ones first."""
+"""Find specialist files in the search folders, nearest first."""
 
 import os
 import re
@@ -39,12 +39,12 @@ _HEAD = 4096
 
 
 class Registry:
-    """The specialists in some places, each read once until `reread`."""
+    """The specialists in a list of search folders; files are read once and cached until `reread`."""
 
     def __init__(self, places: Sequence[Path | SearchFolder], further: Sequence[Path | SearchFolder] = ()) -> None:
-        """Take the places, near ones first; nothing is read yet.
+        """Set the search folders, nearest first; nothing is read yet.
 
-        further: where those are that may be asked by the specialists in `places`; nothing in there is listed.
+        further: Folders of specialists that those in `places` may call; these are not listed.
         """
         self.places = tuple(
             one if isinstance(one, SearchFolder) else SearchFolder(one, project_of(one)) for one in places
@@ -54,49 +54,49 @@ class Registry:
         self._files: list[SpecialistFile] | None = None
 
     def files(self) -> list[SpecialistFile]:
-        """Return every file, near ones first; one that a nearer file hides says so in a warning."""
+        """Return every file, nearest first; files hidden by a nearer one of the same name have a warning."""
         if self._files is None:
-            self._files = agent_graph.check(self._each_alone(), lambda: Registry(self._further)._each_alone())  # noqa: SLF001 - our own
+            self._files = agent_graph.check(self._unlinked(), lambda: Registry(self._further)._unlinked())  # noqa: SLF001 - same class
         return self._files
 
     def nearest(self) -> list[SpecialistFile]:
-        """Return the files that a name leads to: without those that a nearer one of the same name hides."""
+        """Return the files without those hidden by a nearer file of the same name."""
         nearest: dict[str, SpecialistFile] = {}
         for file in self.files():
             nearest.setdefault(file.name, file)
         return list(nearest.values())
 
     def reread(self) -> None:
-        """Forget what was read: files may have changed since."""
+        """Clear the cache, so that changed files are read again."""
         self._read_files = self._files = None
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Why nothing is loaded from some of the places, a line for each."""
+        """Reasons for not loading search folders, one line per folder."""
         return tuple(str(load_unreadable(one.path, one.refused).problems[0]) for one in self.places if one.refused)
 
     def find(self, name: str, asker: SpecialistFile | None = None) -> SpecialistFile:
-        """Return the nearest file of that name, or the `.md` file at that path.
+        """Return the nearest file with this name, or the `.md` file at this path.
 
-        The file's own stem is taken too where no specialist has that name.
-        asker: the file that gives the name; one of a project leads to no path outside of it.
-        Raises SpecialistNotFound, which tells near names and the places searched.
+        File names without their suffix match too, if no specialist has the name.
+        asker: File that refers to the name; if it belongs to a project, a path must stay inside.
+        Raises SpecialistNotFound, with similar names and the folders searched.
         """
         path = Path(name)
         if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
             projects = [place.project for place in self.places if place.project]
             project = (asker and asker.project) or project_of(path, projects)
-            return agent_graph.check([load(path, project)], self._each_alone)[0]
+            return agent_graph.check([load(path, project)], self._unlinked)[0]
         files = self.files()
         names = NameLookup(files)
         if found := names.find(name):
             return found
         if "/" in name or name.lower().endswith(".md"):
-            raise SpecialistNotFound(f"there is no file {shown(name)}")
+            raise SpecialistNotFound(f"no such file: {shown(name)}")
         raise SpecialistNotFound(self._not_found(name, names.near(name), sorted({file.name for file in files})))
 
     def names(self) -> list[str]:
-        """Return the names, read from the head of each file alone: near enough for completion."""
+        """Return the names for shell completion, reading only the first bytes of each file."""
         names: dict[str, None] = {}
         for path, project, why in self._paths():
             if why:
@@ -110,8 +110,8 @@ class Registry:
             names[(match[1].strip() if match else "") or stem(path)] = None
         return list(names)
 
-    def _each_alone(self) -> list[SpecialistFile]:
-        """Return every file, with what is wrong with it by itself."""
+    def _unlinked(self) -> list[SpecialistFile]:
+        """Return every file, without the checks across files."""
         if self._read_files is None:
             self._read_files = self._read()
         return self._read_files
@@ -129,9 +129,9 @@ class Registry:
         return files
 
     def _paths(self) -> Iterator[tuple[Path, Path | None, str]]:
-        """Yield each `.md` file once, however many places lead to it, and each folder that cannot be read.
+        """Yield each `.md` file once, and each folder that cannot be read.
 
-        Each with the project that it must not leave, and why it cannot be read.
+        Each comes with the project it must stay in, and the reason if it cannot be read.
         """
         seen: set[str] = set()
         for place in self.places:
@@ -143,27 +143,27 @@ class Registry:
                     yield path, project, why
 
     def _not_found(self, name: str, close: list[str], names: list[str]) -> str:
-        meant = f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
-        known = f"; there are: {shown(', '.join(names), 300)}" if names and not close else ""
+        suggestion = f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
+        known = f"; available: {shown(', '.join(names), 300)}" if names and not close else ""
         searched = [place.path for place in self.places if not place.refused and place.path.is_dir()]
-        where = ", ".join(shown(str(path), None) for path in searched) or "no folder that exists"
+        where = ", ".join(shown(str(path), None) for path in searched) or "no existing folder"
         refused = "".join(f"; {line}" for line in self.refused)
-        return f"no specialist is called {shown(name)}{meant}{known} (searched: {where}{refused})"
+        return f"no specialist named {shown(name)}{suggestion}{known} (searched: {where}{refused})"
 
 
 def _shadowed(file: SpecialistFile, winner: SpecialistFile) -> SpecialistFile:
-    text = f"hidden by the nearer file of this name, {shown(str(winner.path), None)}"
+    text = f"hidden by a nearer file with the same name, {shown(str(winner.path), None)}"
     problem = Problem(file.path, file.lines.get("name", 1), 1, "name", text, "warning")
     return file.with_problems((*file.problems, problem))
 
 
 def _markdown_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
-    """Yield each `.md` file of a place, links among them, and each folder that cannot be listed with the reason."""
+    """Yield each `.md` file in a search folder, including symlinks, and each unreadable folder with the reason."""
     if place.refused:
         yield place.path, place.refused
         return
     if os.path.lexists(place.path) and not place.path.is_dir():
-        yield place.path, ""  # named on purpose, whatever its name
+        yield place.path, ""  # the user named this file, so it need not end in .md
         return
     try:
         top, start = safe_open.locate(place.path, place.project)
@@ -179,7 +179,7 @@ def _markdown_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
             with safe_open.folder(top, "/".join(filter(None, (start, inner)))) as here, here.listing() as found:
                 entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
         except FileNotFoundError:
-            continue  # a place need not exist
+            continue  # a search folder need not exist
         except OSError as error:
             yield place.path / inner, f"cannot be listed: {error.strerror}"
             continue

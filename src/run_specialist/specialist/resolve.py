@@ -1,7 +1,7 @@
-"""Whose word counts: the settings of one run, and where each comes from.
+"""Resolve the settings of a run from the call, the file, presets and defaults, with the origin of each.
 
-From strong to weak: a single setting of the call, the preset of the call, a key of the file, the file's preset, the
-default. A preset of the call takes the place of the file's, and beats the file's keys where it names them.
+Precedence, highest first: a single setting of the call, the preset of the call, a key of the file, the preset of the
+file, the default. A preset of the call replaces that of the file and overrides the keys of the file that it sets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,17 +23,17 @@ Source = Literal["flag", "file", "preset", "default"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value comes from."""
+    """Origin of a value."""
 
     source: Source
-    """`flag` is the call itself, by a single setting or by its preset; `preset` is the one that the file names."""
+    """`flag` for the call, by a single setting or a preset; `preset` for the preset of the file."""
     line: int | None = None
-    """Line of the file: that of the key, or of `preset`."""
+    """Line of the key, or of `preset`, in the file."""
     preset: Preset | None = None
-    """The preset that set it, whoever named it."""
+    """Preset that set the value, whether named by the call or by the file."""
 
     def __str__(self) -> str:
-        """Return it in words: `line 5`, `preset finalize`, `--preset finalize`, `default`."""
+        """Return `line 5`, `preset finalize`, `--preset finalize`, `default` or the like."""
         if self.preset:
             return f"{'--' if self.source == 'flag' else ''}preset {self.preset}"
         return f"line {self.line}" if self.line else self.source
@@ -41,15 +41,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The settings of one run."""
+    """Resolved settings of one run."""
 
     settings: Specialist
-    """What holds; `model_fields_set` tells what somebody chose."""
+    """Effective values; `model_fields_set` contains those set by the call, the file or a preset."""
     origins: Mapping[str, Origin]
-    """Of each value that is not a default, by key; inside of a countdown by `countdown.from` and the like."""
+    """Origins of the values that are not defaults, by key; parts of the countdown by `countdown.from` and so on."""
 
     def origin(self, key: str) -> Origin:
-        """Return where the value of a key comes from."""
+        """Return the origin of the value of a key."""
         return self.origins.get(key, Origin("default"))
 
 
@@ -59,10 +59,10 @@ _Layer = tuple[Specialist, Callable[[str], Origin]]
 def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool = False) -> Resolved:
     """Return the settings of a run.
 
-    overrides: the call's settings by canonical key, its `preset` among them. None means no limit; a preset of None is
-        none of the call's.
-    strict: also refuse a file with warnings.
-    Raises SpecialistUnusable for a file that cannot be run, UsageError for a setting that makes no sense.
+    overrides: Settings of the call by canonical key, including `preset`. None means no limit; a preset of None is
+        ignored.
+    strict: Reject files with warnings, too.
+    Raises SpecialistUnusable for a file that cannot be run, UsageError for an invalid setting.
     """
     file = file.strict() if strict else file
     if file.specialist is None:
@@ -81,18 +81,18 @@ def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool 
 
 
 def checked(settings: Mapping[str, Any]) -> Specialist:
-    """Return a specialist in which these settings are set and no other.
+    """Validate settings and return a specialist in which only these are set.
 
-    Raises UsageError for the first that makes no sense: `key: wanted this, found that`.
+    Raises UsageError for the first invalid setting.
     """
     for key in settings:
         if key not in Specialist.model_fields:
             close = nearest(key)
-            raise UsageError(f"no such setting: {shown(key)}{f'; did you mean {close}?' if close else ''}")
+            raise UsageError(f"unknown setting: {shown(key)}{f'; did you mean {close}?' if close else ''}")
     try:
         partial = Specialist.model_validate({"name": "", "description": "", "prompt": "", **settings})
     except ValidationError as error:
-        raise UsageError(_complaint(settings, error)) from None
+        raise UsageError(_message(settings, error)) from None
     partial.model_fields_set.intersection_update(settings)
     return partial
 
@@ -102,7 +102,7 @@ def _layer(preset: Preset, origin: Origin) -> _Layer:
 
 
 def _merged(layers: Sequence[_Layer]) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Lay one over the other, the weakest first; of a countdown a layer replaces only the keys that it gives."""
+    """Merge layers, lowest precedence first; the countdown is merged key by key."""
     values: dict[str, Any] = {}
     countdown: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
@@ -116,12 +116,12 @@ def _merged(layers: Sequence[_Layer]) -> tuple[dict[str, Any], dict[str, Origin]
     return values | ({"countdown": Countdown(**countdown)} if countdown else {}), origins
 
 
-def _complaint(settings: Mapping[str, Any], error: ValidationError) -> str:
-    wrong = error.errors()[0]
-    key, *inside = map(str, wrong["loc"])
+def _message(settings: Mapping[str, Any], error: ValidationError) -> str:
+    first = error.errors()[0]
+    key, *inside = map(str, first["loc"])
     inner = inside[0] if key == "countdown" and inside else None
     want = wanted(key, inner)
     if inner and not want:
-        return f"{key}.{inner}: no such key"
-    found = wrong["input"] if inner else settings[key]
-    return f"{key}{f'.{inner}' if inner else ''}: wanted {want.words if want else wrong['msg']}, found {found!r}"
+        return f"{key}.{inner}: unknown key"
+    found = first["input"] if inner else settings[key]
+    return f"{key}{f'.{inner}' if inner else ''}: must be {want.words if want else first['msg']}, got {found!r}"

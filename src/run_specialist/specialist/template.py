@@ -1,4 +1,4 @@
-"""A new specialist's file."""
+"""Create new specialist files."""
 
 import re
 from collections.abc import Mapping
@@ -39,15 +39,16 @@ You are `{name}`, and another agent has put a question to you. What you are for:
 def write_new(
     folder: Path, name: str, given: Mapping[str, object], *, overwrite: bool = False, project: Path | None = None
 ) -> Path:
-    """Write `folder`/`name`.md with a prompt to start from; return its path.
+    """Write `folder`/`name`.md with a prompt template and return its path.
 
-    given: front matter beside the name, by canonical key.
-    project: the project that the folder lies in, which no link on the way may leave; None to follow all links.
-    Raises UsageError for a name or a value that would not pass a strict check, and for a file that is there.
+    given: Front matter in addition to the name, by canonical key.
+    project: Project that contains the folder; symlinks must not lead out of it. None to follow all symlinks.
+    Raises UsageError for a name or value that fails a strict check, and for an existing file.
     """
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise UsageError(
-            f"{shown(name)} is no good name: lower-case letters, digits and single hyphens, at most {_LONGEST_NAME}"
+            f"invalid name {shown(name)}: use lower-case letters, digits and single hyphens, at most {_LONGEST_NAME} "
+            "characters"
         )
     path = folder / f"{name}.md"
     text = _text(name, given)
@@ -59,7 +60,7 @@ def write_new(
         with safe_open.create_file(path, project, overwrite=overwrite) as file:
             file.write(text.encode())
     except FileExistsError:
-        raise UsageError(f"{shown(str(path), None)} is there already; --force writes over it") from None
+        raise UsageError(f"{shown(str(path), None)} already exists; use --force to overwrite it") from None
     except OSError as error:
         raise UsageError(f"{shown(str(path), None)} cannot be written: {error.strerror}") from None
     return path

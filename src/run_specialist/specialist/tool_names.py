@@ -1,4 +1,4 @@
-"""Lists of names in a specialist's file, and what tools they stand for here."""
+"""Parse lists of tool names and map them to the available tools."""
 
 import fnmatch
 import re
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
 
-# What Claude Code, Gemini CLI, opencode, Copilot and others call the same thing.
-_OURS = {
-    name: ours
-    for ours, names in {
+# Names of the same tools in Claude Code, Gemini CLI, opencode, Copilot and others.
+_ALIASES = {
+    name: built_in
+    for built_in, names in {
         "read": """readfile read_file read_many_files readmanyfiles read/readfile notebookread view view_file
             open_file cat""",
         "grep": """grep_search search_file_content searchtext search/textsearch textsearch text_search search/usages
@@ -30,25 +30,25 @@ _ITEM = re.compile(r"^-\s+")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTools:
-    """The tools that a specialist gets."""
+    """Tools available to a specialist."""
 
     names: tuple[str, ...]
     unknown: tuple[str, ...] = ()
-    """Names from the file that stand for no tool that is available."""
+    """Names from the file that match no available tool."""
     nothing_known: bool = False
-    """Tools were named and none of them is available: such a specialist must not run."""
+    """Whether tools are named but none is available; such a specialist must not run."""
 
 
 def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], available: Collection[str]) -> ResolvedTools:
-    """Map the names of a file onto the tools that are available.
+    """Map the tool names of a file to the available tools.
 
-    tools: as written in the file; None = all that is available.
-    available: our names, MCP tools as `mcp__server__tool`.
+    tools: Names as written in the file; None = all available tools.
+    available: Tool names; MCP tools as `mcp__server__tool`.
     """
     known = _Known(available)
-    taken = {name for pattern in disallowed for name in known.matching(pattern)}
+    removed = {name for pattern in disallowed for name in known.matching(pattern)}
     if tools is None:
-        return ResolvedTools(tuple(name for name in available if name not in taken))
+        return ResolvedTools(tuple(name for name in available if name not in removed))
     found: dict[str, None] = {}
     unknown = []
     for pattern in tools:
@@ -57,29 +57,29 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
         if not matching:
             unknown.append(pattern)
     return ResolvedTools(
-        tuple(name for name in found if name not in taken), tuple(unknown), nothing_known=bool(unknown) and not found
+        tuple(name for name in found if name not in removed), tuple(unknown), nothing_known=bool(unknown) and not found
     )
 
 
 class _Known:
-    """The tools that are available; a file may name thousands, so only a glob is held against each of them."""
+    """Index of the available tools; only globs are compared with every tool, as files may list thousands of names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = dict.fromkeys(names)
         self._below: dict[str, list[str]] = {}
-        """The tools whose names go on with `__` after this; a server's name alone stands for all of its tools."""
+        """Tools by each prefix before `__`, so that the name of a server matches all its tools."""
         for name in self._names:
             for place in range(len(name)) if name.startswith("mcp__") else ():
                 if name.startswith("__", place):
                     self._below.setdefault(name[:place], []).append(name)
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the tools that a name stands for, as a file writes it."""
+        """Return the tools that match a name or glob as written in a file."""
         name = _ARGUMENTS.sub("", pattern.strip())
         folded = name.lower()
-        for whole in (name, _OURS.get(folded, folded)):
-            if whole in self._names:
-                return [whole]
+        for exact in (name, _ALIASES.get(folded, folded)):
+            if exact in self._names:
+                return [exact]
         globs = [name]
         if name.startswith("mcp__"):
             if _STARS.isdisjoint(name):
@@ -89,22 +89,22 @@ class _Known:
             server, _, tool = name.partition("/")
             globs = [f"mcp__{server}__{tool}"]
         if _STARS.isdisjoint(globs[0]):
-            return [whole for whole in globs if whole in self._names]
+            return [exact for exact in globs if exact in self._names]
         return [tool for tool in self._names if any(fnmatch.fnmatchcase(tool, glob) for glob in globs)]
 
 
-def split_names(text: str, remark: Callable[[str], None]) -> list[str]:
-    """Split a comma-separated list; a comma inside parentheses does not count.
+def split_names(text: str, warn: Callable[[str], None]) -> list[str]:
+    """Split a list separated by commas or newlines, or by blanks if it has neither.
 
-    Lines count as separators, and blanks where there is no comma at all.
+    Commas inside parentheses do not separate.
     """
     text = _ITEM.sub("", text.strip())
     if text.startswith("[") or (text.endswith("]") and "[" not in text):
-        remark("a list that is not closed or not valid; its names are taken")
+        warn("the list is invalid or not closed; using its names")
         text = text.removeprefix("[").removesuffix("]")
     parts = _split(text, ",\n")
     if len(parts) == 1 and len(by_blanks := _split(text, " \t")) > 1:
-        remark("names are separated by blanks; commas are expected")
+        warn("names are separated by blanks; commas are expected")
         parts = by_blanks
     return [name for part in parts if (name := _ITEM.sub("", part.strip()).strip("\"' \t"))]
 
@@ -123,7 +123,7 @@ def _split(text: str, separators: str) -> list[str]:
 
 
 def join_parentheses(names: Iterable[str]) -> list[str]:
-    """Put together what YAML split at a comma inside parentheses: `[Agent(a, b)]`."""
+    """Rejoin names that YAML split at a comma inside parentheses, as in `[Agent(a, b)]`."""
     joined: list[str] = []
     for name in names:
         if joined and joined[-1].count("(") > joined[-1].count(")") and ")" in name:

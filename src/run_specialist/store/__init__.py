@@ -1,1 +1,1 @@
-"""Where runs are kept: an SQLite file or a PostgreSQL database."""
+"""Store runs in an SQLite file or a PostgreSQL database."""

@@ -1,4 +1,4 @@
-"""Any value as text, however odd: nothing that somebody else made may keep a run from being stored."""
+"""Serialize any value as text: no untrusted value may prevent a run from being stored."""
 
 import json
 from collections.abc import Mapping
@@ -7,48 +7,49 @@ from functools import lru_cache
 from typing import Any
 
 LONGEST_NUMBER = 1_000
-"""Python refuses to write much longer ones [bits]."""
+"""Larger integers are written in hexadecimal, since Python limits their conversion to decimal [bits]."""
 DEEPEST = 100
-"""So deep values are kept when they cannot be written as they are."""
+"""Maximum nesting depth of values that need conversion."""
 KINDS = 200
-"""The fields of so many kinds of values are remembered."""
+"""Cache size for the field names of dataclasses."""
 
 
-def word(value: object) -> str:
-    """Return a text as a column of characters takes it: no NUL, no lone surrogate."""
+def column_text(value: object) -> str:
+    """Return a value as text for a character column: NUL and lone surrogates are replaced."""
     return str(value).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def text(value: object, *, only_ascii: bool = False) -> str:
-    """Return a value as compact JSON; what is no JSON is written as its text, and nothing raises.
+def json_text(value: object, *, only_ascii: bool = False) -> str:
+    """Return a value as compact JSON; parts that JSON cannot represent are converted to text. Never raises.
 
-    Read back, it gives the same bytes in every request as the value itself.
+    The parsed JSON serializes to the same bytes in every request as the value itself.
     """
     encoder = _ASCII if only_ascii else _COMPACT
     try:
         return encoder.encode(value)
-    except Exception:  # noqa: BLE001 - cycles, odd keys, endless numbers, a mapping that changes meanwhile
-        return encoder.encode(_mended(value, DEEPEST))
+    except Exception:  # noqa: BLE001 - cycles, invalid keys, huge numbers, a mapping that changes during iteration
+        return encoder.encode(_serializable(value, DEEPEST))
 
 
-def _plain(value: object) -> object:
+def _simplified(value: object) -> object:
     try:
         if isinstance(value, Mapping):
             return dict(value)
         if isinstance(value, (list, tuple, set, frozenset)):
             return list(value)
         return fields_of(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
-    except Exception:  # noqa: BLE001 - foreign values are foreign code
+    except Exception:  # noqa: BLE001 - untrusted values run untrusted code
         return type(value).__name__
 
 
 _ASCII, _COMPACT = (
-    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_plain) for only_ascii in (True, False)
+    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_simplified)
+    for only_ascii in (True, False)
 )
 
 
 def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
-    """Return the fields of a dataclass, none of them copied."""
+    """Return the fields of a dataclass without copying their values."""
     return {name: getattr(value, name) for name in _names(value.__class__)}
 
 
@@ -57,14 +58,14 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
-def _mended(value: object, depth: int) -> object:
+def _serializable(value: object, depth: int) -> object:
     if value is None or isinstance(value, (str, bool, float)):
         return value
     if isinstance(value, int):
         return value if value.bit_length() < LONGEST_NUMBER else hex(value)
     if depth == 0:
         return "…"
-    plain = _plain(value)
+    plain = _simplified(value)
     if isinstance(plain, dict):
-        return {str(_plain(key)): _mended(plain[key], depth - 1) for key in list(plain)}
-    return [_mended(item, depth - 1) for item in plain] if isinstance(plain, list) else plain
+        return {str(_simplified(key)): _serializable(plain[key], depth - 1) for key in list(plain)}
+    return [_serializable(item, depth - 1) for item in plain] if isinstance(plain, list) else plain

@@ -1,4 +1,4 @@
-"""How often, and for how long, a store that cannot be reached is tried again."""
+"""Retry schedule for a store that cannot be reached."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses between attempts: none before the second one, then growing ones until the patience is over."""
+    """Exponential backoff: an immediate second attempt, then growing pauses until a time limit."""
 
     first: float = 0.1
-    """The shortest pause; each one after it is twice as long [s]."""
+    """First pause; each further pause is twice as long [s]."""
     longest: float = 2.0
-    """The longest pause [s]."""
+    """Maximum pause [s]."""
     patience: float | None = None
-    """How long to go on after the first failure; None = as long as suits the store [s]."""
+    """How long to retry after the first failure; None = the default of the store [s]."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def pauses(self, patience: float) -> Iterator[float]:
-        """Yield how long to wait before each further attempt, counted from the first failure.
+        """Yield the pause before each retry, starting at the first failure [s].
 
-        patience: where none was given [s].
+        patience: time limit if `self.patience` is None [s].
         """
         until = self.clock() + (patience if self.patience is None else self.patience)
         yield 0

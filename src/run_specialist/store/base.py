@@ -1,4 +1,4 @@
-"""A connection as the one writer of a store uses it: whole transactions of plain statements."""
+"""The interface of the writer's database session: transactions of plain SQL statements."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,37 +8,37 @@ from run_specialist.store.statements import Statements, Values
 
 
 class StoreBroken(Exception):
-    """The database takes nothing at all; anything else that is raised is the fault of one of the rows."""
+    """The database accepts no writes at all; any other exception is caused by a row."""
 
 
 class StoreAway(StoreBroken):
-    """It takes nothing now but may soon: the server restarts, the file is locked, the disk is full."""
+    """A temporary outage: the server is restarting, the file is locked, or the disk is full."""
 
 
 class Session(ABC):
-    """One connection, for one thread."""
+    """One connection, for use by one thread."""
 
     statements: Statements
-    """In the words of its database."""
+    """SQL in the dialect of the database."""
     patience: float
-    """How long to try again while the database is away [s]."""
+    """How long to retry during an outage [s]."""
 
     @abstractmethod
     def transaction(self, *, lasting: bool = False) -> AbstractContextManager[None]:
-        """Commit all that is done in it, or nothing.
+        """Run the block in a transaction, which is rolled back if the block raises.
 
-        lasting: it is to survive a power failure as soon as it is committed.
-        Raises Broken or Away, in one line.
+        lasting: once committed, the data must survive a power failure.
+        Raises StoreBroken or StoreAway, with a one-line message.
         """
 
     @abstractmethod
     def write(self, statement: str, rows: Sequence[Values]) -> int:
-        """Run a statement for each of some rows, and return how many rows it hit."""
+        """Execute a statement once per row of values; return the number of rows affected."""
 
     @abstractmethod
     def read(self, statement: str, values: Values) -> list[Values]:
-        """Return what a query finds."""
+        """Return the rows of a query."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""

@@ -1,6 +1,6 @@
-"""What was really said in a stored run, row by row. Pure.
+"""The conversation of a stored run as rows. Pure.
 
-Of each part of the transcript only what is no copy of the part before, so that every message stands here once.
+Messages that a summarization copied to a new part of the transcript are omitted, so that each message appears once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ Row = Mapping[str, Any]
 
 
 def transcript_rows(run: StoredRun) -> list[Row]:
-    """Return what was said, in order; thinking is left out, and so is a text of the model that says nothing.
+    """Return the conversation in order, without thinking and without empty text of the model.
 
-    A reply that nothing was done about yet stands at the end, with those results of its calls that came.
+    A pending reply comes last, with the results of its calls received so far.
     """
     names: dict[object, str] = {}
     rows: list[Row] = []
@@ -28,35 +28,39 @@ def transcript_rows(run: StoredRun) -> list[Row]:
         rows += _summary(message) if isinstance(message, str) else _rows(message.role, message.content, names)
     if pending := run.pending:
         rows += _rows("assistant", pending.blocks, names)
-        rows += (_returned(call) for call in run.calls if call.turn == pending.number)
+        rows += (_result_of(call) for call in run.calls if call.turn == pending.number)
     return rows
 
 
 def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
-    """Return the messages of all parts, and each summary where it was made."""
-    said: list[Message | str] = []
+    """Return the messages of all parts, with each summary at the point of its creation."""
+    ordered: list[Message | str] = []
     for _, part in groupby(messages, key=lambda one: one.part):
         stored = [*part]
         copies = [one.message for one in stored if one.copied]
         if copies:
-            # What was to go out next went out from here, and words of ours may have joined it since.
-            if said and isinstance(said[-1], Message) and copies[-1].blocks[: len(said[-1].blocks)] == said[-1].blocks:
-                said[-1] = copies[-1]
-            # A part that another model began has no summary, or that of before.
+            # The last message of the previous part was sent only as this copy, to which text may have been added.
+            last = ordered[-1] if ordered else None
+            if isinstance(last, Message) and copies[-1].blocks[: len(last.blocks)] == last.blocks:
+                ordered[-1] = copies[-1]
+            # A part that a change of models began has no summary, or repeats the previous one.
             summary = _summary_among(copies)
-            said += [summary] if summary and summary not in said else []
-        said += (one.message for one in stored if not one.copied)
-    return said
+            ordered += [summary] if summary and summary not in ordered else []
+        ordered += (one.message for one in stored if not one.copied)
+    return ordered
 
 
 def _summary_among(copies: Sequence[Message]) -> str:
-    """Return the summary that a part begins with: a call's result, or told in the first message."""
-    made = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
-    return made[-1] if made else Flattened.of(copies[0]).summary
+    """Return the summary at the start of a part: the result of a call, or a section of the first message."""
+    summaries = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
+    return summaries[-1] if summaries else Flattened.of(copies[0]).summary
 
 
 def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Iterator[Row]:
-    """Yield the rows of a message; names: of the calls so far, by their ids."""
+    """Yield the rows of a message.
+
+    names: tool names of the calls so far, by call id; extended with the calls of this message.
+    """
     for kind, group in groupby(blocks, key=lambda block: block.get("type")):
         match kind:
             case "text":
@@ -72,28 +76,28 @@ def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Itera
 
 
 def _call(block: Block) -> Row:
-    given = block.get("input")
+    arguments = block.get("input")
     return {
         "role": "assistant",
         "kind": "tool_call",
         "name": str(block.get("name", "")),
         "id": block.get("id"),
-        "arguments": given if isinstance(given, Mapping) else None,
+        "arguments": arguments if isinstance(arguments, Mapping) else None,
     }
 
 
 def _text(role: str, text: str) -> Iterator[Row]:
     if role == "user":
         yield {"role": role, "kind": "user", "text": text}
-    elif said := spoken(text).strip():
-        yield {"role": role, "kind": "assistant", "text": said}
+    elif visible := spoken(text).strip():
+        yield {"role": role, "kind": "assistant", "text": visible}
 
 
 def _summary(text: str) -> Iterator[Row]:
     yield {"role": "assistant", "kind": "summary", "text": text}
 
 
-def _returned(call: StoredCall) -> Row:
+def _result_of(call: StoredCall) -> Row:
     content = "\n".join(filter(None, [call.text, call.note]))
     return _result(call.call.name, call.call.id, content, is_error=call.is_error)
 

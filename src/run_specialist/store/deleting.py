@@ -1,4 +1,4 @@
-"""Deleting runs with all that was kept of them, and giving the room back to the disk."""
+"""Delete runs with all their stored data, and return the disk space."""
 
 import sqlite3
 import time
@@ -11,41 +11,41 @@ from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.store.descendants import portions, with_descendants
-from run_specialist.store.failures import in_one_line
+from run_specialist.store.failures import readable_errors
 from run_specialist.store.location import file_of
 from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import GRACE, describe, is_alive, may_be_cut
+from run_specialist.store.owners import GRACE, describe, is_alive, may_reconnect
 from run_specialist.store.sqlite_file import ALONE, connect
 from run_specialist.store.tables import metadata, runs
 from run_specialist.store.to_rows import RUNNING
 
-NEEDS_ROOM = "make room first, or delete every run with --all, which needs none while no other process uses the store"
+NEEDS_SPACE = "free disk space, or delete all runs with --all, which needs none if no other process uses the store"
 
 
 def delete_runs(url: str, ids: Sequence[str]) -> None:
-    """Delete runs and what they asked, all or none; see `Store.delete`."""
+    """Delete runs and their descendants, all or none, with the errors of `Store.delete`."""
     try:
         _delete(url, ids)
     except StoreUnusable as error:
         path = file_of(url)
-        # A full disk has no room for the log of a deletion.
+        # A deletion needs disk space for the WAL.
         if path is None or "disk is full" not in str(error):
             raise
         if not _remove(path, url, set(ids)):
-            raise StoreUnusable(f"{error}; {NEEDS_ROOM}") from None
+            raise StoreUnusable(f"{error}; {NEEDS_SPACE}") from None
 
 
 def _delete(url: str, ids: Sequence[str]) -> None:
     engine = open_engine(url)
     try:
-        with in_one_line(url), engine.begin() as connection:
+        with readable_errors(url), engine.begin() as connection:
             ids = with_descendants(connection, ids)
-            _require_over(connection, url, ids)
-            gone = [{"gone": run_id} for run_id in ids]
+            _require_finished(connection, url, ids)
+            deleted = [{"deleted": run_id} for run_id in ids]
             for table in metadata.tables.values():
-                connection.execute(delete(table).where(table.c.run_id == bindparam("gone")), gone)
+                connection.execute(delete(table).where(table.c.run_id == bindparam("deleted")), deleted)
         if file_of(url):
-            # Others may be at work; then the room is used again instead of given back.
+            # Fails while other processes use the file; SQLite then reuses the space instead of returning it.
             with suppress(DBAPIError):
                 _shrink(engine)
     finally:
@@ -53,40 +53,40 @@ def _delete(url: str, ids: Sequence[str]) -> None:
 
 
 def _remove(path: Path, url: str, ids: Collection[str]) -> bool:
-    """Remove a store whose runs are all to go, which needs no room on the disk; the next run makes a new one.
+    """Remove the file of a store if all its runs are to be deleted, which needs no disk space.
 
-    False where other runs are in it, or where another process uses it.
+    Return False if it contains other runs, or if another process uses it.
     """
     path = path.resolve()
     try:
-        # Held until the files are gone, so that nobody writes into what has no name any more.
+        # The connection stays open until the files are removed, so that no process writes to an unlinked file.
         with closing(connect(path, ALONE)) as alone:
             found = alone.execute("select run_id, status, owner from runs").fetchall()
             if any(
                 run_id not in ids or (status == RUNNING and is_alive(url, owner)) for run_id, status, owner in found
             ):
                 return False
-            # In this order: a log without its database is of no effect.
-            for end in ("", "-wal", "-shm"):
-                path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+            # The database first: a WAL without its database has no effect.
+            for suffix in ("", "-wal", "-shm"):
+                path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
     except sqlite3.Error:
         return False
     return True
 
 
-def _require_over(connection: Connection, url: str, ids: Sequence[str]) -> None:
+def _require_finished(connection: Connection, url: str, ids: Sequence[str]) -> None:
     unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
     chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in portions(ids)]
     found = [row for rows in chosen for row in connection.execute(rows).all()]
-    for look in range(2 if found and may_be_cut(url) else 1):
-        time.sleep(look * GRACE)
+    for attempt in range(2 if found and may_reconnect(url) else 1):
+        time.sleep(attempt * GRACE)
         for run_id, owner in found:
             if is_alive(url, owner):
-                at_work = f"{run_id} is still at work: {describe(url, owner)}"
-                raise UsageError(f"{at_work}; stop it first; nothing was deleted")
+                running = f"{run_id} is still running: {describe(url, owner)}"
+                raise UsageError(f"{running}; stop it first; nothing was deleted")
 
 
 def _shrink(engine: Engine) -> None:
     with closing(engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
-        # A script is stepped to its end; one statement alone would give back one page.
+        # A script runs each statement to completion; `execute` would free only one page.
         cursor.executescript("pragma incremental_vacuum; pragma wal_checkpoint(truncate)")

@@ -1,4 +1,4 @@
-"""What a database says, in one line that names the store."""
+"""Convert database errors to one line that names the store."""
 
 import zlib
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from run_specialist.store.location import shown
 
 
 @contextmanager
-def in_one_line(url: str) -> Iterator[None]:
-    """Turn what is raised in it into StoreUnusable: by the database, or by a value that cannot be read."""
+def readable_errors(url: str) -> Iterator[None]:
+    """Convert errors of the database and of decoding stored values to StoreUnusable."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -22,6 +22,6 @@ def in_one_line(url: str) -> Iterator[None]:
 
 
 def reason_of(error: SQLAlchemyError) -> str:
-    """Return the first line of what the driver or the server said, or else of what SQLAlchemy says."""
-    said = error.orig if isinstance(error, DBAPIError) else error
-    return str(said).strip().partition("\n")[0] or type(said).__name__
+    """Return the first line of the driver's or the server's message, or else of SQLAlchemy's."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return str(cause).strip().partition("\n")[0] or type(cause).__name__

@@ -1,4 +1,4 @@
-"""The writer's connection to an SQLite file, by the driver alone: its import is free, and so is its start."""
+"""The writer's session on an SQLite file, without SQLAlchemy, so that it starts fast."""
 
 import sqlite3
 import time
@@ -10,24 +10,24 @@ from run_specialist.store.sqlite_file import transaction
 from run_specialist.store.statements import Statements, Values
 
 PAUSE = 0.1
-"""A commit so soon after one that was synced waits for no disk: many at once cost no more syncs than one by one [s]."""
+"""Minimum time between two synced commits; commits in between are not synced to disk [s]."""
 PATIENCE = 10.0
-"""The longest that a disk which is full, or a file that is locked, is tried again [s]."""
+"""How long to retry if the disk is full or the file is locked [s]."""
 
-_PASSING = ("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
-"""Another process holds the lock, or the disk is full: SQLite says so in several ways."""
-_ROWS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
-"""What is the fault of a row."""
+_TEMPORARY = ("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
+"""Prefixes of the error codes for a locked file or a full disk."""
+_ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+"""Errors caused by the values of a row."""
 
 
 class FileSession(Session):
-    """A connection of the driver; see `Session`."""
+    """A session on a connection of sqlite3."""
 
     statements = Statements("?")
     patience = PATIENCE
 
     def __init__(self, raw: sqlite3.Connection) -> None:
-        """Take one that syncs each commit and begins no transactions of its own."""
+        """Use a connection in autocommit mode with `synchronous = full`."""
         self.raw = raw
         """The connection."""
         self._syncs = True
@@ -35,33 +35,33 @@ class FileSession(Session):
 
     @contextmanager
     def transaction(self, *, lasting: bool = False) -> Iterator[None]:
-        """Commit all that is done in it, or nothing; no kill undoes it, and a power failure not what is synced."""
+        """Run the block in a transaction; a commit survives a kill, and a power failure if it was synced."""
         raw = self.raw
         try:
             self._sync(lasting or time.monotonic() - self._synced >= PAUSE)
             with transaction(raw, write=True):
                 yield
-        except _ROWS:
+        except _ROW_ERRORS:
             raise
         except sqlite3.Error as error:
-            passes = getattr(error, "sqlite_errorname", "").startswith(_PASSING)
-            raise (StoreAway if passes else StoreBroken)(str(error).partition("\n")[0]) from error
+            is_temporary = getattr(error, "sqlite_errorname", "").startswith(_TEMPORARY)
+            raise (StoreAway if is_temporary else StoreBroken)(str(error).partition("\n")[0]) from error
         if self._syncs:
             self._synced = time.monotonic()
 
-    def _sync(self, now: bool) -> None:  # noqa: FBT001 - what it decides
+    def _sync(self, now: bool) -> None:  # noqa: FBT001 - its only argument
         if now is not self._syncs:
             self.raw.execute(f"pragma synchronous = {'full' if now else 'normal'}")
             self._syncs = now
 
     def write(self, statement: str, rows: Sequence[Values]) -> int:
-        """Run a statement for each of some rows, and return how many rows it hit."""
+        """Execute a statement once per row of values; return the number of rows affected."""
         return self.raw.executemany(statement, rows).rowcount
 
     def read(self, statement: str, values: Values) -> list[Values]:
-        """Return what a query finds."""
+        """Return the rows of a query."""
         return self.raw.execute(statement, values).fetchall()
 
     def close(self) -> None:
-        """Close it; what it has written is moved into the file if nobody else has that open."""
+        """Close the connection; SQLite checkpoints the WAL if no other connection is open."""
         self.raw.close()

@@ -1,4 +1,4 @@
-"""From rows to what they were made of. Pure; the other way is `to_rows.py`."""
+"""Convert database rows to stored runs; the reverse of `to_rows.py`. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,11 +17,11 @@ Row = Mapping[str, Any]
 def stored_run(
     listed: Mapping[str, Any], run: Row, rows: Mapping[str, Iterable[Row]], children: tuple[Child, ...]
 ) -> StoredRun:
-    """Put a run together.
+    """Build a run from its rows.
 
-    listed: the fields of `Listed`.
-    run: its row.
-    rows: those of the other tables by the table's name, in order; of calls each with the `body` of its output.
+    listed: fields of `Listed`.
+    run: row of the table `runs`.
+    rows: ordered rows of the other tables by table name; rows of `calls` include the `body` of their output.
     """
     return StoredRun(
         **listed,
@@ -37,13 +37,13 @@ def stored_run(
 
 
 def outcome(text: str | None) -> Mapping[str, Any] | None:
-    """Read an outcome."""
-    read: Mapping[str, Any] | None = None if text is None else json.loads(text)
-    return read
+    """Parse an outcome."""
+    parsed: Mapping[str, Any] | None = None if text is None else json.loads(text)
+    return parsed
 
 
 def standing(values: Mapping[str, Any]) -> RunSnapshot:
-    """Read how a run stood; what an older program kept and this one does not know is left out."""
+    """Build a snapshot of a run; unknown fields, as older versions stored them, are omitted."""
     known = {field.name for field in fields(RunSnapshot)}
     restored = {
         **{key: value for key, value in values.items() if key in known},
@@ -55,7 +55,7 @@ def standing(values: Mapping[str, Any]) -> RunSnapshot:
 
 
 def child(values: Mapping[str, Any]) -> Child:
-    """Read what a run kept of one that it asked."""
+    """Build the record of a child run."""
     inner = tuple(map(child, values["children"]))
     quotes = tuple(Evidence(**quote) for quote in values["evidence"])
     return Child(**{**values, "usage": Usage(**values["usage"]), "evidence": quotes, "children": inner})

@@ -1,8 +1,8 @@
-"""What a store is known by; no database library is needed to ask."""
+"""Constants that identify a store; imports no database library."""
 
 VERSION = 2
-"""Of the tables; each revision under `migrations` is one more."""
+"""Version of the tables: the number of revisions in `migrations`."""
 APPLICATION_ID = 0x52537031
-"""What tells our SQLite files from all others."""
+"""SQLite `application_id` of the stores; also the advisory lock for their creation on PostgreSQL."""
 NAMESPACE = "run_specialist"
-"""The schema that holds the tables in a PostgreSQL database; others have tables named `runs`, too."""
+"""PostgreSQL schema of the tables; avoids conflicts with other tables named `runs`."""

@@ -1,4 +1,4 @@
-"""Between the loops and the thread that writes: records on their way, and those who wait for them."""
+"""The queue between the event loops and the writer thread: pending records and the tasks that wait for them."""
 
 import asyncio
 import threading
@@ -13,26 +13,26 @@ from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"
 MOST = 100
-"""Of so many runs is written in one transaction; of the others there are no rows in memory yet."""
+"""Maximum number of runs per transaction, which bounds the rows in memory."""
 LINGER = 0.002
-"""What comes so soon after something urgent goes into the same transaction, unless somebody waits [s]."""
+"""How long to collect more records for a transaction, unless a task waits for the commit [s]."""
 
 
 class Inbox:
-    """Takes records from any thread and hands them to one, the oldest first."""
+    """A thread-safe FIFO queue of records with one consumer thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._batch = Batch()
         self._urgent = self._at_once = False
-        self._over = False
+        self._finished = False
         self.closed: str | None = None
-        """Why nothing is taken any more; None while it is."""
+        """Why the queue is closed; None while it is open."""
         self.outage: str | None = None
-        """Why nothing can be written at the moment; None while it can."""
+        """Reason for the current outage of the store; None if it can be written."""
 
     def put(self, journal: "RunJournal", record: Record, *, urgent: bool) -> bool:
-        """Take a record, and wake the thread if that is urgent; False when nothing is taken any more."""
+        """Enqueue a record; wake the writer thread if urgent. Return False if the queue is closed."""
         with self._changed:
             if self.closed:
                 return False
@@ -43,46 +43,46 @@ class Inbox:
         return True
 
     def wait(self, journal: "RunJournal", future: "asyncio.Future[None]") -> bool:
-        """Have a future resolved when all that was taken of a run is settled; False when that will never be."""
+        """Resolve a future once all queued records of a run are settled. Return False if the thread has ended."""
         with self._changed:
-            if self._over:
+            if self._finished:
                 return False
             self._batch.waiting.append((journal, future))
-            self._hurry()
+            self._wake_at_once()
         return True
 
     def claim(self, run: StoredRun) -> "Future[Journal] | None":
-        """Ask for the journal of a run that goes on; None when nothing is taken any more."""
+        """Request the journal of a run to resume; None if the queue is closed."""
         claimed: Future[Journal] = Future()
         with self._changed:
             if self.closed:
                 return None
             self._batch.claims.append((run, claimed))
-            self._hurry()
+            self._wake_at_once()
         return claimed
 
-    def _hurry(self) -> None:
+    def _wake_at_once(self) -> None:
         if not self._at_once:
             self._urgent = self._at_once = True
             self._changed.notify()
 
     def next(self) -> "Batch | None":
-        """Wait for something urgent and return what there is, of a crowd a part; None at the end."""
+        """Wait for an urgent entry; return the queued entries of up to `MOST` runs, or None after the last one."""
         with self._changed:
             self._changed.wait_for(lambda: self._urgent or self.closed)
             self._changed.wait_for(lambda: self._at_once or self.closed, LINGER)
             batch, self._batch = self._batch, self._batch.cut(MOST)
-            # Of what is left some have waited long enough.
+            # Entries for the next batch have waited long enough.
             self._urgent = self._at_once = bool(self._batch)
-            self._over = self.closed is not None and not batch
-            return None if self._over else batch
+            self._finished = self.closed is not None and not batch
+            return None if self._finished else batch
 
-    def is_away(self, why: str | None) -> None:
-        """Note why nothing can be written at the moment; None when it can, or will never be."""
+    def set_outage(self, why: str | None) -> None:
+        """Set the reason for an outage; None if the store can be written or is given up."""
         self.outage = why
 
     def close(self, why: str = CLOSED) -> None:
-        """Take nothing any more; what is there is still handed out."""
+        """Close the queue for new entries; queued entries are still processed."""
         with self._changed:
             self.closed = self.closed or why
             self._changed.notify()
@@ -90,7 +90,7 @@ class Inbox:
 
 @dataclass
 class Batch:
-    """What the thread finds when it looks."""
+    """Queued entries that the writer thread processes together."""
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
     claims: list[tuple[StoredRun, Future[Journal]]] = field(default_factory=list)
@@ -100,11 +100,11 @@ class Batch:
         return bool(self.records or self.claims or self.waiting)
 
     def cut(self, most: int) -> "Batch":
-        """Keep so many runs, and return the others with those who wait for them or take them over."""
+        """Keep the first `most` runs; return a batch of the others with their waiting futures and claims."""
         others = dict(islice(self.records.items(), most, None))
         if not others:
             return Batch()
-        # Whoever takes a run over counts on from its newest event.
+        # A claim continues the run's event numbers, so its records must be written first.
         late = {journal.run_id for journal in others}
         claims = [(run, claimed) for run, claimed in self.claims if run.run_id in late]
         waiting = [(journal, future) for journal, future in self.waiting if journal in others]
@@ -114,88 +114,88 @@ class Batch:
         return Batch(others, claims, waiting)
 
     def settle(self) -> None:
-        """Wake those who wait for it, once for each loop."""
+        """Resolve the waiting futures, with one wake-up per event loop."""
         by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         for _, future in self.waiting:
             by_loop.setdefault(future.get_loop(), []).append(future)
         for loop, futures in by_loop.items():
-            # In a loop that is closed nobody waits any more.
+            # Raised if the loop is closed; then no task waits in it.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, futures)
 
 
 def _resolve(futures: Sequence["asyncio.Future[None]"]) -> None:
     for future in futures:
-        # Whoever waited may have been cancelled.
+        # The waiting task may have been cancelled.
         if not future.done():
             future.set_result(None)
 
 
 class RunJournal:
-    """The journal of one run; see `journal.Journal`."""
+    """The journal of one run; implements `journal.Journal` by queueing records for the writer thread."""
 
     def __init__(self, inbox: Inbox, run_id: str, *, event: int = 1, turns: int | None = None) -> None:
-        """Take what is known of the run.
+        """Start a journal.
 
-        event: number of its next event.
-        turns: how many are kept; None for a run that is not kept yet.
+        event: number of the run's next event.
+        turns: number of stored turns; None if the run is not stored yet.
         """
         self._inbox = inbox
         self.run_id = run_id
         self.event = event
-        """Number of the next event; the thread counts."""
+        """Number of the next event; updated by the writer thread."""
         self._turns = turns
         self._written = self._settled = 0
         self._ended = False
         self.lost = False
-        """Whether nothing is written any more, what is on its way included."""
+        """Whether the journal has failed; queued records are then discarded too."""
         self._reason: str | None = None
-        self._to_another = False
+        self._taken_over = False
 
     @property
     def outage(self) -> str | None:
-        """Why nothing can be written at the moment; None while it can, and for a run that is given up."""
+        """Reason for the current outage of the store; None if there is none or the journal has failed."""
         return None if self.lost else self._inbox.outage
 
     def write(self, record: Record) -> None:
-        """Take a record; never waits and never raises."""
+        """Enqueue a record; never blocks and never raises."""
         if self.lost:
             return
-        # Behind what is told after the end nothing urgent comes any more.
+        # No urgent record follows the events after the end, so they must trigger the write themselves.
         urgent = self._ended or not isinstance(record, EventLogged)
         self._ended = self._ended or isinstance(record, Ended)
         self._written += 1
         if not self._inbox.put(self, record, urgent=urgent):
-            self.lose(self._inbox.closed or CLOSED, [record])
+            self.mark_failed(self._inbox.closed or CLOSED, [record])
 
     async def committed(self) -> str | None:
-        """Wait until all that was written is kept; where that fails, return why in one line, once.
+        """Wait until all records are committed; return the reason for a failure in one line, only the first time.
 
-        Raises TakenOver in its place where another process works on the run.
+        Raises TakenOver instead if another process works on the run.
         """
         if self._settled < self._written and not self.lost:
             future = asyncio.get_running_loop().create_future()
             if self._inbox.wait(self, future):
                 await future
         reason, self._reason = self._reason, None
-        if reason and self._to_another:
+        if reason and self._taken_over:
             raise TakenOver(reason)
         return reason
 
-    def kept(self, records: Sequence[Record], *, turns: int | None, events: int) -> None:
-        """Note that records were committed.
+    def mark_committed(self, records: Sequence[Record], *, turns: int | None, events: int) -> None:
+        """Register committed records.
 
-        turns: how many are complete with them; None where they do not tell.
+        turns: number of turns completed with them; None if they contain no checkpoint.
         """
         self.event += events
         self._turns = turns if turns is not None else self._turns or 0
         self._settled += len(records)
 
-    def lose(self, why: str, records: Sequence[Record], *, to_another: bool = False) -> None:
-        """Write nothing any more.
+    def mark_failed(self, why: str, records: Sequence[Record], *, taken_over: bool = False) -> None:
+        """Mark the journal as failed; later records are discarded.
 
-        records: the first that are lost.
-        to_another: another process works on the run.
+        records: the first records that are lost.
+        taken_over: another process works on the run.
         """
         if self.lost:
             return
@@ -206,8 +206,8 @@ class RunJournal:
             lost = "the end of this run is not stored"
         else:
             lost = f"this run is not stored from turn {self._turns + 1} on"
-        self._reason, self._to_another, self.lost = f"{lost}: {why}", to_another, True
+        self._reason, self._taken_over, self.lost = f"{lost}: {why}", taken_over, True
 
 
 Records = Mapping[RunJournal, Sequence[Record]]
-"""By run, each in the order in which they were written."""
+"""Records by run, in the order of writing."""

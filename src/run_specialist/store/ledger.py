@@ -1,4 +1,4 @@
-"""An open store as its one writer sees it: whole transactions, and what becomes of them. For one thread."""
+"""An open store for its writer thread: write batches in transactions, retry during outages, take over runs."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -10,7 +10,7 @@ from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreAway, StoreBroken
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.open_session import open_session
-from run_specialist.store.owners import describe, is_alive, may_be_cut
+from run_specialist.store.owners import describe, is_alive, may_reconnect
 from run_specialist.store.statements import ADDED, Values, begun, ending, standing, values
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.to_rows import RUNNING, Rows
@@ -19,38 +19,38 @@ _T = TypeVar("_T")
 
 
 class OwnerLooksDead(NotResumable):
-    """Nobody holds the lock of a run's owner at the moment."""
+    """No process holds the lock of the run's owner at the moment."""
 
     def __init__(self, run_id: str, owner: str) -> None:
-        # That is what it means where its owner had been found dead before.
-        super().__init__(f"another process was faster and went on with {run_id}")
+        # `Writer.claim` propagates only the second one; by then the run has a new owner.
+        super().__init__(f"another process has already resumed {run_id}")
         self.owner = owner
 
 
 class Ledger:
-    """Keeps rows; holds the lock that says that this process lives."""
+    """Writes rows to a store and holds the owner lock of this process."""
 
     def __init__(
         self, url: str, backoff: Backoff | None = None, on_away: Callable[[str | None], None] = lambda _why: None
     ) -> None:
-        """Open a store, and make it where there is none.
+        """Open a store; create it if it is missing.
 
-        backoff: how a store that is away is tried again.
-        on_away: called with the reason when the store is away, and with None when it is back or given up.
+        backoff: retry schedule during an outage.
+        on_away: called with the reason when an outage begins, and with None when it ends or retries are exhausted.
         Raises StoreUnusable.
         """
         self._url = url
         self._backoff = backoff or Backoff()
         self._on_away = on_away
         self._taking: str | None = None
-        """The run that is being taken over, once that may have been committed."""
+        """The run being taken over, set once the takeover may have been committed."""
         with ExitStack() as parts:
             self._session = open_session(url)
             parts.callback(self._session.close)
-            self._owner = owners.take(url)
+            self._owner = owners.acquire(url)
             parts.callback(self._owner.close)
             self._parts = parts.pop_all()
-        self._said = self._session.statements
+        self._sql = self._session.statements
         self._file = file_of(url)
         self._identity = self._identify()
 
@@ -59,26 +59,26 @@ class Ledger:
         """The token of this process."""
         return self._owner.token
 
-    def keep(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
-        """Write the rows of some runs in one transaction, and try again while the store is away.
+    def write_batch(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
+        """Write the rows of several runs in one transaction, with retries during an outage.
 
-        Return the runs that are ours no longer, which are not written: true where another process works on one, false
-        where it was deleted.
-        Raises StoreUnusable when the store takes nothing at all; anything else is the fault of one of the rows.
+        Return the runs that this process no longer owns, which are not written: True if another process has taken the
+        run over, False if it was deleted.
+        Raises StoreUnusable if the store accepts no writes at all; any other exception is caused by a row.
         """
-        foreign = self._patiently(lambda: self._write(batch))
+        lost = self._retried(lambda: self._write(batch))
         if self._identity != self._identify():
-            # Commits go on succeeding into a file that has no name any more.
-            raise StoreUnusable(f"{shown(self._url)} was deleted while it was written to")
-        return foreign
+            # Commits to an unlinked file still succeed.
+            raise StoreUnusable(f"{shown(self._url)} was deleted during the run")
+        return lost
 
-    def _patiently(self, doing: Callable[[], _T]) -> _T:
-        """Do it, a second time where it broke, and again and again while the store is away."""
+    def _retried(self, operation: Callable[[], _T]) -> _T:
+        """Run an operation; retry once after a failure, and with backoff during an outage."""
         pauses = self._backoff.pauses(self._session.patience)
         failed = 0
         while True:
             try:
-                done = doing()
+                result = operation()
             except StoreBroken as error:
                 failed += 1
                 pause = next(pauses, None)
@@ -87,78 +87,78 @@ class Ledger:
                     raise StoreUnusable(f"{shown(self._url)}: {error}") from error
                 self._on_away(str(error))
                 self._backoff.sleep(pause)
-                # A connection that broke at the commit may have committed: nothing is doubled by writing it again.
+                # If the connection broke during the commit, the commit may have succeeded; the writes are idempotent.
                 with suppress(StoreUnusable):
                     self._owner.renew()
             else:
                 if failed:
                     self._on_away(None)
-                return done
+                return result
 
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
-        # Whoever is told of an outcome is to find it again, whatever becomes of the machine.
+        # An outcome that was reported must survive a power failure.
         with self._session.transaction(lasting=any(rows.ending for rows in batch)):
-            self._put(self._said.begin, [begun(row) for rows in batch for row in rows.added.get("runs", ())])
-            ours = self._ours([rows.run_id for rows in batch])
-            mine = [rows for rows in batch if rows.run_id in ours]
+            self._execute(self._sql.begin, [begun(row) for rows in batch for row in rows.added.get("runs", ())])
+            owned = self._owned([rows.run_id for rows in batch])
+            owned_rows = [rows for rows in batch if rows.run_id in owned]
             for table in ADDED:
-                added = [values(table, row) for rows in mine for row in rows.added.get(table, ())]
-                self._put(self._said.add[table], added)
-            self._replace(mine)
-            self._put(self._said.stand, [standing(rows.standing) for rows in mine if rows.standing])
-            self._put(self._said.end, [ending(rows.ending) for rows in mine if rows.ending])
-            foreign = [rows.run_id for rows in batch if rows.run_id not in ours]
-            return {run_id: bool(self._session.read(self._said.whose, (run_id,))) for run_id in foreign}
+                added = [values(table, row) for rows in owned_rows for row in rows.added.get(table, ())]
+                self._execute(self._sql.add[table], added)
+            self._replace(owned_rows)
+            self._execute(self._sql.stand, [standing(rows.standing) for rows in owned_rows if rows.standing])
+            self._execute(self._sql.end, [ending(rows.ending) for rows in owned_rows if rows.ending])
+            lost = [rows.run_id for rows in batch if rows.run_id not in owned]
+            return {run_id: bool(self._session.read(self._sql.whose, (run_id,))) for run_id in lost}
 
-    def _ours(self, runs: Sequence[str]) -> set[str]:
-        """Return those of the runs that nobody has taken over, and let nobody do so before the commit."""
-        found = self._session.read(self._said.ours(len(runs)), (self.owner, *runs))
+    def _owned(self, runs: Sequence[str]) -> set[str]:
+        """Return the runs that this process still owns, and lock them against takeover until the commit."""
+        found = self._session.read(self._sql.ours(len(runs)), (self.owner, *runs))
         return {str(run_id) for (run_id,) in found}
 
-    def _put(self, statement: str, rows: Sequence[Values]) -> None:
+    def _execute(self, statement: str, rows: Sequence[Values]) -> None:
         if rows:
             self._session.write(statement, rows)
 
     def _replace(self, batch: Sequence[Rows]) -> None:
         tails = [(rows.run_id, part, *tail) for rows in batch for part, tail in rows.tails.items()]
-        self._put(self._said.unsay, [(run_id, part, begin) for run_id, part, begin, _ in tails])
-        self._put(self._said.say, [values("messages", row) for *_, messages in tails for row in messages])
+        self._execute(self._sql.unsay, [(run_id, part, begin) for run_id, part, begin, _ in tails])
+        self._execute(self._sql.say, [values("messages", row) for *_, messages in tails for row in messages])
 
     def claim(self, run: StoredRun, dead: Collection[str] = ()) -> int:
-        """Take over a run that is to go on; return the number of its next event.
+        """Take over a run to resume it; return the number of its next event.
 
-        dead: owners whose lock had been free for a while.
-        Raises LooksDead for an owner that is to be looked at once more, NotResumable when its process lives, or another
-        one was faster, StoreUnusable when nothing can be asked.
+        dead: owners whose lock was still free after `GRACE`.
+        Raises OwnerLooksDead for an owner that must be checked again, NotResumable if the owner is alive or another
+        process was faster, StoreUnusable if the store cannot be queried.
         """
         try:
-            return self._patiently(lambda: self._claim(run, dead))
+            return self._retried(lambda: self._claim(run, dead))
         finally:
             self._taking = None
 
     def _claim(self, run: StoredRun, dead: Collection[str]) -> int:
         with self._session.transaction():
-            found = self._session.read(self._said.whose, (run.run_id,))
+            found = self._session.read(self._sql.whose, (run.run_id,))
             if not found:
                 raise NotResumable(f"{run.run_id} is no longer in {shown(self._url)}")
             ((status, owner),) = found
-            # The answer to our own commit may have been lost with the connection.
+            # If the connection broke during our commit, this process may own the run already.
             if self._taking is None or owner != self.owner:
-                self._require_over(run.run_id, str(status), str(owner), dead)
+                self._require_dead_owner(run.run_id, str(status), str(owner), dead)
             self._taking = run.run_id
-            hit = self._session.write(self._said.take, [(self.owner, run.run_id, owner, status)])
-            ((turns, calls, event),) = self._session.read(self._said.newest, (run.run_id,) * 3)
-            # Somebody may have gone on with it, and died, since it was read.
+            hit = self._session.write(self._sql.take, [(self.owner, run.run_id, owner, status)])
+            ((turns, calls, event),) = self._session.read(self._sql.newest, (run.run_id,) * 3)
+            # Another process may have resumed the run, and died, since it was loaded.
             if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
-                raise NotResumable(f"another process was faster and went on with {run.run_id}")
+                raise NotResumable(f"another process has already resumed {run.run_id}")
             return int(str(event)) + 1
 
-    def _require_over(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
+    def _require_dead_owner(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
         if status != RUNNING:
             return
         if is_alive(self._url, owner):
-            raise NotResumable(f"{run_id} is still at work: {describe(self._url, owner)}")
-        if may_be_cut(self._url) and owner not in dead:
+            raise NotResumable(f"{run_id} is still running: {describe(self._url, owner)}")
+        if may_reconnect(self._url) and owner not in dead:
             raise OwnerLooksDead(run_id, owner)
 
     def _identify(self) -> tuple[int, int] | None:
@@ -171,5 +171,5 @@ class Ledger:
         return found.st_dev, found.st_ino
 
     def close(self) -> None:
-        """Close the store and let the lock go."""
+        """Close the store and release the owner lock."""
         self._parts.close()

@@ -1,4 +1,4 @@
-"""From the URL of a store to the session of its writer; a database library is imported only where a server is named."""
+"""Open the writer's session by the URL of a store; SQLAlchemy is imported only for a server."""
 
 from run_specialist.store.base import Session
 from run_specialist.store.file_session import FileSession
@@ -7,14 +7,14 @@ from run_specialist.store.sqlite_file import open_file
 
 
 def open_session(url: str) -> Session:
-    """Open a store to write, and make it where there is none, or bring it up to date.
+    """Open a store for writing; create it if it is missing, or upgrade it.
 
-    Raises StoreUnusable with one line; a store that is not ours or is newer is then as it was, byte for byte.
+    Raises StoreUnusable with a one-line message; a database of another program or a newer version is not modified.
     """
     path = file_of(url)
     if path is not None:
         return FileSession(open_file(path, write=True))
     from run_specialist.store.opening import open_engine  # noqa: PLC0415 - a database library
-    from run_specialist.store.server_session import ServerSession  # noqa: PLC0415 - likewise
+    from run_specialist.store.server_session import ServerSession  # noqa: PLC0415 - as above
 
     return ServerSession(open_engine(url))

@@ -1,4 +1,4 @@
-"""From the URL of a store to an engine that is ready: what is missing is made, what is older is brought up to date."""
+"""Open a store by its URL as an SQLAlchemy engine, creating or upgrading the store where needed."""
 
 from sqlalchemy import Engine
 
@@ -10,11 +10,11 @@ from run_specialist.store.sqlite_file import connect, open_file, reading
 
 
 def open_engine(url: str, *, write: bool = True) -> Engine:
-    """Open a store; its transactions are begun as its database wants them, and tables are found where they stand.
+    """Return an engine for a store, set up for the transactions and the schema of its database.
 
-    write: without it nothing is made, and a transaction sees one state of the store from its first query on. An older
-    store is brought up to date all the same.
-    Raises StoreUnusable with one line; a store that is not ours or is newer is then as it was, byte for byte.
+    write: if False, a missing store is not created, and a transaction sees one snapshot from its first query on. An
+    older store is upgraded in both cases.
+    Raises StoreUnusable with a one-line message; a database of another program or a newer version is not modified.
     """
     path = file_of(url)
     if path is not None:
@@ -26,7 +26,7 @@ def open_engine(url: str, *, write: bool = True) -> Engine:
     if url.startswith(SCHEMES):
         return open_database(url, write=write)
     if url == NONE:
-        raise StoreUnusable(f"runs are not stored (the store is `{NONE}`); name a store with --store")
+        raise StoreUnusable(f"runs are not stored (the store is `{NONE}`); choose a store with --store")
     raise StoreUnusable(
-        f"{shown(url)} names no store; write a path, sqlite:///FILE, or postgresql://USER@HOST/DATABASE"
+        f"{shown(url)} is not a valid store; use a path, sqlite:///FILE, or postgresql://USER@HOST/DATABASE"
     )

@@ -1,4 +1,4 @@
-"""This process as one that writes into a store."""
+"""The owner lock that marks this process as the live writer of its runs."""
 
 import hashlib
 import os
@@ -9,34 +9,34 @@ from datetime import UTC, datetime
 
 
 class Owner(ABC):
-    """Holds a lock that the system lets go when the process dies, for as long as it is not closed."""
+    """Holds a lock until it is closed or the process dies."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(16)
-        """What the runs that it writes carry."""
+        """Identifies this process in the runs that it writes."""
         self._process = os.getpid()
 
     def close(self) -> None:
-        """Let it go; harmless a second time. A forked child holds it too, but cannot let it go for its parent."""
+        """Release the lock; idempotent. A forked child inherits the lock but must not release it for its parent."""
         if self._process == os.getpid():
-            self._let_go()
+            self._release()
 
     @abstractmethod
     def renew(self) -> None:
-        """Take it again where the connection that held it was cut.
+        """Reacquire the lock if the connection that held it was closed.
 
         Raises StoreUnusable.
         """
 
     @abstractmethod
-    def _let_go(self) -> None: ...
+    def _release(self) -> None: ...
 
 
-def words() -> str:
-    """Return what a process says of itself to people."""
+def process_description() -> str:
+    """Return a description of this process for people: process id, host, start time."""
     return f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def digest(token: str) -> bytes:
-    """Return what names a lock: a token that was never ours must not name a file elsewhere."""
+    """Return the hash that names a lock; an untrusted token can so never form a path."""
     return hashlib.sha256(token.encode(errors="replace")).digest()

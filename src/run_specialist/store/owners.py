@@ -1,7 +1,7 @@
-"""Whether the process that writes a run still lives: it holds a lock that the system lets go when it dies.
+"""Detect whether the process that writes a run is alive: it holds a lock that is released when the process dies.
 
-Nothing depends on a clock or on process ids, so this holds between containers that share a folder or a server. For an
-SQLite file the lock is on a small file in the folder `<store>.owners`, for PostgreSQL it is one of the server's own.
+This relies on neither clocks nor process ids, so it works across containers that share a folder or a server. For an
+SQLite store the lock is on a small file in the folder `<store>.owners`; for PostgreSQL it is an advisory lock.
 """
 
 import os
@@ -11,16 +11,16 @@ from pathlib import Path
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.location import ELSEWHERE, file_of
 from run_specialist.store.locks import is_free, make_locked
-from run_specialist.store.owner import Owner, digest, words
+from run_specialist.store.owner import Owner, digest, process_description
 
 GRACE = 2.0
-"""A lock on a server counts as free only if it is free again after this: a session that is cut is renewed [s]."""
+"""Delay before a free lock on a server is checked again; a live process reconnects within this time [s]."""
 UNKNOWN = "another process"
-"""What an owner is called that left no words."""
+"""Description of an owner that recorded none."""
 
 
-def take(url: str) -> Owner:
-    """Take a lock of its own for this process, in a store that is there; on PostgreSQL by a further connection.
+def acquire(url: str) -> Owner:
+    """Acquire an owner lock for this process in an existing store; on PostgreSQL this opens a second connection.
 
     Raises StoreUnusable.
     """
@@ -40,19 +40,19 @@ class _FileOwner(Owner):
         self._descriptor: int | None = None
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            self._descriptor = make_locked(self._file, words())
+            self._descriptor = make_locked(self._file, process_description())
         except OSError as error:
-            raise StoreUnusable(f"{folder}: no file can be locked there: {error.strerror}; {ELSEWHERE}") from error
+            raise StoreUnusable(f"cannot create a lock file in {folder}: {error.strerror}; {ELSEWHERE}") from error
         for file in folder.glob("*.lock"):
-            # In this order: one that is free and still empty is just being made.
+            # Check the size first: a file that is empty and not locked is being created.
             with suppress(OSError):
                 if file.stat().st_size and is_free(file):
                     file.unlink()
 
     def renew(self) -> None:
-        """Do nothing: the system keeps the lock as long as the process lives."""
+        """Do nothing: the operating system keeps the lock until the process ends."""
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -61,9 +61,9 @@ class _FileOwner(Owner):
 
 
 def is_alive(url: str, token: str) -> bool:
-    """Say whether the process of that token still holds its lock; true where that cannot be told.
+    """Return whether the process with this token still holds its lock; True if that cannot be determined.
 
-    Raises StoreUnusable when the server cannot be asked.
+    Raises StoreUnusable if the server cannot be queried.
     """
     store = file_of(url)
     if store is None:
@@ -73,21 +73,21 @@ def is_alive(url: str, token: str) -> bool:
     file = _file(store, token)
     if not is_free(file):
         return True
-    # It may belong to somebody else, or the folder; whoever writes next removes it as well.
+    # The file or its folder may belong to another user; if so, the next writer removes it.
     with suppress(OSError):
         file.unlink(missing_ok=True)
     return False
 
 
-def may_be_cut(url: str) -> bool:
-    """Say whether a lock that is free may be held again after `GRACE`: by a process whose session was cut."""
+def may_reconnect(url: str) -> bool:
+    """Return whether the owner of a free lock may reacquire it within `GRACE`, after a dropped connection."""
     return file_of(url) is None
 
 
 def describe(url: str, token: str) -> str:
-    """Return what the process of that token says of itself: process id, host, start.
+    """Return a description of the process with this token: process id, host, start time.
 
-    Raises StoreUnusable when the server cannot be asked.
+    Raises StoreUnusable if the server cannot be queried.
     """
     store = file_of(url)
     if store is None:
@@ -101,7 +101,7 @@ def describe(url: str, token: str) -> str:
 
 
 def _folder(store: Path) -> Path:
-    # By whatever name a store is opened, its owners are found in one place.
+    # Resolve symlinks, so that every path to a store leads to the same owners.
     real = store.resolve()
     return real.with_name(f"{real.name}.owners")
 

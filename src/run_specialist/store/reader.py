@@ -1,4 +1,4 @@
-"""A store opened for looking: what runs there are, one of them whole, the past of a specialist; and deleting runs."""
+"""Read a store: list, find and load runs, and the finished runs of a specialist; delete runs."""
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +9,10 @@ from typing import Any, Self
 from sqlalchemy import Connection, func, or_, select, text
 
 from run_specialist.errors import RunNotFound, StoreUnusable
-from run_specialist.store.as_text import word
+from run_specialist.store.as_text import column_text
 from run_specialist.store.deleting import delete_runs
 from run_specialist.store.descendants import children
-from run_specialist.store.failures import in_one_line
+from run_specialist.store.failures import readable_errors
 from run_specialist.store.from_rows import outcome, stored_run
 from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.location import file_of, shown
@@ -23,13 +23,13 @@ from run_specialist.store.tables import calls, events, messages, metadata, outpu
 from run_specialist.store.to_rows import RUNNING
 
 LAST = "last"
-"""The word for the newest run that no other run has started."""
+"""Alias for the newest run that has no parent."""
 INTERRUPTED = "interrupted"
-"""The status of a run without an outcome whose process has died."""
-MOST_NAMED = 5
-"""So many of the ids that fit are named."""
-COMPARED = 1_000
-"""So many ids are looked through for one that is near."""
+"""Status of a run without an outcome whose process has died."""
+MAX_LISTED_IDS = 5
+"""How many matching ids an error message lists."""
+MAX_COMPARED_IDS = 1_000
+"""How many ids are searched for a similar one."""
 
 _LISTED = (
     runs.c.run_id,
@@ -52,15 +52,15 @@ _PARTS = {
     "messages": select(messages).order_by(messages.c.part, messages.c.place),
     "events": select(events).order_by(events.c.number),
 }
-"""All that belongs to a run beside its own row, by the table's name."""
+"""Queries for the related rows of a run, by table name."""
 _NEWEST_FIRST = (runs.c.started_at.desc(), runs.c.run_id.desc())
 
 
 class Store:
-    """A store that is looked at; only `delete` writes to it."""
+    """A store opened for reading; only `delete` writes to it."""
 
     def __init__(self, url: str) -> None:
-        """Open it; raises StoreUnusable, also where there is none yet."""
+        """Open an existing store; raises StoreUnusable, also if the store does not exist."""
         self.url = url
         self._engine = open_engine(url, write=False)
 
@@ -73,107 +73,107 @@ class Store:
         before: float | None = None,
         limit: int | None = None,
     ) -> list[Listed]:
-        """Return runs, the newest first.
+        """Return runs that match all filters, newest first.
 
-        ids: of those that are wanted, or beginnings of ids.
-        before: they ended before this, or began where they have no end [seconds since 1970].
-        limit: how many at most.
-        Raises RunNotFound for an id that is empty: every id would begin with it.
+        ids: ids or id prefixes.
+        before: upper bound of the end time, or of the start time of a run that has not ended [seconds since 1970].
+        limit: maximum number of runs.
+        Raises RunNotFound for an empty id, which is a prefix of every id.
         """
-        if not all(one.strip() for one in ids):
-            raise RunNotFound("an empty id names no run; write one, the beginning of one, or `last`")
-        wanted = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
+        if not all(prefix.strip() for prefix in ids):
+            raise RunNotFound("the run id is empty; use an id, the start of one, or `last`")
+        query = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
         if ids:
-            wanted = wanted.where(or_(*(runs.c.run_id.startswith(word(one), autoescape=True) for one in ids)))
+            query = query.where(
+                or_(*(runs.c.run_id.startswith(column_text(prefix), autoescape=True) for prefix in ids))
+            )
         if specialist is not None:
-            wanted = wanted.where(runs.c.specialist == word(specialist))
+            query = query.where(runs.c.specialist == column_text(specialist))
         if before is not None:
-            wanted = wanted.where(func.coalesce(runs.c.ended_at, runs.c.started_at) < before)
+            query = query.where(func.coalesce(runs.c.ended_at, runs.c.started_at) < before)
         if status in {RUNNING, INTERRUPTED}:
-            # Which of the two it is does not stand in the store.
-            wanted = wanted.where(runs.c.status.in_([RUNNING, INTERRUPTED]))
+            # The store has `running` for both; the owner's lock decides.
+            query = query.where(runs.c.status.in_([RUNNING, INTERRUPTED]))
         elif status is not None:
-            wanted = wanted.where(runs.c.status == word(status)).limit(limit)
+            query = query.where(runs.c.status == column_text(status)).limit(limit)
         else:
-            wanted = wanted.limit(limit)
-        with self._reading() as connection:
-            rows = connection.execute(wanted).all()
-        is_over = cache(self._is_over)
-        listed = [Listed(**_listed(row._asdict(), is_over)) for row in rows]
-        return [one for one in listed if status in {None, one.status}][:limit]
+            query = query.limit(limit)
+        with self._snapshot() as connection:
+            rows = connection.execute(query).all()
+        is_dead = cache(self._is_dead)
+        listed = [Listed(**_listed(row._asdict(), is_dead)) for row in rows]
+        return [run for run in listed if status in {None, run.status}][:limit]
 
     def find(self, run_id: str) -> Listed:
-        """Return the run of an id, or of the beginning of one; `last` means the newest that no other has started.
+        """Return the run with this id or unique id prefix; `last` is the newest run that has no parent.
 
-        Raises RunNotFound, which names the ids that fit or are near.
+        Raises RunNotFound, which lists matching or similar ids.
         """
         if run_id == LAST:
             newest = select(runs.c.run_id).where(runs.c.parent_id.is_(None)).order_by(*_NEWEST_FIRST).limit(1)
-            with self._reading() as connection:
+            with self._snapshot() as connection:
                 run_id = connection.execute(newest).scalar() or run_id
-        fitting = self.runs(ids=[run_id])
-        for one in fitting:
-            if one.run_id == run_id or len(fitting) == 1:
-                return one
-        raise RunNotFound(self._several(run_id, fitting) if fitting else self._none(run_id))
+        matches = self.runs(ids=[run_id])
+        for match in matches:
+            if match.run_id == run_id or len(matches) == 1:
+                return match
+        raise RunNotFound(self._ambiguous(run_id, matches) if matches else self._not_found(run_id))
 
     def load(self, run_id: str) -> StoredRun:
-        """Return all that was kept of a run.
+        """Return a run with all its stored data.
 
         run_id: as in `find`.
         """
         run_id = self.find(run_id).run_id
         try:
-            with self._reading() as connection:
+            with self._snapshot() as connection:
                 found = connection.execute(select(runs).where(runs.c.run_id == run_id)).one_or_none()
                 rows = {
-                    name: [row._asdict() for row in connection.execute(each.where(_TABLES[name].c.run_id == run_id))]
-                    for name, each in _PARTS.items()
+                    name: [row._asdict() for row in connection.execute(query.where(_TABLES[name].c.run_id == run_id))]
+                    for name, query in _PARTS.items()
                 }
-                asked = children(connection, run_id)
+                child_runs = children(connection, run_id)
             run = found._asdict() if found else None
             if run:
-                return stored_run(_listed(run, self._is_over), run, rows, asked)
+                return stored_run(_listed(run, self._is_dead), run, rows, child_runs)
         except (ValueError, TypeError, LookupError) as error:
-            raise StoreUnusable(f"{shown(self.url)}: what is kept of {run_id} cannot be read: {error!r}") from None
-        raise RunNotFound(self._none(run_id))
+            raise StoreUnusable(f"{shown(self.url)}: the data of {run_id} cannot be read: {error!r}") from None
+        raise RunNotFound(self._not_found(run_id))
 
     def past(self, specialist: str) -> list[PastRun]:
-        """Return the runs of a specialist that have an outcome, the newest first."""
-        over = (runs.c.specialist == word(specialist), runs.c.outcome.is_not(None))
+        """Return the runs of a specialist that have an outcome, newest first."""
+        finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
         counted = (
             select(calls.c.run_id, func.count(), func.count().filter(calls.c.repeated))
             .join(runs, runs.c.run_id == calls.c.run_id)
-            .where(*over)
+            .where(*finished)
             .group_by(calls.c.run_id)
         )
-        ended = select(runs.c.run_id, runs.c.started_at, runs.c.outcome).where(*over).order_by(*_NEWEST_FIRST)
-        with self._reading() as connection:
+        ended = select(runs.c.run_id, runs.c.started_at, runs.c.outcome).where(*finished).order_by(*_NEWEST_FIRST)
+        with self._snapshot() as connection:
             counts = {run_id: (made, repeated) for run_id, made, repeated in connection.execute(counted)}
             return [
-                PastRun(run_id, started_at, outcome(told) or {}, *counts.get(run_id, (0, 0)))
-                for run_id, started_at, told in connection.execute(ended).all()
+                PastRun(run_id, started_at, outcome(body) or {}, *counts.get(run_id, (0, 0)))
+                for run_id, started_at, body in connection.execute(ended).all()
             ]
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete runs with all that was kept of them, all or none; return by how much the store shrank [bytes].
+        """Delete runs and their descendants with all stored data, all or none; return the disk space freed [bytes].
 
-        What was asked by a run goes with it.
-
-        ids: whole ones; those that are not there are passed over.
-        Raises UsageError where one of them is still worked on, and StoreUnusable where nothing can be written.
+        ids: full ids; unknown ids are ignored.
+        Raises UsageError if one of the runs is still running, StoreUnusable if the store cannot be written.
         """
         if not ids:
             return 0
         before = self.size
-        # On a full disk nobody else may have the file open.
+        # Deleting on a full disk needs exclusive access to the file.
         self._engine.dispose()
         delete_runs(self.url, ids)
         return max(before - self.size, 0)
 
     @property
     def size(self) -> int:
-        """What the store takes, with what SQLite has still to move into its file [bytes]."""
+        """Disk space of the store, including SQLite's WAL [bytes]."""
         if path := file_of(self.url):
             files = (path, path.with_name(f"{path.name}-wal"))
             return sum(file.stat().st_size for file in files if file.exists())
@@ -181,7 +181,7 @@ class Store:
             "select coalesce(sum(pg_total_relation_size(c.oid)), 0) from pg_class c "
             "join pg_namespace n on n.oid = c.relnamespace where n.nspname = :namespace and c.relkind = 'r'"
         )
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             return int(connection.execute(tables, {"namespace": NAMESPACE}).scalar_one())
 
     def close(self) -> None:
@@ -194,32 +194,32 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _is_over(self, owner: str) -> bool:
+    def _is_dead(self, owner: str) -> bool:
         return not is_alive(self.url, owner)
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        """Give a connection that sees the store as it is now, whatever is written meanwhile."""
-        with in_one_line(self.url), self._engine.begin() as connection:
+    def _snapshot(self) -> Iterator[Connection]:
+        """Give a connection in a transaction that sees one snapshot of the store."""
+        with readable_errors(self.url), self._engine.begin() as connection:
             yield connection
 
-    def _several(self, run_id: str, fitting: Sequence[Listed]) -> str:
-        more = f" and {len(fitting) - MOST_NAMED} more" if len(fitting) > MOST_NAMED else ""
-        named = ", ".join(one.run_id for one in fitting[:MOST_NAMED])
-        return f"{len(fitting)} runs begin with {run_id}: {named}{more}; give more of the id"
+    def _ambiguous(self, run_id: str, matches: Sequence[Listed]) -> str:
+        more = f" and {len(matches) - MAX_LISTED_IDS} more" if len(matches) > MAX_LISTED_IDS else ""
+        listed = ", ".join(match.run_id for match in matches[:MAX_LISTED_IDS])
+        return f"{len(matches)} run ids start with {run_id}: {listed}{more}; use more of the id"
 
-    def _none(self, run_id: str) -> str:
-        with self._reading() as connection:
-            newest = select(runs.c.run_id).order_by(*_NEWEST_FIRST).limit(COMPARED)
+    def _not_found(self, run_id: str) -> str:
+        with self._snapshot() as connection:
+            newest = select(runs.c.run_id).order_by(*_NEWEST_FIRST).limit(MAX_COMPARED_IDS)
             ids = connection.execute(newest).scalars().all()
         if not ids:
-            return f"no run is kept in {shown(self.url)} yet"
-        near = difflib.get_close_matches(run_id, ids)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"the newest is {ids[0]}"
-        return f"no run {run_id} is kept in {shown(self.url)}; {hint}"
+            return f"{shown(self.url)} contains no runs yet"
+        similar = difflib.get_close_matches(run_id, ids)
+        hint = f"did you mean {' or '.join(similar)}?" if similar else f"the newest is {ids[0]}"
+        return f"there is no run {run_id} in {shown(self.url)}; {hint}"
 
 
-def _listed(row: Mapping[str, Any], is_over: Callable[[str], bool]) -> dict[str, Any]:
-    """Return the fields of `Listed`; a run without an outcome is interrupted when its process is over."""
+def _listed(row: Mapping[str, Any], is_dead: Callable[[str], bool]) -> dict[str, Any]:
+    """Return the fields of `Listed`; a run without an outcome is interrupted if its process has died."""
     fields = {column.name: row[column.name] for column in _LISTED}
-    return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_over(row["owner"]) else {})
+    return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_dead(row["owner"]) else {})

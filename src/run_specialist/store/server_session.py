@@ -1,4 +1,4 @@
-"""The writer's connection to a PostgreSQL database."""
+"""The writer's session on a PostgreSQL database."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,26 +12,26 @@ from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.statements import Statements, Values
 
 PATIENCE = 60.0
-"""The longest that a server which restarts is waited for [s]."""
+"""How long to retry while the server restarts [s]."""
 
-_PASSING = (OperationalError, InterfaceError, InternalError)
-"""A connection that was cut, a server that starts, a full disk, a standby that is not promoted yet."""
+_TEMPORARY = (OperationalError, InterfaceError, InternalError)
+"""Errors for a closed connection, a starting server, a full disk, a standby that is not promoted yet."""
 
 
 class ServerSession(Session):
-    """A connection of SQLAlchemy, and a new one where it broke; see `Session`."""
+    """A session on a SQLAlchemy connection, which is replaced after an error."""
 
     statements = Statements("%s", f"{NAMESPACE}.", " for update")
     patience = PATIENCE
 
     def __init__(self, engine: Engine) -> None:
-        """Connect."""
+        """Connect to the database."""
         self._engine = engine
         self._connection: Connection | None = engine.connect()
 
     @contextmanager
     def transaction(self, *, lasting: bool = False) -> Iterator[None]:  # noqa: ARG002 - the server syncs each commit
-        """Commit all that is done in it, or nothing."""
+        """Run the block in a transaction, which is rolled back if the block raises."""
         try:
             with self._connected().begin():
                 yield
@@ -39,14 +39,14 @@ class ServerSession(Session):
             raise
         except SQLAlchemyError as error:
             self._disconnect()
-            raise (StoreAway if isinstance(error, _PASSING) else StoreBroken)(reason_of(error)) from error
+            raise (StoreAway if isinstance(error, _TEMPORARY) else StoreBroken)(reason_of(error)) from error
 
     def write(self, statement: str, rows: Sequence[Values]) -> int:
-        """Run a statement for each of some rows, and return how many rows it hit."""
+        """Execute a statement once per row of values; return the number of rows affected."""
         return self._connected().exec_driver_sql(statement, [*rows]).rowcount
 
     def read(self, statement: str, values: Values) -> list[Values]:
-        """Return what a query finds."""
+        """Return the rows of a query."""
         return [tuple(row) for row in self._connected().exec_driver_sql(statement, values)]
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class ServerSession(Session):
         return self._connection
 
     def _disconnect(self) -> None:
-        """Close the connection, and those that the engine keeps: one that broke may have broken them all."""
+        """Close the connection and the engine's pool: after a failure, pooled connections may be broken too."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

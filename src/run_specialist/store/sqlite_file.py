@@ -1,4 +1,4 @@
-"""A store in an SQLite file: looked at before it is touched, made, brought up to date, opened."""
+"""Inspect, create, upgrade and open a store in an SQLite file."""
 
 import os
 import sqlite3
@@ -10,48 +10,48 @@ from stat import S_ISDIR, S_ISREG
 
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.identity import APPLICATION_ID, VERSION
-from run_specialist.store.location import ELSEWHERE, newer
+from run_specialist.store.location import ELSEWHERE, newer_version_error
 from run_specialist.store.schema import sqlite_statements
 
 WAIT = 10
-"""For a lock that another process holds [s]."""
+"""Timeout for a lock that another process holds [s]."""
 
 ALONE = "alone"
-"""A mode of `connect`: keeps all others out, and needs no room on the disk to read."""
+"""The mode of `connect` that locks out all other connections; reading then needs no disk space."""
 
-_NO_ROOM = "SQLITE_IOERR_SHM"
-"""Where the names of the codes begin with which SQLite says that it has no room to share a file with others."""
+_NO_SPACE = "SQLITE_IOERR_SHM"
+"""Prefix of the error codes for a failure to create the shared memory file, e.g. on a full disk."""
 _REASONS = {
     "SQLITE_NOTADB": "is not an SQLite database",
     "SQLITE_CORRUPT": "is damaged",
-    "SQLITE_FULL": "cannot be written, the disk is full",
-    _NO_ROOM: "cannot be opened, the disk is full",
+    "SQLITE_FULL": "cannot be written: the disk is full",
+    _NO_SPACE: "cannot be opened: the disk is full",
     "SQLITE_BUSY": f"has been locked by another program for {WAIT} seconds",
 }
 
 
-class _Found(Enum):
-    NOTHING = auto()
+class _State(Enum):
+    EMPTY = auto()
     OLDER = auto()
     CURRENT = auto()
 
 
 def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
-    """Open the store in a file; see `opening.open_engine`."""
-    with _told(path):
-        found = _look(path)
-        if found is _Found.NOTHING and not write:
-            raise StoreMissing(f"there is no store at {path} yet; a run makes it")
-        if write or found is _Found.OLDER:
+    """Open the store in a file, with the arguments and errors of `opening.open_engine`."""
+    with _readable_errors(path):
+        state = _inspect(path)
+        if state is _State.EMPTY and not write:
+            raise StoreMissing(f"there is no store at {path} yet; the first run creates it")
+        if write or state is _State.OLDER:
             _require_writable(path)
-        if found is not _Found.CURRENT:
-            _settle(path)
+        if state is not _State.CURRENT:
+            _create_or_upgrade(path)
         raw = connect(path, "rw" if write else reading(path))
         try:
             with transaction(raw, write=write):
                 _version(path, raw)
             if write:
-                # Refused at once while another process uses a file that is not in this mode yet; the next one does it.
+                # Fails at once while another process has the file open in another journal mode; a later open sets it.
                 with suppress(sqlite3.OperationalError):
                     raw.execute("pragma journal_mode = wal")
         except BaseException:
@@ -61,7 +61,7 @@ def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """Connect to a file; without an isolation level sqlite3 begins no transactions of its own.
+    """Connect to a file in autocommit mode, in which sqlite3 starts no implicit transactions.
 
     mode: `ro`, `rw`, or `ALONE`.
     """
@@ -72,74 +72,74 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
             raw.execute("pragma locking_mode = exclusive")
         raw.execute("pragma synchronous = full")
     except BaseException:
-        # As long as it is open, it shares a lock.
+        # An open connection would keep its shared lock.
         raw.close()
         raise
     return raw
 
 
 def reading(path: Path) -> str:
-    """Return the mode to open for reading: other ones where SQLite can make or fill no file beside it."""
+    """Return the mode for reading: `ro`, or another if SQLite cannot write its WAL and shared memory files."""
     if not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
         return "ro&immutable=1"
     try:
         with closing(connect(path, "ro")) as raw:
             raw.execute("select 1 from sqlite_schema").fetchone()
     except sqlite3.OperationalError as error:
-        return ALONE if error.sqlite_errorname.startswith(_NO_ROOM) else "ro"
+        return ALONE if error.sqlite_errorname.startswith(_NO_SPACE) else "ro"
     return "ro"
 
 
-def _look(path: Path) -> _Found:
-    """Read what the header tells; SQLite itself would leave traces, and move what a dead process left behind.
+def _inspect(path: Path) -> _State:
+    """Read the file header; opening the file with SQLite would create files and checkpoint a dead process's WAL.
 
-    Raises StoreUnusable for what is not ours or is newer.
+    Raises StoreUnusable for a file of another program or of a newer version.
     """
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:
-        return _Found.NOTHING
+        return _State.EMPTY
     if S_ISDIR(kind):
-        raise StoreUnusable(f"{path} is a folder; name a file in it, e.g. {path / 'runs.db'}")
+        raise StoreUnusable(f"{path} is a folder; use a file in it, e.g. {path / 'runs.db'}")
     if not S_ISREG(kind):
-        raise StoreUnusable(f"{path} is no ordinary file; {ELSEWHERE}")
+        raise StoreUnusable(f"{path} is not a regular file; {ELSEWHERE}")
     with path.open("rb") as file:
         header = file.read(100)
     if not header:
-        return _Found.NOTHING
+        return _State.EMPTY
     if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):  # noqa: PLR2004 - SQLite's file format
         raise StoreUnusable(f"{path} {_REASONS['SQLITE_NOTADB']}; {ELSEWHERE}")
     version, application_id = int.from_bytes(header[60:64]), int.from_bytes(header[68:72])
     if not version and not application_id and not int.from_bytes(header[40:44]):
-        # No table was ever made in it: whoever began has not finished, or died.
-        return _Found.NOTHING
-    _require_ours(path, application_id, version)
-    # Only before the first WAL there is such a file; then what the header says may not be true yet.
+        # No table was created yet: the creating process has not finished, or it died.
+        return _State.EMPTY
+    _require_compatible(path, application_id, version)
+    # A rollback journal exists only before the first WAL; until it is applied, the header may be wrong.
     if path.with_name(f"{path.name}-journal").exists():
-        return _Found.NOTHING
-    return _Found.CURRENT if version == VERSION else _Found.OLDER
+        return _State.EMPTY
+    return _State.CURRENT if version == VERSION else _State.OLDER
 
 
-def _require_ours(path: Path, application_id: int, version: int) -> None:
+def _require_compatible(path: Path, application_id: int, version: int) -> None:
     if application_id != APPLICATION_ID:
         raise StoreUnusable(f"{path} is the database of another program; {ELSEWHERE}")
     if version > VERSION:
-        raise newer(str(path), version)
+        raise newer_version_error(str(path), version)
 
 
 def _require_writable(path: Path) -> None:
-    # SQLite makes files beside its own, too.
-    for one in (path, path.parent):
-        if one.exists() and not os.access(one, os.W_OK):
-            raise StoreUnusable(f"{path} cannot be written, {one} forbids it; {ELSEWHERE}")
+    # SQLite also creates files next to the database.
+    for needed in (path, path.parent):
+        if needed.exists() and not os.access(needed, os.W_OK):
+            raise StoreUnusable(f"{path} cannot be written: no write permission on {needed}; {ELSEWHERE}")
 
 
-def _settle(path: Path) -> None:
-    """Make the tables, for their owner alone, or bring them up to date; another process may have been faster."""
+def _create_or_upgrade(path: Path) -> None:
+    """Create the tables in a file with mode 0600, or upgrade them, unless another process was faster."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     with closing(connect(path, "rw")) as raw:
-        # Has to come before the first table; in a transaction it would be too late.
+        # Takes effect only before the first table exists and outside a transaction.
         raw.execute("pragma auto_vacuum = incremental")
         with transaction(raw, write=True):
             if not raw.execute("select count(*) from sqlite_schema").fetchone()[0]:
@@ -151,15 +151,15 @@ def _settle(path: Path) -> None:
             from run_specialist.store.versions import upgrade_file  # noqa: PLC0415 - a database library
 
             upgrade_file(lambda: connect(path, "rw"))
-        # Until then the header, which is looked at first, may be behind.
+        # Until the checkpoint, the header that `_inspect` reads may be outdated.
         raw.execute("pragma wal_checkpoint(truncate)")
 
 
 @contextmanager
 def transaction(raw: sqlite3.Connection, *, write: bool) -> Iterator[None]:
-    """Commit all that is done in it, or nothing.
+    """Run the block in a transaction, which is rolled back if the block raises.
 
-    write: keep others from writing from the beginning.
+    write: acquire the write lock at the start.
     """
     raw.execute("begin immediate" if write else "begin")
     try:
@@ -171,20 +171,20 @@ def transaction(raw: sqlite3.Connection, *, write: bool) -> Iterator[None]:
 
 
 def _version(path: Path, raw: sqlite3.Connection) -> int:
-    """Return the version with what the WAL holds; the header may be behind.
+    """Return the version of the tables including the WAL; the header may be outdated.
 
-    Raises StoreUnusable for what is not ours or is newer.
+    Raises StoreUnusable for a file of another program or of a newer version.
     """
     application_id, version = (
         int(raw.execute(f"pragma {name}").fetchone()[0]) for name in ("application_id", "user_version")
     )
-    _require_ours(path, application_id, version)
+    _require_compatible(path, application_id, version)
     return version
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn what the system or SQLite says into one line."""
+def _readable_errors(path: Path) -> Iterator[None]:
+    """Convert errors of the operating system and of SQLite to StoreUnusable with a one-line message."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -192,5 +192,5 @@ def _told(path: Path) -> Iterator[None]:
         raise StoreUnusable(f"{path} cannot be opened: {reason}; {ELSEWHERE}") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorname", "")
-        known = next((words for name, words in _REASONS.items() if code.startswith(name)), None)
+        known = next((reason for name, reason in _REASONS.items() if code.startswith(name)), None)
         raise StoreUnusable(f"{path} {known or f'cannot be opened: {error}'}; {ELSEWHERE}") from error

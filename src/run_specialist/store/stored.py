@@ -1,4 +1,4 @@
-"""A run as it was kept: frozen values, which the views and a resumption are made of."""
+"""Frozen dataclasses of a stored run, for reports, listings and resuming."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from run_specialist.record.outcome import Child
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a listing shows of a run."""
+    """A run in a listing."""
 
     run_id: str
     parent_id: str | None
@@ -19,37 +19,38 @@ class Listed:
     model: str
     question: str
     status: str
-    """That of its outcome; `running` while its process lives, `interrupted` when that has died."""
+    """Status of the outcome; without one, `running` if the run's process is alive, else `interrupted`."""
     started_at: float
-    """[seconds since 1970]."""
+    """Start time [seconds since 1970]."""
     ended_at: float | None
+    """End time; None while there is none [seconds since 1970]."""
     tool_calls: int
-    """Spent so far."""
+    """Tool calls spent so far."""
     cost_usd: float | None
-    """None when a price was unknown."""
+    """Cost so far; None if a price is unknown [USD]."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """What tuning wants to know of a run that is over."""
+    """A finished run, as tuning reads it."""
 
     run_id: str
     started_at: float
     outcome: Mapping[str, Any]
-    """As `--json` prints it."""
+    """Outcome, as `--json` prints it."""
     calls: int
-    """Tool calls that were run."""
+    """Number of executed tool calls."""
     repeated: int
-    """Those of them that were answered from the record of an identical call."""
+    """Number of these calls that were answered from the record of an identical call."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """One reply of the model, with the request that it answers."""
+    """One reply of the model, with data of its request."""
 
     number: int
     at: float
-    """When it had come [seconds since 1970]."""
+    """Time of receipt [seconds since 1970]."""
     seconds: float
     choice: str
     landing: bool
@@ -60,46 +61,46 @@ class StoredTurn:
     cost_usd: float | None
     more_room_helps: bool = True
     landing_instruction: str | None = None
-    """That ended the request; None if it had none."""
+    """The instruction at the end of the request; None if there is none."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls in it, in order; the first of them were run, the others skipped."""
+        """The reply's tool calls in order; the first ones were executed, the rest skipped."""
         return self.reply.calls
 
     @property
     def reply(self) -> Reply:
-        """The reply as the loop takes it."""
+        """The reply as the loop uses it."""
         return Reply(Stop(self.stop), self.blocks, self.usage, self.reason, more_room_helps=self.more_room_helps)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCall:
-    """One tool call that was run."""
+    """One executed tool call."""
 
     number: int
-    """Counted from 1 over the run; those of a turn follow each other in call order."""
+    """Number within the run, from 1; calls of a turn have consecutive numbers in call order."""
     turn: int
     at: float
-    """When it had returned [seconds since 1970]."""
+    """Time of return [seconds since 1970]."""
     seconds: float
     call: ToolCall
     whole: str
-    """All that it returned, redacted."""
+    """Full output, redacted."""
     characters: int
-    """How much of that a result may hold."""
+    """How much of the output the tool result may contain [characters]."""
     is_error: bool
     note: str
     repeated: bool
 
     @property
     def text(self) -> str:
-        """The part of the output that a result may hold."""
+        """The part of the output that the tool result may contain."""
         return self.whole[: self.characters]
 
     @property
     def truncated(self) -> bool:
-        """True when that is not all."""
+        """True if `text` is not the full output."""
         return self.characters < len(self.whole)
 
 
@@ -108,11 +109,11 @@ class StoredMessage:
     """One message of the transcript."""
 
     part: int
-    """How often the transcript had been summarised."""
+    """How often the transcript had been summarized."""
     place: int
-    """Where it stands in its part, from 0."""
+    """Index in its part, from 0."""
     copied: bool
-    """True when a summary took it over, or made it."""
+    """True if the summarization copied the message from the previous part, or created it."""
     message: Message
 
 
@@ -122,37 +123,37 @@ class StoredEvent:
 
     number: int
     at: float
-    """[seconds since 1970]."""
+    """Time [seconds since 1970]."""
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun(Listed):
-    """All that was kept of a run."""
+    """A run with all its stored data."""
 
     frozen: Mapping[str, Any]
-    """See `Opened.frozen`."""
+    """Settings fixed at the start, as in `Opened.frozen`."""
     standing: RunSnapshot | None
-    """As it was before the newest request, or at the end; None where nothing had been asked yet."""
+    """State before the newest request, or at the end; None if there was no request yet."""
     outcome: Mapping[str, Any] | None
-    """As `--json` prints it; None while there is none."""
+    """Outcome, as `--json` prints it; None while there is none."""
     turns: tuple[StoredTurn, ...]
     calls: tuple[StoredCall, ...]
-    """In call order."""
+    """Executed tool calls in call order."""
     messages: tuple[StoredMessage, ...]
-    """By part and place."""
+    """Messages ordered by part and place."""
     events: tuple[StoredEvent, ...]
     children: tuple[Child, ...] = ()
-    """The runs that it asked, whatever became of them."""
+    """Child runs, with any outcome or none."""
 
     @property
     def transcript(self) -> tuple[Message, ...]:
-        """The messages to go on from: those of the newest part."""
+        """The messages from which to resume: those of the newest part."""
         newest = max((one.part for one in self.messages), default=0)
         return tuple(one.message for one in self.messages if one.part == newest)
 
     @property
     def pending(self) -> StoredTurn | None:
-        """The reply that came in and was not acted upon, because the process ended."""
+        """The reply that was received but not processed, because the process ended."""
         done = self.standing.turns if self.standing else 0
         return next((turn for turn in self.turns if turn.number > done), None)

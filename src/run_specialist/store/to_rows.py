@@ -1,4 +1,4 @@
-"""From records to rows. Pure; nothing that a record holds, however odd, keeps its run from being stored."""
+"""Convert records to database rows. Pure; accepts records with any untrusted values."""
 
 import math
 from collections.abc import Iterable
@@ -8,52 +8,53 @@ from typing import Any
 from run_specialist.record.events import Event
 from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Opened, Received, Record, Returned
 from run_specialist.record.outcome import Outcome
-from run_specialist.store.as_text import fields_of, text, word
+from run_specialist.store.as_text import column_text, fields_of, json_text
 
 RUNNING = "running"
-"""The status of a run that has no outcome."""
+"""Status of a run that has no outcome."""
 LARGEST = 2**31 - 1
-"""The largest number that every database takes as an integer."""
+"""Largest value of an integer column in all databases."""
 
 Row = dict[str, Any]
 
 
 @dataclass
 class Rows:
-    """What some records of one run come to; written twice they are there once."""
+    """Rows from several records of one run; writing them is idempotent."""
 
     run_id: str
     added: dict[str, list[Row]] = field(default_factory=dict)
     """New rows by table."""
     tails: dict[int, tuple[int, list[Row]]] = field(default_factory=dict)
-    """Messages by part, with the place from which on they replace what was kept."""
+    """By part: the index from which messages are replaced, and the new messages."""
     standing: Row | None = None
-    """What changes in the run's own row while it works."""
+    """Changes of the run's row during the run."""
     ending: Row | None = None
-    """What changes there when it ends."""
+    """Changes of the run's row at its end."""
     turns: int | None = None
-    """Turns that are complete with these rows; None where they do not tell."""
+    """Number of turns completed with these rows; None if they contain no checkpoint."""
 
     def add(self, table: str, row: Row) -> None:
         """Add a new row."""
         self.added.setdefault(table, []).append(row)
 
     def replace(self, part: int, place: int, messages: list[Row]) -> None:
-        """Put messages in place of all that stood there, and behind it."""
+        """Replace the messages of a part from index `place` on."""
         begin, before = self.tails.get(part, (place, []))
-        kept = [row for row in before if row["place"] < place]
-        self.tails[part] = (min(begin, place), kept + messages)
+        unchanged = [row for row in before if row["place"] < place]
+        self.tails[part] = (min(begin, place), unchanged + messages)
 
     @property
-    def told(self) -> int:
-        """How many events there are among them."""
+    def event_count(self) -> int:
+        """Number of new events."""
         return len(self.added.get("events", ()))
 
 
 def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> Rows:
-    """Return the rows of some records, in the order in which they were written.
+    """Return the rows of records of one run.
 
     owner: token of the process that works on the run.
+    records: in the order of writing.
     event: number of the next event.
     """
     rows = Rows(run_id)
@@ -70,15 +71,15 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
                 rows.add("calls", _call(run_id, record))
                 rows.add("outputs", {"run_id": run_id, "number": record.number, "body": str(record.whole)})
             case Checkpointed():
-                _stand(rows, record)
+                _checkpoint(rows, record)
             case Ended():
                 if record.stood is not None:
-                    _stand(rows, record.stood)
+                    _checkpoint(rows, record.stood)
                 rows.ending = {
                     "of_run": run_id,
-                    "status": word(record.outcome.status),
+                    "status": column_text(record.outcome.status),
                     "ended_at": _number(record.at, 0.0),
-                    "outcome": text(_as_json(record.outcome)),
+                    "outcome": json_text(_as_json(record.outcome)),
                 }
     return rows
 
@@ -86,15 +87,15 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
 def _run(run_id: str, owner: str, record: Opened) -> Row:
     return {
         "run_id": run_id,
-        "specialist": word(record.specialist),
-        "model": word(record.model),
+        "specialist": column_text(record.specialist),
+        "model": column_text(record.model),
         "question": str(record.question),
         "status": RUNNING,
         "started_at": _number(record.at, 0.0),
         "owner": owner,
         "tool_calls": 0,
         "cost_usd": 0.0,
-        "frozen": text(record.frozen),
+        "frozen": json_text(record.frozen),
         "parent_id": record.parent_id,
     }
 
@@ -106,12 +107,12 @@ def _turn(run_id: str, record: Received) -> Row:
         "number": record.turn,
         "at": _number(record.at, 0.0),
         "seconds": _number(record.seconds, 0.0),
-        "choice": word(record.choice),
+        "choice": column_text(record.choice),
         "words": record.landing_instruction,
         "landing": bool(record.landing),
-        "stop": word(reply.stop),
+        "stop": column_text(reply.stop),
         "reason": str(reply.reason),
-        "blocks": text(reply.content),
+        "blocks": json_text(reply.content),
         "more_room_helps": bool(reply.more_room_helps),
         "input_tokens": _count(usage.input_tokens),
         "cache_read_input_tokens": _count(usage.cache_read_input_tokens),
@@ -130,7 +131,7 @@ def _call(run_id: str, record: Returned) -> Row:
         "seconds": _number(record.seconds, 0.0),
         "call_id": str(record.call.id),
         "name": str(record.call.name),
-        "arguments": None if record.call.arguments is None else text(record.call.arguments),
+        "arguments": None if record.call.arguments is None else json_text(record.call.arguments),
         "characters": _count(record.characters),
         "is_error": bool(record.is_error),
         "note": str(record.note),
@@ -138,14 +139,14 @@ def _call(run_id: str, record: Returned) -> Row:
     }
 
 
-def _stand(rows: Rows, record: Checkpointed) -> None:
+def _checkpoint(rows: Rows, record: Checkpointed) -> None:
     messages = [
         {
             "run_id": rows.run_id,
             "part": record.part,
             "place": place,
-            "role": word(message.role),
-            "blocks": text(message.blocks),
+            "role": column_text(message.role),
+            "blocks": json_text(message.blocks),
             "words": None if message.landing_instruction is None else str(message.landing_instruction),
             "copied": place < record.copies,
         }
@@ -155,7 +156,7 @@ def _stand(rows: Rows, record: Checkpointed) -> None:
     rows.turns = record.standing.turns
     rows.standing = {
         "of_run": rows.run_id,
-        "standing": text(record.standing),
+        "standing": json_text(record.standing),
         "tool_calls": _count(record.standing.used.get("tool_calls", 0)),
         "cost_usd": _number(record.standing.total.cost_usd, None),
     }
@@ -166,18 +167,18 @@ def _event(run_id: str, number: int, record: EventLogged) -> Row:
         "run_id": run_id,
         "number": number,
         "at": _number(record.at, 0.0),
-        "body": text(_as_json(record.event), only_ascii=True),
+        "body": json_text(_as_json(record.event), only_ascii=True),
     }
 
 
 def _as_json(value: Event | Outcome) -> object:
-    """Return what `--events` and `--json` print of it."""
-    # Most events print their fields, and need no deep copy for that.
+    """Return the value as `--events` or `--json` prints it."""
+    # Most events print their fields, which needs no deep copy.
     if isinstance(value, Event) and type(value).as_json is Event.as_json:
         return {"event": value.event, **fields_of(value)}
     try:
         return value.as_json()
-    except Exception:  # noqa: BLE001 - foreign values may raise whatever they like when they are copied
+    except Exception:  # noqa: BLE001 - copying untrusted values may raise anything
         return value
 
 
@@ -186,7 +187,7 @@ def _count(value: object) -> int:
     return int(min(max(number or 0.0, 0.0), LARGEST))
 
 
-def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - what a server said
+def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - untrusted
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The version of a store's tables: made new at once, or brought up to date by the revisions under `migrations`."""
+"""Create the newest tables, or upgrade older ones with the revisions in `migrations`."""
 
 import sqlite3
 import threading
@@ -12,23 +12,23 @@ from run_specialist.store.identity import VERSION
 from run_specialist.store.tables import metadata
 
 _ALEMBIC = threading.Lock()
-"""Alembic keeps what it works on in globals."""
+"""Serializes upgrades, since Alembic keeps its context in globals."""
 
 stamp = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-"""Alembic's own table, which says the newest revision that was applied."""
+"""Alembic's table with the newest applied revision."""
 
 
 def make_tables(connection: Connection) -> None:
-    """Make the newest tables where there are none; without Alembic, whose import takes longer than all of a run."""
+    """Create the newest tables in an empty schema, without importing Alembic, which takes longer than a run."""
     metadata.create_all(connection, checkfirst=False)
     stamp.metadata.create_all(connection, checkfirst=False)
     connection.execute(insert(stamp).values(version_num=f"{VERSION:04}"))
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Apply the revisions that are missing, inside the transaction of this connection."""
+    """Apply the missing revisions in the transaction of this connection."""
     from alembic import command  # noqa: PLC0415 - only an older store needs it
-    from alembic.config import Config  # noqa: PLC0415 - likewise
+    from alembic.config import Config  # noqa: PLC0415 - as above
 
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", "run_specialist.store:migrations")
@@ -37,9 +37,9 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 
 def upgrade_file(connect: Callable[[], sqlite3.Connection]) -> None:
-    """Bring an SQLite file up to date in one transaction, unless another process was faster.
+    """Upgrade an SQLite file in one transaction, unless another process was faster.
 
-    Raises what SQLite says.
+    Raises sqlite3.Error.
     """
     engine = file_engine(connect, "begin immediate")
     try:

@@ -1,6 +1,6 @@
-"""The thread that writes for all runs of a process: one transaction for up to a hundred runs that wait.
+"""The writer thread, which stores all runs of a process in transactions of up to a hundred runs.
 
-A store that cannot be written costs a run one warning and nothing else. No database library is imported but there.
+If the store cannot be written, runs continue with one warning each. Database libraries are imported only in the thread.
 """
 
 import atexit
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.record.journal import Journal
-from run_specialist.store.as_text import word
+from run_specialist.store.as_text import column_text
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
-from run_specialist.store.location import Location, file_of, shown
+from run_specialist.store.location import ELSEWHERE, Location, file_of, shown
 from run_specialist.store.owners import GRACE
 from run_specialist.store.privacy import make_private
 from run_specialist.store.stored import StoredRun
@@ -24,99 +24,99 @@ if TYPE_CHECKING:
     from run_specialist.store.ledger import Ledger
 
 PATIENCE = 30.0
-"""The longest that opening a store or taking a run over may take [s]."""
+"""Timeout for opening a store and for taking over a run [s]."""
 PATIENCE_AT_THE_END = 5.0
-"""The longest that closing waits for what is not written yet [s]."""
+"""Timeout for writing the queued records on close [s]."""
 
 
 class Writer:
-    """Writes for all runs and all loops of a process into one store."""
+    """Writes the records of all runs in a process, from any event loop, to one store."""
 
     def __init__(self, place: Location, backoff: Backoff | None = None) -> None:
-        """Take a place; it is opened when the first journal is wanted, on a thread that begins then.
+        """Configure a writer; its thread starts and opens the store on the first use.
 
-        backoff: how a store that is away is tried again.
+        backoff: retry schedule during an outage.
         """
         self._url = place.url
         self._is_default = not place.named
         self._backoff = backoff
         self._name = shown(place.url)
         self._inbox = Inbox()
-        self._beginning = threading.Lock()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._opened = threading.Event()
         self._failure: str | None = None
-        """Why the store was given up."""
+        """Why the writer gave up the store; None while it writes."""
         self.was_open = False
-        """True once the store could be opened."""
+        """True once the store was opened successfully."""
         self._dead: set[str] = set()
-        """Owners of runs that are being taken over, whose lock was free for a while."""
+        """Owners of runs being taken over whose lock was still free after `GRACE`."""
 
     def check(self) -> None:
-        """Wait until the store is open. For a store that somebody named, before anything is asked of a model.
+        """Wait until the store is open; needed before the first request if the user chose the store.
 
         Raises StoreUnusable.
         """
-        self._begin()
+        self._start_thread()
         if not self._opened.wait(PATIENCE):
-            raise self._too_slow()
+            raise self._timeout_error()
         if self._failure is not None:
             raise StoreUnusable(self._failure)
 
     @property
     def is_given_up(self) -> bool:
-        """True when nothing is written any more; another writer may find that it can be."""
+        """True if this writer has given up the store; a new writer may succeed."""
         return self._failure is not None
 
     def journal(self, run_id: str) -> Journal:
-        """Return the journal of a new run; whatever becomes of the store, it can be written to."""
-        self._begin()
-        return RunJournal(self._inbox, word(run_id))
+        """Return the journal of a new run; writing to it never raises, even if the store fails."""
+        self._start_thread()
+        return RunJournal(self._inbox, column_text(run_id))
 
     def claim(self, run: StoredRun) -> Journal:
-        """Take over a run that is to go on, and return its journal; waits for the store.
+        """Take over a run to resume it, and return its journal; blocks until the store has answered.
 
-        Raises StoreUnusable, and NotResumable when somebody else works on the run.
+        Raises StoreUnusable, and NotResumable if another process works on the run.
         """
         from run_specialist.store.ledger import OwnerLooksDead  # noqa: PLC0415 - as in `_open`
 
         self.check()
         try:
-            return self._claimed(run)
+            return self._await_claim(run)
         except OwnerLooksDead as found:
-            # A process that lives takes its lock again in this time; here nobody is held up by the wait.
+            # A live process reacquires its lock in this time. Sleeping here does not block the writer thread.
             time.sleep(GRACE)
             owner = found.owner
         self._dead.add(owner)
         try:
-            return self._claimed(run)
+            return self._await_claim(run)
         finally:
             self._dead.discard(owner)
 
-    def _claimed(self, run: StoredRun) -> Journal:
+    def _await_claim(self, run: StoredRun) -> Journal:
         claimed = self._inbox.claim(run)
         if claimed is None:
             raise StoreUnusable(CLOSED)
         try:
             return claimed.result(PATIENCE)
         except TimeoutError:
-            raise self._too_slow() from None
+            raise self._timeout_error() from None
 
     def close(self) -> None:
-        """Write what is queued, let the lock go, end the thread; a disk that hangs holds it up for 5 seconds."""
+        """Write queued records, release the owner lock, end the thread; wait at most `PATIENCE_AT_THE_END`."""
         self._inbox.close()
         if self._thread is not None:
             self._thread.join(PATIENCE_AT_THE_END)
         atexit.unregister(self.close)
 
-    def _too_slow(self) -> StoreUnusable:
-        return StoreUnusable(f"{self._name} did not answer within {PATIENCE:.0f} seconds; --store names another place")
+    def _timeout_error(self) -> StoreUnusable:
+        return StoreUnusable(f"{self._name} did not respond within {PATIENCE:.0f} seconds; {ELSEWHERE}")
 
-    def _begin(self) -> None:
-        with self._beginning:
+    def _start_thread(self) -> None:
+        with self._starting:
             if self._thread is not None or self._failure is not None:
                 return
-            thread = threading.Thread(target=self._work, name="run-specialist store", daemon=True)
+            thread = threading.Thread(target=self._write_loop, name="run-specialist store", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
@@ -127,14 +127,14 @@ class Writer:
                 self._thread = thread
                 atexit.register(self.close)
 
-    def _work(self) -> None:
+    def _write_loop(self) -> None:
         ledger = self._open()
         self.was_open = ledger is not None
         self._opened.set()
         while (batch := self._inbox.next()) is not None:
             try:
-                self._take(ledger, batch)
-            except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may wait for a thread that is dead
+                self._process(ledger, batch)
+            except BaseException as error:  # noqa: BLE001 - an exception that ends the thread would block its waiters
                 self._give_up(f"{self._name}: {error!r}", batch.records)
             batch.settle()
         if ledger is not None:
@@ -143,26 +143,26 @@ class Writer:
 
     def _open(self) -> "Ledger | None":
         try:
-            # Half a second of work, which no loop must wait for.
-            from run_specialist.store.ledger import Ledger  # noqa: PLC0415 - likewise
+            # The import takes half a second and must not block an event loop.
+            from run_specialist.store.ledger import Ledger  # noqa: PLC0415 - as above
 
             path = file_of(self._url)
             if self._is_default and path is not None:
-                # One that somebody named may be shared on purpose.
+                # A store that the user chose may be shared on purpose.
                 make_private(path)
-            return Ledger(self._url, self._backoff, self._inbox.is_away)
-        except BaseException as error:  # noqa: BLE001 - no store may cost an answer
+            return Ledger(self._url, self._backoff, self._inbox.set_outage)
+        except BaseException as error:  # noqa: BLE001 - a store failure must not fail the run
             self._failure = str(error) if isinstance(error, StoreUnusable) else f"{self._name}: {error!r}"
             return None
 
-    def _take(self, ledger: "Ledger | None", batch: Batch) -> None:
-        # What was on its way when a run lost its store would leave a gap before it.
-        if records := {one: those for one, those in batch.records.items() if not one.lost}:
-            self._keep(ledger, records)
+    def _process(self, ledger: "Ledger | None", batch: Batch) -> None:
+        # After a run has lost records, later ones would leave a gap.
+        if records := {journal: queued for journal, queued in batch.records.items() if not journal.lost}:
+            self._write(ledger, records)
         for run, claimed in batch.claims:
             try:
                 claimed.set_result(self._claim(ledger, run))
-            except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
                 claimed.set_exception(error)
 
     def _claim(self, ledger: "Ledger | None", run: StoredRun) -> RunJournal:
@@ -171,36 +171,36 @@ class Writer:
         turns = run.standing.turns if run.standing else 0
         return RunJournal(self._inbox, run.run_id, event=ledger.claim(run, self._dead), turns=turns)
 
-    def _keep(self, ledger: "Ledger | None", records: Records) -> None:
-        """Write the records of some runs in one transaction; when that fails, those of each run in one of its own."""
+    def _write(self, ledger: "Ledger | None", records: Records) -> None:
+        """Write the records of several runs in one transaction; if a row fails, use one transaction per run."""
         if ledger is None or self._failure is not None:
-            self._lose(self._failure or CLOSED, records)
+            self._fail(self._failure or CLOSED, records)
             return
         try:
-            rows = {one: rows_of(one.run_id, ledger.owner, those, one.event) for one, those in records.items()}
-            foreign = ledger.keep(list(rows.values()))
+            rows = {run: rows_of(run.run_id, ledger.owner, queued, run.event) for run, queued in records.items()}
+            lost = ledger.write_batch(list(rows.values()))
         except StoreUnusable as error:
             self._give_up(str(error), records)
-        except Exception as error:  # noqa: BLE001 - an odd row of one run must not cost the others theirs
+        except Exception as error:  # noqa: BLE001 - an invalid row of one run must not affect the others
             if len(records) == 1:
-                self._lose(f"{self._name}: {error!r}", records)
+                self._fail(f"{self._name}: {error!r}", records)
             else:
-                for one, those in records.items():
-                    self._keep(ledger, {one: those})
+                for run, queued in records.items():
+                    self._write(ledger, {run: queued})
         else:
-            for one, those in records.items():
-                if one.run_id in foreign:
-                    one.lose(
-                        "another process goes on with it, or it was deleted", those, to_another=foreign[one.run_id]
+            for run, queued in records.items():
+                if run.run_id in lost:
+                    run.mark_failed(
+                        "another process has resumed it, or it was deleted", queued, taken_over=lost[run.run_id]
                     )
                 else:
-                    one.kept(those, turns=rows[one].turns, events=rows[one].told)
+                    run.mark_committed(queued, turns=rows[run].turns, events=rows[run].event_count)
 
     def _give_up(self, why: str, records: Records) -> None:
-        """Write nothing any more, for any run."""
+        """Stop writing for all runs."""
         self._failure = why
-        self._lose(why, records)
+        self._fail(why, records)
 
-    def _lose(self, why: str, records: Records) -> None:
-        for journal, those in records.items():
-            journal.lose(why, those)
+    def _fail(self, why: str, records: Records) -> None:
+        for journal, queued in records.items():
+            journal.mark_failed(why, queued)

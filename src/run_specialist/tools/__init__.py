@@ -1,1 +1,1 @@
-"""What a specialist can do: rooted file tools, `respond`, and the interface that all tools share."""
+"""Tools that a specialist can call, and the interface they share."""

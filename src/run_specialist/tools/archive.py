@@ -1,4 +1,4 @@
-"""Whole outputs by the id of their call, and the tool with which a model reads on in them."""
+"""Archive of full tool outputs by call ID, and the tool that lets a model read more of them."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,9 +11,9 @@ from run_specialist.tools.base import Output, Tool
 
 NAME = "get_tool_response"
 SUMMARIZE = "context_summarize"
-"""Name of the call whose result is a summary; reserved, no tool has it."""
-FEW = 5
-"""As many ids are named to a model that asked for one that does not exist."""
+"""Name of the call whose result is a summary; reserved, so no tool can use it."""
+_MAX_LISTED_IDS = 5
+"""Number of existing IDs listed when a model requests an unknown one."""
 
 _DESCRIPTION = "Read on in a cut or SUMMARIZED result."
 _SCHEMA = {
@@ -21,30 +21,30 @@ _SCHEMA = {
     "properties": {"execution_id": {"type": "string"}, "offset": {"type": "integer"}},
     "required": ["execution_id"],
 }
-"""Written by hand, because each word of it is paid for in every request."""
+"""Written by hand, because every request sends it and pays for its length."""
 
 
 class Archive:
-    """Keeps the outputs of one run whole, in memory."""
+    """Full outputs of one run, in memory."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def add(self, execution_id: str, text: str) -> int:
-        """Keep an output, and return the offset at which it begins under its id [characters].
+        """Store an output and return its start offset within the text stored under this ID [characters].
 
-        Some servers give one id to several calls. The later output then stands behind the earlier one, after a line
-        that says so, and neither hides the other; the very same output is kept once.
+        Some servers give one ID to several calls. The later output is then appended after a separator line, so both
+        stay readable; an identical output is stored once.
         """
-        known = self._texts.get(execution_id)
-        if known is None:
+        stored = self._texts.get(execution_id)
+        if stored is None:
             self._texts[execution_id] = text
             return 0
-        if known == text:
+        if stored == text:
             return 0
-        front = f"{known}\n[another output of the same id follows]\n"
-        self._texts[execution_id] = front + text
-        return len(front)
+        prefix = f"{stored}\n[another output of the same id follows]\n"
+        self._texts[execution_id] = prefix + text
+        return len(prefix)
 
     def __contains__(self, execution_id: object) -> bool:
         return execution_id in self._texts
@@ -54,14 +54,14 @@ class Archive:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of all outputs, the oldest first."""
+        """IDs of all outputs, oldest first."""
         return tuple(self._texts)
 
 
 def get_tool_response_tool(archive: Archive, slice_limit: int) -> Tool:
-    """Make the tool that reads in an archive.
+    """Return the tool that reads from an archive.
 
-    slice_limit: the most that one call returns, the note about the next slice apart [characters].
+    slice_limit: maximum length of one result, excluding the note about the next slice [characters].
     """
     return Tool(NAME, _DESCRIPTION, _Reader(archive, slice_limit).get_tool_response, schema=_SCHEMA)
 
@@ -77,7 +77,9 @@ class _Reader:
         offset: Annotated[int, Field(ge=0)] = 0,
     ) -> Output:
         if execution_id not in self.archive:
-            raise ToolError(f"there is no output of the id {execution_id!r}; {_known(self.archive.ids, execution_id)}")
+            raise ToolError(
+                f"there is no output of the id {execution_id!r}; {_list_ids(self.archive.ids, execution_id)}"
+            )
         text = self.archive[execution_id]
         if offset and offset >= len(text):
             raise ToolError(
@@ -85,14 +87,14 @@ class _Reader:
                 "take a smaller one"
             )
         end = min(offset + self.slice_limit, len(text))
-        onwards = f"go on with offset={end}" if end < len(text) else "this is the end"
-        return Output(text[offset:end], f"[characters {offset}-{end} of {len(text)}; {onwards}]")
+        position = f"go on with offset={end}" if end < len(text) else "this is the end"
+        return Output(text[offset:end], f"[characters {offset}-{end} of {len(text)}; {position}]")
 
 
-def _known(ids: tuple[str, ...], wanted: str) -> str:
+def _list_ids(ids: tuple[str, ...], wanted: str) -> str:
     if not ids:
         return "no tool has returned anything yet"
-    near = get_close_matches(wanted, ids, FEW) or ids[-FEW:]
+    near = get_close_matches(wanted, ids, _MAX_LISTED_IDS) or ids[-_MAX_LISTED_IDS:]
     return f"there {'is' if len(ids) == 1 else 'are'} {', '.join(near)}" + (
         f" and {len(ids) - len(near)} more" if len(ids) > len(near) else ""
     )

@@ -1,4 +1,4 @@
-"""The interface of a tool, and the set of tools of one run."""
+"""The tool interface, and the toolset of a run."""
 
 import asyncio
 import inspect
@@ -15,76 +15,77 @@ from run_specialist.tools.threads import in_thread, is_cancelled
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What came of a tool call; a function that has nothing to note returns its text alone."""
+    """Result of a tool call; a function without a note can return plain text instead."""
 
     text: str
     note: str = ""
-    """A line of ours to stand behind the text, e.g. how to read on; neither counted nor cut."""
+    """Line appended to the text, e.g. how to read more; neither counted nor truncated."""
     is_error: bool = False
-    """True where the text tells what went wrong."""
+    """Whether the text describes an error."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that a model can call by name."""
+    """Function that a model can call by name."""
 
     name: str
-    """Unique in a toolset; letters, digits, `_` and `-`."""
+    """Name, unique within a toolset; letters, digits, `_` and `-`."""
     description: str
-    """What a model reads when it chooses between tools."""
+    """Text that a model reads to choose between tools."""
     function: Callable[..., Any]
-    """Takes the arguments by keyword; returns text, an `Output` or what JSON can tell, or an awaitable of it."""
+    """Takes keyword arguments; returns text, an `Output`, a JSON-serializable value, or an awaitable of one."""
     repeatable: bool = False
-    """True where an identical call in the same run can be answered from the record."""
+    """Whether an identical call in the same run may be answered from the record."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema of the arguments, in place of the one that the signature gives."""
+    """JSON Schema of the arguments; overrides the one derived from the signature."""
     timeout: float | None = None
-    """What one call may take, in place of the specialist's `tool_timeout` [s]."""
+    """Timeout of one call; overrides the specialist's `tool_timeout` [s]."""
     runs_child: bool = False
-    """True where a call is a run of its own: it draws on the budget, and when it is cut short it is waited for,
-    because it gives back what it gathered."""
+    """Whether a call starts a child run, which draws on the budget. After a timeout or cancellation, its partial result
+    is awaited."""
     _parameters: Parameters = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_parameters", parameters_of(self.function))
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - what the function takes and returns
-        """Call the function as if it were no tool."""
+    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - any signature
+        """Call the wrapped function directly."""
         return self.function(*arguments, **named)
 
     @property
     def definition(self) -> Mapping[str, Any]:
-        """What a model is told of the tool, as the Messages API takes it."""
+        """Tool definition in the format of the Messages API."""
         return {"name": self.name, "description": self.description, "input_schema": self.input_schema}
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of the arguments, made from the function's signature unless given."""
+        """JSON Schema of the arguments: `schema` if set, else derived from the function's signature."""
         return self.schema or self._parameters.schema
 
     async def call(self, arguments: Mapping[str, Any], context: Context | None = None) -> Output:
-        """Run the tool; a plain function runs in a thread so that it cannot hold up the loop.
+        """Call the tool; a synchronous function runs in a thread so that it cannot block the event loop.
 
-        context: for a function that takes one.
-        Raises ToolError for arguments that do not fit, and whatever the function raises.
+        context: passed to a function that takes one.
+        Raises ToolError for invalid arguments, and any exception of the function.
         """
-        checked = self._parameters.checked(arguments, context)
+        validated = self._parameters.checked(arguments, context)
         if inspect.iscoroutinefunction(self.function):
-            result = await self.function(**checked)
+            result = await self.function(**validated)
         else:
-            result = await in_thread(lambda: drained(self.function(**checked), is_cancelled))
+            result = await in_thread(lambda: drained(self.function(**validated), is_cancelled))
             result = await result if inspect.isawaitable(result) else result
         return result if isinstance(result, Output) else Output(as_text(result))
 
     async def call_within(
         self, seconds: float, arguments: Mapping[str, Any], context: Context | None = None
     ) -> Output | None:
-        """Run the tool; None when the time is up, and it is left to itself if it takes no notice of being cancelled.
+        """Call the tool with a timeout [s], possibly infinite; return None if it expires.
 
-        A child is cancelled likewise, and then gives back what it gathered.
+        On timeout the call is cancelled, and abandoned if it ignores that. A child run is cancelled too, but its
+        partial result is awaited.
         Raises as `call` does.
         """
-        work = asyncio.ensure_future(self._tried(arguments, context))
+        work = asyncio.ensure_future(self._call_catching(arguments, context))
         try:
             await asyncio.wait([work], timeout=None if math.isinf(seconds) else seconds)
         except asyncio.CancelledError:
@@ -101,8 +102,8 @@ class Tool:
             raise result
         return result
 
-    async def _tried(self, arguments: Mapping[str, Any], context: Context | None) -> Output | BaseException:
-        """Return what the function raises: as the end of a task it would be told to nobody, or end the program."""
+    async def _call_catching(self, arguments: Mapping[str, Any], context: Context | None) -> Output | BaseException:
+        """Return exceptions instead of raising them: raised in a task, they could be lost or end the program."""
         try:
             return await self.call(arguments, context)
         except (KeyboardInterrupt, GeneratorExit):
@@ -112,10 +113,10 @@ class Tool:
 
 
 class Toolset:
-    """The tools of one run, sorted by name and frozen: the prompt cache depends on it."""
+    """Tools of one run, sorted by name and immutable, so that prompts can be cached."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        """Take the tools; the last one of a name wins."""
+        """Create a toolset; of several tools with one name, the last wins."""
         by_name = {tool.name: tool for tool in tools}
         self._tools = dict(sorted(by_name.items()))
 
@@ -126,11 +127,11 @@ class Toolset:
         return name in self._tools
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of that name, or None."""
+        """Return the tool with this name, or None."""
         return self._tools.get(name)
 
     def runs_child(self, name: str) -> bool:
-        """Tell whether a call of that name is a run of its own."""
+        """Return whether the tool with this name starts a child run."""
         return name in self._tools and self._tools[name].runs_child
 
     @property

@@ -1,4 +1,4 @@
-"""Files of a project that the command of an MCP server names: trust in the command is trust in them."""
+"""Project files that the command of an MCP server names: trusting the command means trusting these files."""
 
 import hashlib
 import os
@@ -10,67 +10,67 @@ from pathlib import Path
 from run_specialist.safe_open import open_file
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.imports import imported
-from run_specialist.tools.modules import Module, neighbour
+from run_specialist.tools.modules import Module, find_in_project
 
-MOST = 10_000
-"""Paths that are tried for one command: each of its words in each of the folders that it names."""
-LARGEST = 64 * 1024 * 1024
-"""What the files of a command may hold together [bytes]."""
+MAX_PATHS = 10_000
+"""Maximum number of paths tried for one command: each of its words in each folder it names."""
+MAX_SIZE = 64 * 1024 * 1024
+"""Maximum total size of the files of one command [bytes]."""
 
 _DATA = frozenset(
     ".csv .db .duckdb .json .jsonl .log .md .ndjson .parquet .pdf .sqlite .sqlite3 .tsv .txt".split()  # noqa: SIM905
 )
-"""Endings of files that servers write themselves: they change all the time, and nothing in them is run."""
+"""Extensions of data files that servers write themselves: they change often, and are not executed."""
 
 
 def started_files(server: ServerConfig, project: Path) -> tuple[str, ...] | None:
-    """Return a digest for each file of a project that a server's command names, with its path.
+    """Return `path:digest` for each project file that a server's command names.
 
-    Looked at are the words of the command and the values of `env`, seen from the folder that it works in and from
-    every folder that they name; modules after `-m`; and what Python files import from beside them.
-    Returns None where there is more of it than is looked at.
+    Candidates are the words of the command and the values of `env`, relative to the working folder and to every
+    folder they name; modules after `-m`; and the project modules that Python files import.
+    Returns None if there are more files than the limits allow.
     """
     if server.command is None:
         return ()
-    with suppress(ValueError):  # with a variable that is not set it will not start
+    with suppress(ValueError):  # a server with an unset variable does not start
         server = server.expanded(os.environ)
     folder = project / (server.cwd or "")
-    words = list(dict.fromkeys(_words(server)))
-    folders = dict.fromkeys([folder, *(folder / word for word in words if os.path.isdir(folder / word))])  # noqa: PTH112 - any text, NUL included
-    if len(folders) * len(words) > MOST:
+    candidates = list(dict.fromkeys(_path_candidates(server)))
+    folders = dict.fromkeys([folder, *(folder / word for word in candidates if os.path.isdir(folder / word))])  # noqa: PTH112 - may be any text, even with NUL
+    if len(folders) * len(candidates) > MAX_PATHS:
         return None
-    named = [place / word for place in folders for word in words if os.path.isfile(place / word)]  # noqa: PTH113 - likewise
+    paths = [base / word for base in folders for word in candidates if os.path.isfile(base / word)]  # noqa: PTH113 - as above
     files: dict[str, bytes] = {}
     try:
-        for path in named:
+        for path in paths:
             if _is_below(path, project) and path.suffix.lower() not in _DATA:
-                _add(path, project, files)
-        for name in _modules(server.command or ()):
-            for place in folders:
-                _add_module(name, place, files, project)
+                _add_file(path, project, files)
+        for name in _module_names(server.command or ()):
+            for base in folders:
+                _add_module(name, base, files, project)
     except OverflowError:
         return None
     return tuple(f"{path}:{hashlib.sha256(data).hexdigest()}" for path, data in sorted(files.items()))
 
 
-def _words(server: ServerConfig) -> Iterator[str]:
-    """Yield what may be a path: words, what follows `=` in them, and the words of a line for a shell."""
+def _path_candidates(server: ServerConfig) -> Iterator[str]:
+    """Yield strings that may be paths: words, the part after `=`, and the words of a shell command line."""
     program, *rest = server.command or ("",)
-    if os.path.dirname(program):  # noqa: PTH120 - a word, which need not be a path
-        yield program  # without a folder it is looked up in PATH
+    if os.path.dirname(program):  # noqa: PTH120 - it may not be a path
+        yield program  # without a folder, it is looked up in PATH
     for word in [*rest, *(value for _, value in server.env)]:
-        yield from dict.fromkeys([word, word.partition("=")[2], *word.split(os.pathsep), *_split(word)])
+        yield from dict.fromkeys([word, word.partition("=")[2], *word.split(os.pathsep), *_shell_split(word)])
 
 
-def _split(line: str) -> list[str]:
+def _shell_split(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError:
         return line.split()
 
 
-def _modules(command: Sequence[str]) -> Iterator[str]:
-    """Yield the names after `-m`."""
+def _module_names(command: Sequence[str]) -> Iterator[str]:
+    """Yield the module names after `-m`."""
     for word, following in zip(command, [*command[1:], ""], strict=True):
         if word.startswith("-m"):
             name = word[2:] or following
@@ -81,44 +81,46 @@ def _modules(command: Sequence[str]) -> Iterator[str]:
 def _add_module(name: str, folder: Path, files: dict[str, bytes], project: Path) -> None:
     chain: list[Module] = []
     for part in [*name.split("."), "__main__"]:
-        module = neighbour(".".join([*(one.name for one in chain[-1:]), part]), chain[-1] if chain else None, folder)
+        module = find_in_project(
+            ".".join([*(one.name for one in chain[-1:]), part]), chain[-1] if chain else None, folder
+        )
         if module is None:
             break
         chain.append(module)
-    _add_all(chain, folder, files, project)
+    _add_with_imports(chain, folder, files, project)
 
 
-def _add(path: Path, project: Path, files: dict[str, bytes]) -> None:
+def _add_file(path: Path, project: Path, files: dict[str, bytes]) -> None:
     try:
         with open_file(path, None) as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_SIZE + 1)
     except OSError:
-        return  # nor can it be started
-    _keep(path, data, files)
+        return  # an unreadable file cannot be started either
+    _add_content(path, data, files)
     if path.suffix == ".py":
-        # Python looks for modules beside what a link leads to.
+        # Python resolves a symlink to the script before it looks for modules beside it.
         real = Path(os.path.realpath(path))
-        _add_all((Module("__main__", real, data),), real.parent, files, project)
+        _add_with_imports((Module("__main__", real, data),), real.parent, files, project)
 
 
-def _add_all(chain: Sequence[Module], folder: Path, files: dict[str, bytes], project: Path) -> None:
-    """Take modules with all that they import from a folder; raises OverflowError for too much."""
+def _add_with_imports(chain: Sequence[Module], folder: Path, files: dict[str, bytes], project: Path) -> None:
+    """Add modules and all they import from a folder; raises OverflowError above the limits."""
     found = imported(chain, folder)
     if not found.is_whole:
         raise OverflowError
     for module in (*chain, *found.modules):
         if module.path is not None and module.is_below(project) and not module.is_installed:
-            _keep(module.path, module.data, files)
+            _add_content(module.path, module.data, files)
 
 
-def _keep(path: Path, data: bytes, files: dict[str, bytes]) -> None:
-    files[os.path.abspath(path)] = data  # noqa: PTH100 - a link has to stay one
-    if sum(map(len, files.values())) > LARGEST:
+def _add_content(path: Path, data: bytes, files: dict[str, bytes]) -> None:
+    files[os.path.abspath(path)] = data  # noqa: PTH100 - must not resolve symlinks
+    if sum(map(len, files.values())) > MAX_SIZE:
         raise OverflowError
 
 
 def _is_below(path: Path, project: Path) -> bool:
-    """Tell whether a path is the project's, by its name or by where it leads."""
-    tops: Iterable[str] = (os.path.abspath(project), os.path.realpath(project))  # noqa: PTH100 - as above
-    names = (os.path.abspath(path), os.path.realpath(path))  # noqa: PTH100 - likewise
-    return any(Path(name).is_relative_to(top) for name in names for top in tops)
+    """Return whether a path is in the project, before or after resolving symlinks."""
+    roots: Iterable[str] = (os.path.abspath(project), os.path.realpath(project))  # noqa: PTH100 - as above
+    names = (os.path.abspath(path), os.path.realpath(path))  # noqa: PTH100 - as above
+    return any(Path(name).is_relative_to(root) for name in names for root in roots)

@@ -1,4 +1,4 @@
-"""What a tool may know of the call that it works for: the run's budget, and a child's share of it."""
+"""Context of a tool call: the run's budget, and the interface that lends part of it to a child run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,63 +11,63 @@ from run_specialist.tools import threads
 
 
 class BudgetLender(Protocol):
-    """What a call may draw of its run's budget, for a run of its own."""
+    """Lends part of a run's budget to a child run."""
 
     def lend(self, wanted: Mapping[Kind, float | None], least: Mapping[Kind, float]) -> Mapping[Kind, float | None]:
-        """Set aside what a child wants, at most its part of what is left, and return what it gets.
+        """Reserve budget for a child, at most its share of the remainder, and return the amounts.
 
         wanted: the child's own limits; None = no limit.
-        least: what it can do nothing without, so that it gets this much as long as it is there.
+        least: minimum amounts, granted as long as the remainder covers them.
         """
         ...
 
     def settle(self, child: Child | None) -> None:
-        """Book what the child spent, once, and take back the rest of what was lent; None where it never ran."""
+        """Charge the child's spending once and release the rest of the loan; None if the child never ran."""
         ...
 
     def warn(self, text: str) -> None:
-        """Tell whoever watches the run, and its outcome, that something is odd; the same only once."""
+        """Add a warning to the run's events and outcome; a repeated text is added only once."""
         ...
 
     def pass_on(self, event: Event) -> None:
-        """Show an event of the child to whoever watches the run."""
+        """Forward an event of the child to the run's observers."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The call that a tool works for; a function takes it by a parameter of this type, which no model sees."""
+    """Context of one tool call; a function receives it through a parameter of this type, hidden from the model."""
 
     run_id: str
     call_id: str
     budget: Budget
-    """As it stands when the call begins; all calls of its turn are spent already."""
+    """Budget at the start of the call; all calls of the same turn are already counted."""
     seconds: float
     """Timeout of the call [s]."""
 
     def when_cancelled(self, call: Callable[[], object]) -> None:
-        """Call a function as soon as nobody waits for this call any more, or it has returned.
+        """Register a callback that runs once this call is cancelled, times out or returns.
 
-        For functions that run in a thread: they are not interrupted, and have to end what they started, such as a
-        process. Does nothing in coroutines, which are cancelled themselves.
+        For functions that run in a thread: threads are not interrupted, so they must stop what they started, such as a
+        process. Does nothing in coroutines, which are cancelled directly.
         """
         threads.when_cancelled(call)
 
     def left(self, kind: Kind | str = Kind.TOOL_CALLS) -> float | None:
-        """Return how much of a kind is left; None when it is not limited.
+        """Return the remaining amount of one kind; None if it has no limit.
 
         kind: `tool_calls`, `turns`, `tokens`, `cost` [USD], `time` [s] or `characters`.
         """
         return self.limit(kind).remaining
 
     def limit(self, kind: Kind | str) -> Limit:
-        """Return how one kind stands."""
+        """Return the limit and the use of one kind."""
         return self.budget[Kind(kind)]
 
 
 @dataclass(frozen=True, slots=True)
 class ChildContext(Context):
-    """The context of a tool whose call is a run of its own, such as `delegate`."""
+    """Context for tools whose calls are child runs, such as `delegate`."""
 
     lender: BudgetLender = field(repr=False)
     """Lends the child a share of the run's budget."""

@@ -1,4 +1,4 @@
-"""Make a tool of a function of one's own: `@tool`."""
+"""The `@tool` decorator, which turns a function into a tool."""
 
 import functools
 import inspect
@@ -15,7 +15,7 @@ from run_specialist.tools.docstring import read
 from run_specialist.tools.parameters import name_of
 from run_specialist.tools.respond import NAME as RESPOND
 
-_NEEDED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
+_RESERVED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -38,36 +38,36 @@ def tool(
     timeout: float | None = None,
     repeatable: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function: a model sees its name, its docstring and its parameters.
+    """Turn a function into a tool: a model sees its name, its docstring and its parameters.
 
-    name: in place of the function's.
-    description: in place of the docstring without its section on parameters.
-    timeout: what one call may take, in place of the specialist's `tool_timeout` [s].
+    name: overrides the function's name.
+    description: overrides the docstring without its parameter section.
+    timeout: timeout of one call; overrides the specialist's `tool_timeout` [s].
     repeatable: whether an identical call in the same run may be answered from the record.
-    Raises UsageError for a function that no model could call.
+    Raises UsageError for a function that a model cannot call.
     """
     if function is None:
-        return lambda function: _made(function, name, description, timeout, repeatable=repeatable)
-    return _made(function, name, description, timeout, repeatable=repeatable)
+        return lambda function: _make_tool(function, name, description, timeout, repeatable=repeatable)
+    return _make_tool(function, name, description, timeout, repeatable=repeatable)
 
 
-def given(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
-    """Return the tools that a program gives to its specialists; functions become tools.
+def as_tools(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
+    """Return a program's own tools; functions become tools.
 
-    Raises UsageError where two have one name, or one has that of a tool that a run cannot do without.
+    Raises UsageError for a duplicate or reserved name.
     """
     made: dict[str, Tool] = {}
     for one in tools:
-        it = one if isinstance(one, Tool) else tool(one)
-        if it.name in _NEEDED or it.name.startswith("mcp__"):
-            raise UsageError(f'{it.name} is the name of a tool of ours; give yours another: @tool(name="...")')
-        if it.name in made:
-            raise UsageError(f'two tools are called {it.name}; give one of them another name: @tool(name="...")')
-        made[it.name] = it
+        made_tool = one if isinstance(one, Tool) else tool(one)
+        if made_tool.name in _RESERVED or made_tool.name.startswith("mcp__"):
+            raise UsageError(f'{made_tool.name}: reserved tool name; choose another one: @tool(name="...")')
+        if made_tool.name in made:
+            raise UsageError(f'{made_tool.name}: duplicate tool name; rename one of the tools: @tool(name="...")')
+        made[made_tool.name] = made_tool
     return tuple(made.values())
 
 
-def _made(
+def _make_tool(
     function: Callable[..., Any], name: str | None, description: str | None, timeout: float | None, *, repeatable: bool
 ) -> Tool:
     name = name_of(function) if name is None else name
@@ -75,30 +75,35 @@ def _made(
     made = Tool(name, "", function, repeatable, timeout=timeout)
     properties = made.input_schema["properties"]
     docstring = read(_docstring(function))
-    told = {key: {"description": docstring.parameters[key]} for key in properties if key in docstring.parameters}
-    schema = {**made.input_schema, "properties": {key: told.get(key, {}) | value for key, value in properties.items()}}
+    descriptions = {
+        key: {"description": docstring.parameters[key]} for key in properties if key in docstring.parameters
+    }
+    schema = {
+        **made.input_schema,
+        "properties": {key: descriptions.get(key, {}) | value for key, value in properties.items()},
+    }
     description = docstring.description if description is None else description
-    return Tool(name, description or name, function, repeatable, schema if told else None, timeout)
+    return Tool(name, description or name, function, repeatable, schema if descriptions else None, timeout)
 
 
-def _check(function: Any, name: str, timeout: float | None) -> None:  # noqa: ANN401 - whatever was named
+def _check(function: Any, name: str, timeout: float | None) -> None:  # noqa: ANN401 - any object
     inner = function.func if isinstance(function, functools.partial) else function
     if isinstance(function, Tool):
-        raise UsageError(f"{name}: is a tool already")
+        raise UsageError(f"{name}: is already a tool")
     if not callable(function) or inspect.isclass(function):
-        what = "a class" if inspect.isclass(function) else f"of the type {type(function).__name__}"
-        raise UsageError(f"{name}: is {what}; a tool is made of a function")
+        actual = "a class" if inspect.isclass(function) else f"an object of type {type(function).__name__}"
+        raise UsageError(f"{name}: expected a function, got {actual}")
     if inspect.isasyncgenfunction(inner) or inspect.isasyncgenfunction(type(inner).__call__):
-        raise UsageError(f"{name}: is an asynchronous generator; return the whole result in place of yielding parts")
+        raise UsageError(f"{name}: asynchronous generators are not supported; return the complete result instead")
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r}: a tool's name is made of at most 64 letters, digits, _ and -; give it another")
+        raise UsageError(f"{name!r}: invalid tool name; use at most 64 letters, digits, _ and -")
     if timeout is not None and not timeout > 0:
-        raise UsageError(f"{name}: timeout: wanted seconds above 0, found {timeout}")
+        raise UsageError(f"{name}: timeout must be a positive number of seconds, got {timeout}")
 
 
 def _docstring(function: Callable[..., Any]) -> str:
     if isinstance(function, functools.partial):
         return _docstring(function.func)
-    # An object's class tells what it is; its `__call__` what it does.
+    # For a callable object, the docstring of `__call__` describes the action better than that of the class.
     plain = inspect.isroutine(function) or hasattr(function, "__wrapped__")
     return inspect.getdoc(function if plain else type(function).__call__) or inspect.getdoc(function) or ""

@@ -1,4 +1,4 @@
-"""The tool `delegate`: a specialist asks another one, which is one call for it."""
+"""The `delegate` tool, with which a specialist asks another one at the cost of one call."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ NAME = "delegate"
 SPECIALIST = "Which specialist to ask."
 QUERY = "The question; it knows nothing else of your work."
 NARROWER = "It was cut short. To learn more, ask for what is missing, in a narrower question."
-"""How to ask for more where the same run cannot be gone on with."""
+"""Hint on how to learn more if the same run cannot be resumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDescription:
-    """A specialist as one is told of it who may ask it."""
+    """Name and description of a specialist, as listed for callers."""
 
     name: str
     description: str
 
 
 RunChild = Callable[[str, str, ChildContext], Awaitable[Outcome]]
-"""Puts a question to a specialist for the call of a run; raises UsageError where that cannot be done."""
+"""Runs a specialist on a question as part of a call; raises UsageError if it cannot be run."""
 
 
 def delegate_tool(specialists: Sequence[AgentDescription], run_child: RunChild) -> Tool:
-    """Return the tool with which a run asks these specialists.
+    """Return the tool that lets a run ask these specialists.
 
     specialists: at least one.
     """
@@ -46,17 +46,17 @@ def delegate_tool(specialists: Sequence[AgentDescription], run_child: RunChild) 
         try:
             outcome = await run_child(specialist, query, context)
         except UsageError as error:
-            why = not_asked(specialist, error)
-            # What is wrong with a file, or not allowed yet, no model can mend.
+            why = failure_text(specialist, error)
+            # A model cannot fix an invalid or untrusted file; a person can.
             context.lender.warn(why)
             return Output(why, is_error=True)
-        return Output(told(outcome), is_error=has_failed(outcome))
+        return Output(outcome_text(outcome), is_error=has_failed(outcome))
 
     return Tool(NAME, description(specialists), delegate, timeout=float("inf"), runs_child=True)
 
 
 def description(specialists: Sequence[AgentDescription]) -> str:
-    """Return what a model reads of the tool."""
+    """Return the description of the tool."""
     listed = "\n".join(f"- {one.name}: {' '.join(one.description.split())}" for one in specialists)
     return (
         "Ask a specialist, who works on the question alone and gives back an answer with evidence. Put everything that "
@@ -64,16 +64,16 @@ def description(specialists: Sequence[AgentDescription]) -> str:
     )
 
 
-def told(outcome: Outcome, more: str = "") -> str:
-    """Return an outcome as the model reads it that asked: the answer, its status, evidence, gaps and calls used.
+def outcome_text(outcome: Outcome, more: str = "") -> str:
+    """Return an outcome as text for the calling model: answer, status, evidence, gaps and calls used.
 
-    more: how to ask the same run for more, where that is possible.
+    more: hint on how to ask the same run for more, if that is possible.
     """
-    parts = [f"[{outcome.specialist}: {outcome.status} {_spent(outcome)}]", outcome.answer]
+    parts = [f"[{outcome.specialist}: {outcome.status} {_calls_used(outcome)}]", outcome.answer]
     if outcome.error:
         parts.append(f"[{outcome.error}]")
     if outcome.evidence:
-        parts.append("\n".join(["Evidence:", *map(_quoted, outcome.evidence)]))
+        parts.append("\n".join(["Evidence:", *map(_format_evidence, outcome.evidence)]))
     if outcome.gaps:
         parts.append("\n".join(["Gaps:", *(f"- {gap}" for gap in outcome.gaps)]))
     if more or outcome.status in {"landed", "partial"}:
@@ -81,20 +81,20 @@ def told(outcome: Outcome, more: str = "") -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def not_asked(specialist: str, why: object) -> str:
-    """Return what the model reads where nobody could be asked."""
+def failure_text(specialist: str, why: object) -> str:
+    """Return the error text for the model if a specialist could not be run."""
     return f"{specialist} could not be asked: {why}"
 
 
 def has_failed(outcome: Outcome) -> bool:
-    """Tell whether an outcome is no answer, for the model that asked.
+    """Return whether the calling model should see an outcome as an error.
 
-    One that was aborted is not: what it gathered goes into the salvage of the run that asked, which passes errors over.
+    An aborted outcome with an answer is no error: the caller's salvaged answer skips errors, but should include it.
     """
     return not outcome.answer or outcome.status == "failed"
 
 
-def _spent(outcome: Outcome) -> str:
+def _calls_used(outcome: Outcome) -> str:
     calls, landing = outcome.tool_calls, outcome.landing
     of = "" if calls.limit is None else f" of {calls.limit}"
     other = landing is not None and landing.reason != Kind.TOOL_CALLS
@@ -102,5 +102,5 @@ def _spent(outcome: Outcome) -> str:
     return f"after {calls.used}{of} tool calls{reached}"
 
 
-def _quoted(one: Evidence) -> str:
+def _format_evidence(one: Evidence) -> str:
     return f"- {one.source}: {one.quote} ({'verified' if one.verified else 'not verified'})"

@@ -1,4 +1,4 @@
-"""A function's docstring, taken apart: what it does, and what its parameters mean."""
+"""Parser that splits a docstring into a description and the parameters' descriptions."""
 
 import re
 from collections.abc import Mapping
@@ -9,38 +9,38 @@ _SECTIONS = {
     "NUMPYDOC": r"(?:Other )?Parameters[ \t]*\n-{3,}[ \t]*\n(?:(?!\S.*\n-{3,}).*(?:\n|(?<=.)\Z))*",
     "REST": r":(?:param|parameter|arg|argument|key|keyword|type)\b.*(?:\n|\Z)(?:[ \t]+.*(?:\n|\Z))*",
 }
-"""How the parameters stand in each style."""
+"""Pattern of the parameter section in each docstring style."""
 
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """What a docstring tells a model."""
+    """Parsed docstring."""
 
     description: str
-    """All but the section on parameters."""
+    """Text without the parameter section."""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """What each of them means, on one line."""
+    """Description of each parameter, on one line."""
 
 
 def read(text: str) -> Docstring:
-    """Take a docstring apart, written as Google, NumPy or Sphinx have it; of any other it is all description.
+    """Parse a docstring in Google, NumPy or Sphinx style; in any other style, all of it is the description.
 
-    text: without the indentation of the code.
+    text: the docstring without the indentation of the code.
     """
-    import docstring_parser  # noqa: PLC0415 - 30 ms that only tools of one's own cost
+    import docstring_parser  # noqa: PLC0415 - takes 30 ms, and only custom tools need it
 
     try:
         parsed = docstring_parser.parse(text)
     except docstring_parser.ParseError:
         return Docstring(text)
-    told = {
+    parameters = {
         name.strip(): " ".join((one.description or "").split())
         for one in parsed.params
         for name in one.arg_name.split(",")
     }
-    section = _SECTIONS.get(parsed.style.name) if parsed.style and told else None
+    section = _SECTIONS.get(parsed.style.name) if parsed.style and parameters else None
     if section is None:
         return Docstring(text)
     rest = re.sub(rf"^{section}", "", text, flags=re.MULTILINE)
     description = re.sub(r"\n{3,}", "\n\n", rest).strip()
-    return Docstring(description, {name: words for name, words in told.items() if words})
+    return Docstring(description, {name: meaning for name, meaning in parameters.items() if meaning})

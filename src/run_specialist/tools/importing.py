@@ -1,4 +1,4 @@
-"""Import modules of a project from the very bytes that were looked at."""
+"""Import project modules from the exact bytes that were inspected."""
 
 import importlib
 import os
@@ -15,24 +15,24 @@ from run_specialist.tools.modules import CannotImport, Module, is_same, spec_in
 
 
 def load(chain: Sequence[Module], root: Path, neighbours: Iterable[Module] = ()) -> ModuleType:
-    """Import a module that was found; one that is loaded already stays as it is.
+    """Import the last module of a chain; modules that are already loaded are not reloaded.
 
-    neighbours: what else was looked at; when it is imported, now or later, those bytes are run.
-    Raises CannotImport where another module of one of these names is loaded, and whatever the modules raise.
+    neighbours: other inspected modules; whenever they are imported, the inspected bytes are executed.
+    Raises CannotImport if a different module with one of these names is loaded, and any exception of the modules.
     """
     for module in chain:
         _check_loaded(module)
     if not chain[-1].is_below(root):
-        # Installed modules may have loaders of their own.
+        # Installed modules may need their own loaders.
         return importlib.import_module(chain[-1].name)
-    _Siblings.of(root)
-    _Neighbours.add(neighbours)
-    named = _Named({module.name: module for module in chain})
-    sys.meta_path.insert(0, named)
+    _ProjectFinder.register(root)
+    _PinnedFinder.add(neighbours)
+    finder = _ChainFinder({module.name: module for module in chain})
+    sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module(chain[-1].name)
     finally:
-        sys.meta_path.remove(named)
+        sys.meta_path.remove(finder)
 
 
 def _check_loaded(module: Module) -> None:
@@ -43,26 +43,26 @@ def _check_loaded(module: Module) -> None:
     if spec is None or not is_same(module, spec):
         where = getattr(loaded, "__file__", None) or "elsewhere"
         raise CannotImport(
-            f"{module.name} from {where} is loaded already, and one program cannot have two modules of that name; "
-            "rename one of them, or run them in programs of their own"
+            f"another module named {module.name} is already loaded from {where}; rename one of them, or use them in "
+            "separate processes"
         )
 
 
-class _Named(MetaPathFinder):
-    """Answers for modules that were found, before anybody else does."""
+class _ChainFinder(MetaPathFinder):
+    """Finds the modules of a chain before any other finder."""
 
     def __init__(self, modules: Mapping[str, Module]) -> None:
         self._modules = modules
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return how one of them is loaded."""
+        """Return the spec of a module of the chain, or None."""
         del path, target
         module = self._modules.get(fullname)
-        return None if module is None else _as_looked_at(module)
+        return None if module is None else _pinned_spec(module)
 
 
-def _as_looked_at(module: Module) -> ModuleSpec | None:
-    """Return how a module is loaded from the bytes that were looked at."""
+def _pinned_spec(module: Module) -> ModuleSpec | None:
+    """Return a spec that loads a module from its inspected bytes."""
     if module.path is None:
         spec = ModuleSpec(module.name, None, is_package=True)
         spec.submodule_search_locations = list(module.folders or ())
@@ -70,12 +70,12 @@ def _as_looked_at(module: Module) -> ModuleSpec | None:
     if module.path.suffix not in SOURCE_SUFFIXES:
         return spec_from_file_location(module.name, module.path)
     folders = None if module.folders is None else list(module.folders)
-    loader = _Looked(module.name, str(module.path), module.data)
+    loader = _PinnedLoader(module.name, str(module.path), module.data)
     return spec_from_file_location(module.name, module.path, loader=loader, submodule_search_locations=folders)
 
 
-class _Looked(SourceFileLoader):
-    """Runs the bytes that were looked at: the file may be another one meanwhile, and so may its compiled copy."""
+class _PinnedLoader(SourceFileLoader):
+    """Executes the inspected bytes, since the file and its compiled copy may have changed in the meantime."""
 
     def __init__(self, fullname: str, path: str, data: bytes) -> None:
         super().__init__(fullname, path)
@@ -86,55 +86,55 @@ class _Looked(SourceFileLoader):
         return self.source_to_code(self._data, self.get_filename(fullname))
 
 
-class _Siblings(MetaPathFinder):
-    """Finds what the modules of a project import from beside them, also at their first call.
+class _ProjectFinder(MetaPathFinder):
+    """Finds modules in a project's root, including those imported only when a function is called.
 
-    It is asked last: nothing in a project can stand in the place of Python's own modules or of what is installed.
+    It comes last, so that a project cannot shadow the standard library or installed packages.
     """
 
     def __init__(self, root: str) -> None:
         self.root = root
 
     @classmethod
-    def of(cls, root: Path) -> None:
-        """Have the modules of a project found from now on."""
-        wanted = os.path.realpath(root)
-        if not any(isinstance(one, cls) and one.root == wanted for one in sys.meta_path):
-            sys.meta_path.append(cls(wanted))
+    def register(cls, root: Path) -> None:
+        """Register a finder for a project's root, once."""
+        real_root = os.path.realpath(root)
+        if not any(isinstance(installed, cls) and installed.root == real_root for installed in sys.meta_path):
+            sys.meta_path.append(cls(real_root))
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return how a module in the root is loaded; those inside of packages are found by the packages."""
+        """Return the spec of a top-level module in the root; packages find their own submodules."""
         del target
         if path is not None:
             return None
-        return _Neighbours.spec(fullname, [self.root]) or spec_in([self.root], fullname)
+        return _PinnedFinder.spec(fullname, [self.root]) or spec_in([self.root], fullname)
 
 
-class _Neighbours(MetaPathFinder):
-    """Answers for modules inside of packages that were looked at, ahead of what a compiled copy of them may hold."""
+class _PinnedFinder(MetaPathFinder):
+    """Finds inspected submodules before Python can load a compiled copy of them."""
 
-    looked: ClassVar[dict[str, Module]] = {}
-    """By the path of the file, without links."""
+    inspected: ClassVar[dict[str, Module]] = {}
+    """Inspected modules by resolved file path."""
 
     @classmethod
     def add(cls, modules: Iterable[Module]) -> None:
-        """Have these modules loaded from the bytes that were looked at, from now on."""
-        cls.looked |= {os.path.realpath(module.path): module for module in modules if module.path is not None}
-        if not any(isinstance(one, cls) for one in sys.meta_path):
+        """Register modules to be loaded from their inspected bytes."""
+        cls.inspected |= {os.path.realpath(module.path): module for module in modules if module.path is not None}
+        if not any(isinstance(installed, cls) for installed in sys.meta_path):
             sys.meta_path.insert(0, cls())
 
     @classmethod
     def spec(cls, name: str, folders: Iterable[str]) -> ModuleSpec | None:
-        """Return how a module in one of some folders is loaded; None for one that was not looked at."""
+        """Return the spec of a module in one of the folders; None if it was not inspected."""
         leaf = name.rpartition(".")[2]
         for folder in folders:
-            for tail in (f"{leaf}/__init__.py", f"{leaf}.py"):
-                module = cls.looked.get(os.path.realpath(os.path.join(folder, tail)))  # noqa: PTH118 - any text
+            for file_name in (f"{leaf}/__init__.py", f"{leaf}.py"):
+                module = cls.inspected.get(os.path.realpath(os.path.join(folder, file_name)))  # noqa: PTH118 - may be any text
                 if module is not None and module.name == name:
-                    return _as_looked_at(module)
+                    return _pinned_spec(module)
         return None
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """Return how a module of a package is loaded; an outermost one has to come after what is installed."""
+        """Return the spec of a submodule; a top-level module must come after installed ones."""
         del target
         return None if path is None else self.spec(fullname, path)

@@ -1,4 +1,4 @@
-"""Modules of a project, found without running any code of theirs."""
+"""Lookup of project modules without executing their code."""
 
 import hashlib
 import os
@@ -18,9 +18,9 @@ from importlib.machinery import (
 from importlib.util import find_spec
 from pathlib import Path
 
-_INSTALLED = {"site-packages", "dist-packages"}
-_PYTHONS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
-_KINDS = (
+_INSTALL_FOLDERS = {"site-packages", "dist-packages"}
+_STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
+_LOADERS = (
     (ExtensionFileLoader, EXTENSION_SUFFIXES),
     (SourceFileLoader, SOURCE_SUFFIXES),
     (SourcelessFileLoader, BYTECODE_SUFFIXES),
@@ -28,107 +28,108 @@ _KINDS = (
 
 
 class CannotImport(Exception):
-    """A module is not there, or not the one that is meant; `str(error)` says which and why."""
+    """A module is missing or ambiguous; `str(error)` gives its name and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One module on the way to the one that is named, that one included."""
+    """A module, or one of the packages that contain it."""
 
     name: str
     path: Path | None
-    """Its file; None for a folder without `__init__.py`, and for what is part of Python itself."""
+    """Source file; None for a namespace package or a built-in or frozen module."""
     data: bytes = b""
-    """What the file holds."""
+    """Content of the file."""
     folders: tuple[str, ...] | None = None
-    """Where the modules below it are; None where it is no package."""
+    """Search paths for submodules; None if it is not a package."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the file holds."""
+        """SHA-256 of the file's content."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
     def is_installed(self) -> bool:
-        """Whether it lies where Python itself or an installer puts modules, in a project's `.venv` too."""
+        """Whether it is in the standard library or installed, e.g. in a project's `.venv`."""
         places = self.folders or () if self.path is None else (str(self.path),)
-        return any(_INSTALLED & {*Path(place).parts} or place.startswith(_PYTHONS) for place in places)
+        return any(_INSTALL_FOLDERS & {*Path(place).parts} or place.startswith(_STDLIB_FOLDERS) for place in places)
 
     def is_below(self, root: Path) -> bool:
-        """Say whether it lies in a project."""
+        """Return whether it is in a project."""
         places = self.folders or () if self.path is None else (str(self.path),)
         return any(Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root)) for place in places)
 
 
 def find(name: str, root: Path) -> tuple[Module, ...]:
-    """Return a module behind the packages that hold it, the outermost first; no code of any of them is run.
+    """Return a module preceded by its parent packages, outermost first; no code is executed.
 
-    It is looked for in the root, then among what is installed.
+    The root is searched first, then installed modules.
     Raises CannotImport.
     """
     top, *inner = name.split(".")
-    chain = [_outermost(top, root)]
+    chain = [_top_level(top, root)]
     for part in inner:
-        chain.append(_inside(chain[-1], f"{chain[-1].name}.{part}"))
+        chain.append(_submodule(chain[-1], f"{chain[-1].name}.{part}"))
     return tuple(chain)
 
 
-def neighbour(name: str, above: Module | None, root: Path) -> Module | None:
-    """Return a module that one of a project's would import, if it is the project's; no code is run.
+def find_in_project(name: str, parent: Module | None, root: Path) -> Module | None:
+    """Return the module that a project's code would import by a name, or None if it is not in the project.
 
-    name: its full name.
-    above: the package that holds it; None for an outermost one.
+    No code is executed.
+    name: full name.
+    parent: its parent package; None for a top-level module.
     """
     try:
-        if above is not None:
-            return _inside(above, name)
-        here = spec_in([str(root)], name)
-        module = _module(here) if here else _outermost(name, root)
+        if parent is not None:
+            return _submodule(parent, name)
+        local = spec_in([str(root)], name)
+        module = _module(local) if local else _top_level(name, root)
     except (CannotImport, ValueError):
-        # Nor will it be found when it is imported.
+        # The import will not find it either.
         return None
     return module if module.is_below(root) and not module.is_installed else None
 
 
-def _inside(above: Module, name: str) -> Module:
-    spec = spec_in(above.folders or (), name)
+def _submodule(parent: Module, name: str) -> Module:
+    spec = spec_in(parent.folders or (), name)
     if spec is None:
-        raise CannotImport(f"there is no module {name} in {', '.join(above.folders or ()) or above.path}")
+        raise CannotImport(f"no module {name} in {', '.join(parent.folders or ()) or parent.path}")
     return _module(spec)
 
 
-def _outermost(name: str, root: Path) -> Module:
-    here = spec_in([str(root)], name)
+def _top_level(name: str, root: Path) -> Module:
+    local = spec_in([str(root)], name)
     try:
         installed = find_spec(name)
     except (ImportError, ValueError):
         installed = None
-    if here is None and installed is None:
-        raise CannotImport(f"there is no module {name} in {root}, nor among what is installed")
-    if here is None or (_is_folder(here) and installed is not None and not _is_folder(installed)):
-        # A folder alone never hides a package: so it is in Python itself.
-        return _module(installed)  # type: ignore[arg-type] # one of them is there
-    if installed is not None and not _is_folder(installed) and not is_same(_module(here), installed):
+    if local is None and installed is None:
+        raise CannotImport(f"no module {name} in {root} or among the installed packages")
+    if local is None or (_is_namespace(local) and installed is not None and not _is_namespace(installed)):
+        # As in Python itself, a namespace package never shadows a regular one.
+        return _module(installed)  # type: ignore[arg-type] # one of the two was found
+    if installed is not None and not _is_namespace(installed) and not is_same(_module(local), installed):
         raise CannotImport(
-            f"{name} is the name of another module too, {installed.origin}; rename the one in {root}, or install it "
-            "so that both are the same"
+            f"{name} is ambiguous: it is also the name of {installed.origin}; rename the module in {root}, or install "
+            "it so that both are the same"
         )
-    return _module(here)
+    return _module(local)
 
 
 def spec_in(folders: Sequence[str], name: str) -> ModuleSpec | None:
-    """Return how a module is loaded; of folders without `__init__.py` all together."""
-    parts: list[str] = []
+    """Return the spec of a module in some folders; namespace portions are combined."""
+    portions: list[str] = []
     for folder in folders:
-        spec = FileFinder(folder, *_KINDS).find_spec(name)
+        spec = FileFinder(folder, *_LOADERS).find_spec(name)
         if spec is not None and spec.loader is not None:
             return spec
         if spec is not None:
-            parts += spec.submodule_search_locations or ()
-    if not parts:
+            portions += spec.submodule_search_locations or ()
+    if not portions:
         return None
     spec = ModuleSpec(name, None, is_package=True)
-    spec.submodule_search_locations = parts
+    spec.submodule_search_locations = portions
     return spec
 
 
@@ -143,13 +144,13 @@ def _module(spec: ModuleSpec) -> Module:
         raise CannotImport(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _is_folder(spec: ModuleSpec) -> bool:
-    """Say whether it is a folder without `__init__.py`, or several."""
+def _is_namespace(spec: ModuleSpec) -> bool:
+    """Return whether a spec is that of a namespace package."""
     return spec.origin is None and spec.submodule_search_locations is not None
 
 
 def is_same(module: Module, spec: ModuleSpec) -> bool:
-    """Tell whether a spec would load the file, or the folders, of a module."""
+    """Return whether a spec would load the same file or folders as a module."""
     if module.path is None:
         loaded = {os.path.realpath(folder) for folder in spec.submodule_search_locations or ()}
         return not spec.has_location and {os.path.realpath(folder) for folder in module.folders or ()} <= loaded

@@ -1,4 +1,4 @@
-"""Functions of a project as tools: what `python_tools` names."""
+"""Project functions as tools, declared in `python_tools`."""
 
 import traceback
 from collections.abc import Collection
@@ -17,31 +17,31 @@ from run_specialist.tools.decorator import tool
 from run_specialist.tools.imports import Imported, imported
 from run_specialist.tools.modules import CannotImport, Module
 
-_OURS = frozenset({*BUILT_IN, SUMMARIZE})
-_SERVED = "mcp__"
+_RESERVED = frozenset({*BUILT_IN, SUMMARIZE})
+_MCP_PREFIX = "mcp__"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFunction:
-    """A function that a file names, with the modules that have to be imported for it."""
+    """A function that a file declares, and the modules to import for it."""
 
     reference: str
-    """`module:name`, the name with points where it stands inside of something."""
+    """`module:name`; the name is dotted for an attribute of an object."""
     chain: tuple[Module, ...]
-    """The module, behind the packages that hold it."""
+    """The module, preceded by its parent packages."""
     imported: Imported
-    """What these import of the project."""
+    """Project modules that these import."""
 
     @property
     def module(self) -> Module:
-        """The one that holds the function."""
+        """The module that contains the function."""
         return self.chain[-1]
 
 
 def find(reference: str, root: Path) -> FoundFunction:
-    """Look for the module of a function; nothing is imported.
+    """Find the module of a function without importing anything.
 
-    Raises UsageError where it is not there.
+    Raises UsageError if it is missing or ambiguous.
     """
     try:
         chain = modules.find(reference.partition(":")[0], root)
@@ -51,48 +51,48 @@ def find(reference: str, root: Path) -> FoundFunction:
 
 
 def load(found: FoundFunction, root: Path) -> Tool:
-    """Import what was found and return the tool that it is, or that is made of the function.
+    """Import a function and return it as a tool; an object that already is a tool is returned unchanged.
 
-    Raises UsageError, also for whatever is raised by the module.
+    Raises UsageError, also for any exception of the module.
     """
     try:
-        it: Any = importing.load(found.chain, root, found.imported.modules)
+        value: Any = importing.load(found.chain, root, found.imported.modules)
     except CannotImport as error:
         raise UsageError(f"{found.reference}: {error}") from None
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:  # noqa: BLE001 - a module may raise anything, even what would end the program
-        raise UsageError(f"{found.reference}: importing {found.module.name} failed: {_words(error)}") from None
+    except BaseException as error:  # noqa: BLE001 - a module may raise anything, even SystemExit
+        raise UsageError(f"{found.reference}: importing {found.module.name} failed: {_describe_error(error)}") from None
     for name in found.reference.partition(":")[2].split("."):
-        it = _inside(it, name, found)
+        value = _attribute(value, name, found)
     try:
-        return it if isinstance(it, Tool) else tool(it)
+        return value if isinstance(value, Tool) else tool(value)
     except UsageError as error:
         raise UsageError(f"{found.reference}: {error}") from None
 
 
-def _inside(it: Any, name: str, found: FoundFunction) -> Any:  # noqa: ANN401 - a module, or whatever stands in it
+def _attribute(value: Any, name: str, found: FoundFunction) -> Any:  # noqa: ANN401 - a module or any attribute
     try:
-        return getattr(it, name)
-    except Exception:  # noqa: BLE001 - a module may look its names up by code of its own
-        near = get_close_matches(name, [one for one in dir(it) if not one.startswith("_")], 3)
-        meant = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise UsageError(f"{found.reference}: {found.module.name} has no {name}{meant}") from None
+        return getattr(value, name)
+    except Exception:  # noqa: BLE001 - `__getattr__` may raise anything
+        similar = get_close_matches(name, [one for one in dir(value) if not one.startswith("_")], 3)
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+        raise UsageError(f"{found.reference}: {found.module.name} has no {name}{hint}") from None
 
 
 def check_name(found: FoundFunction, made: Tool, others: Collection[str]) -> None:
-    """Raise UsageError where the name of a tool is one of ours, or that of another one."""
-    if made.name in _OURS or made.name.startswith(_SERVED):
-        whose = "is kept for the tools of MCP servers" if made.name.startswith(_SERVED) else "is a tool of ours"
+    """Raise UsageError if the name of a tool is reserved or already taken."""
+    if made.name in _RESERVED or made.name.startswith(_MCP_PREFIX):
+        reason = "is reserved for MCP tools" if made.name.startswith(_MCP_PREFIX) else "is reserved"
     elif made.name in others:
-        whose = "is another one of python_tools too"
+        reason = "is already used by another function in python_tools"
     else:
         return
-    raise UsageError(f'{found.reference}: {made.name} {whose}; give it another name: @tool(name="...")')
+    raise UsageError(f'{found.reference}: tool name {made.name} {reason}; choose another one: @tool(name="...")')
 
 
-def _words(error: BaseException) -> str:
-    """Return an error on one line, with the place where it was raised."""
+def _describe_error(error: BaseException) -> str:
+    """Return an error on one line, with the file and line that raised it."""
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}:{error.lineno}"
     else:

@@ -1,4 +1,4 @@
-"""The `respond` tool: how a specialist hands its answer to its parent."""
+"""The `respond` tool, with which a specialist returns its answer to its parent."""
 
 import json
 import re
@@ -35,84 +35,84 @@ _SCHEMA = {
     },
     "required": ["answer"],
 }
-"""Written by hand, because each word of it is paid for in every request."""
+"""Written by hand, because every request sends it and pays for its length."""
 _STRUCTURED = "The whole answer. It must match this schema: give it as it is, not as JSON in a string."
-_STRUCTURED_IN_WORDS = "The whole answer, as it is and not as JSON in a string. It must match this JSON Schema: "
+_STRUCTURED_AS_TEXT = "The whole answer, as it is and not as JSON in a string. It must match this JSON Schema: "
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-# A bracket in a sentence is more often a note than a list.
-_OPENING = re.compile(r"\{|^[ \t]*\[", re.MULTILINE)
-_MOST_OPENINGS = 100
+# Within a sentence, a square bracket is more often a remark than a JSON array.
+_JSON_START = re.compile(r"\{|^[ \t]*\[", re.MULTILINE)
+_MAX_JSON_STARTS = 100
 
 
 class Evidence(BaseModel):
-    """A quote and where it stands."""
+    """A quote and its source."""
 
     source: str = ""
-    """As `path:line`."""
+    """Source as `path:line`."""
     quote: str = ""
-    """As it stands there."""
+    """Verbatim quote."""
 
     @classmethod
     def parse(cls, value: object) -> Self | None:
-        """Read one piece of evidence however a model may have written it; None when it says nothing."""
+        """Parse one piece of evidence, whatever its form; return None if it is empty."""
         if isinstance(value, Mapping):
-            source, quote = (_text(value.get(key)) for key in ("source", "quote"))
+            source, quote = (_as_text(value.get(key)) for key in ("source", "quote"))
         else:
-            source, quote = "", _text(value)
+            source, quote = "", _as_text(value)
         return cls(source=source, quote=quote) if source or quote else None
 
 
 class Response(BaseModel):
-    """The arguments of a `respond` call."""
+    """Parsed arguments of a `respond` call."""
 
     answer: str = ""
-    """Empty when the model gave none."""
+    """Answer; empty if the model gave none."""
     evidence: list[Evidence] = []
-    """At most 20."""
+    """At most 20 pieces of evidence."""
     gaps: list[str] = []
-    """What was not found."""
+    """Open points that were not found."""
     output: Any = Field(default=None, exclude=True)
-    """The answer as JSON where it matches the schema that was asked for; `answer` is then its text."""
+    """Answer as a JSON value if it matches the requested schema; `answer` is then its text."""
     reason: str | None = Field(default=None, exclude=True)
-    """Why the answer does not match the schema that was asked for; None where it does or where there is none."""
+    """Reason why the answer does not match the requested schema; None if it matches or there is no schema."""
 
     @classmethod
     def among(cls, calls: Iterable[ToolCall], schema: AnswerSchema | None = None) -> Self | None:
-        """Return what `respond` was given; None when it was not called.
+        """Return the response among some calls; None if `respond` was not called.
 
-        Of several the first that matches the schema, else the first that says something.
+        Of several, the first that matches the schema wins, else the first that is not empty.
         """
-        given = (cls.parse(call.arguments, schema) for call in calls if call.name == NAME)
-        return min(given, key=lambda one: (one.reason is not None, not one.answer.strip()), default=None)
+        responses = (cls.parse(call.arguments, schema) for call in calls if call.name == NAME)
+        return min(responses, key=lambda one: (one.reason is not None, not one.answer.strip()), default=None)
 
     @classmethod
     def of_text(cls, text: str, schema: AnswerSchema | None = None) -> Self:
-        """Read an answer that was given without `respond`; JSON in it may match the schema."""
-        said = cls(answer=text)
+        """Parse an answer given as plain text; JSON in it may match the schema."""
+        response = cls(answer=text)
         if schema is None:
-            return said
-        readings = list(_readings(text))
-        # Some write the call of `respond` as text.
-        calls = (cls.parse(one, schema) for one in readings if isinstance(one, dict) and "answer" in one)
-        said = said._fitted(readings, schema)
-        return next((call for call in calls if call.reason is None), said) if said.reason else said
+            return response
+        interpretations = list(_interpretations(text))
+        # Some models write the `respond` call as text.
+        calls = (cls.parse(one, schema) for one in interpretations if isinstance(one, dict) and "answer" in one)
+        response = response._matched(interpretations, schema)
+        return next((call for call in calls if call.reason is None), response) if response.reason else response
 
     @classmethod
     def parse(cls, arguments: Mapping[str, Any] | None, schema: AnswerSchema | None = None) -> Self:
-        """Read the arguments of a call as far as they make sense; never raises."""
+        """Parse the arguments of a call leniently; never raises."""
         given = arguments or {}
         answer = given.get("answer")
-        evidence = [Evidence.parse(item) for item in _items(given.get("evidence"))]
-        said = cls(
-            answer=answer if isinstance(answer, str) else _text(answer),
+        evidence = [Evidence.parse(item) for item in _as_list(given.get("evidence"))]
+        response = cls(
+            answer=answer if isinstance(answer, str) else _as_text(answer),
             evidence=[item for item in evidence if item][:MOST_EVIDENCE],
-            gaps=[text for item in _items(given.get("gaps")) if (text := _text(item))],
+            gaps=[text for item in _as_list(given.get("gaps")) if (text := _as_text(item))],
         )
-        return said if schema is None else said._fitted(_candidates(given), schema)
+        return response if schema is None else response._matched(_candidates(given), schema)
 
-    def _fitted(self, candidates: Iterable[object], schema: AnswerSchema) -> Self:
-        """Return the response with the first candidate that matches as its output, else with a reason."""
+    def _matched(self, candidates: Iterable[object], schema: AnswerSchema) -> Self:
+        """Return a copy with the first matching candidate as its output, else with a reason."""
         reasons = []
         for value in candidates:
             reason = schema.reason(value)
@@ -124,19 +124,19 @@ class Response(BaseModel):
 
 
 def _candidates(arguments: Mapping[str, Any]) -> Iterator[object]:
-    """Yield what of a call's arguments may be the answer, the likeliest first."""
+    """Yield the parts of a call's arguments that may be the answer, likeliest first."""
     for key in ("answer", "output"):
         if key in arguments:
             value = arguments[key]
-            yield from _readings(value) if isinstance(value, str) else (value,)
-    # A model that forgets to wrap its answer gives the fields of it in place of `answer`.
+            yield from _interpretations(value) if isinstance(value, str) else (value,)
+    # A model that forgets to wrap its answer passes the fields at the top level, without `answer`.
     fields = {key: value for key, value in arguments.items() if key not in {"evidence", "gaps"}}
     if fields.keys() - {"answer", "output"}:
         yield fields
 
 
-def _readings(text: str) -> Iterator[object]:
-    """Yield what a text may mean, the likeliest first: the JSON that it is or has in a fence, itself, JSON inside."""
+def _interpretations(text: str) -> Iterator[object]:
+    """Yield the values a text may stand for, likeliest first: JSON, fenced JSON, the text itself, embedded JSON."""
     if not text.strip():
         return
     whole = list(_decoded(text))
@@ -145,11 +145,11 @@ def _readings(text: str) -> Iterator[object]:
     yield text
     yield from whole
     position = 0
-    for _ in range(_MOST_OPENINGS):
-        opening = _OPENING.search(text, position)
-        if opening is None:
+    for _ in range(_MAX_JSON_STARTS):
+        start = _JSON_START.search(text, position)
+        if start is None:
             return
-        position = opening.end()
+        position = start.end()
         try:
             value, position = json.JSONDecoder().raw_decode(text, position - 1)
         except (ValueError, RecursionError):
@@ -162,8 +162,8 @@ def _decoded(text: str) -> Iterator[object]:
         yield json.loads(text)
 
 
-def _items(value: object) -> list[object]:
-    """Return a list that may have come as JSON in a string, or as its only item."""
+def _as_list(value: object) -> list[object]:
+    """Return a list, also from JSON in a string or from a single item."""
     if isinstance(value, str):
         decoded = next(_decoded(value), None)
         value = decoded if isinstance(decoded, list | dict) else value
@@ -174,7 +174,7 @@ def _items(value: object) -> list[object]:
     return list(value)
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
@@ -186,9 +186,9 @@ def _text(value: object) -> str:
 
 
 def respond_tool(schema: AnswerSchema | None = None) -> Tool:
-    """Make the tool; the loop takes its arguments as the end of the run and never calls its function.
+    """Return the tool; the loop ends the run with its arguments and never calls its function.
 
-    schema: what `answer` must match; without one it is text.
+    schema: JSON Schema that `answer` must match; None for text.
     """
     if schema is None:
         return _PLAIN
@@ -198,8 +198,8 @@ def respond_tool(schema: AnswerSchema | None = None) -> Tool:
 
 def _answer_parameter(schema: AnswerSchema) -> dict[str, Any]:
     parameter = schema.embedded("/properties/answer")
-    if parameter is None:  # an older dialect, of which the APIs of models would refuse some keyword
-        return {"description": _STRUCTURED_IN_WORDS + json.dumps(schema.schema, ensure_ascii=False)}
+    if parameter is None:  # an older dialect, some of whose keywords model APIs reject
+        return {"description": _STRUCTURED_AS_TEXT + json.dumps(schema.schema, ensure_ascii=False)}
     return {**parameter, "description": f"{_STRUCTURED} {parameter.get('description', '')}".rstrip()}
 
 

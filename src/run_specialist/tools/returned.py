@@ -1,4 +1,4 @@
-"""What a function returned, as the text that a model reads."""
+"""Conversion of a function's return value to text for the model."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,19 +9,19 @@ from typing import Any
 from run_specialist.errors import ToolError
 
 
-def drained(result: Any, is_given_up: Callable[[], bool]) -> Any:  # noqa: ANN401 - whatever a function returns
-    """Return what an iterator yields as a list, and anything else as it is; it may block as long as the function.
+def drained(result: Any, is_abandoned: Callable[[], bool]) -> Any:  # noqa: ANN401 - any return value
+    """Return the items of an iterator as a list, and any other value unchanged; may block like the function.
 
-    is_given_up: asked between two items, so that one without an end does not fill the memory when nobody waits.
+    is_abandoned: checked between items, so that an endless iterator stops once the call is abandoned.
     """
-    return list(takewhile(lambda _: not is_given_up(), result)) if isinstance(result, Iterator) else result
+    return list(takewhile(lambda _: not is_abandoned(), result)) if isinstance(result, Iterator) else result
 
 
-def as_text(result: Any) -> str:  # noqa: ANN401 - whatever a function returns
-    """Return text as it is, nothing for None, and everything else as JSON.
+def as_text(result: Any) -> str:  # noqa: ANN401 - any return value
+    """Return text unchanged, None as an empty string, and everything else as JSON.
 
-    Models, dataclasses, dates, sets and the like become what JSON has for them, and what it has nothing for its `str`.
-    Raises ToolError for what cannot be told, e.g. a list that holds itself.
+    Pydantic models, dataclasses, dates, sets etc. become their JSON equivalents; values without one become their `str`.
+    Raises ToolError for values that cannot be serialized, e.g. a list that contains itself.
     """
     if isinstance(result, Enum):
         result = result.value

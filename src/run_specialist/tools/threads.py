@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop, which nothing has to wait for."""
+"""Threads for blocking work that can be abandoned."""
 
 import asyncio
 import contextvars
@@ -9,44 +9,44 @@ from contextvars import ContextVar
 from threading import Thread
 from typing import Any
 
-_GIVEN_UP: ContextVar[Future[None] | None] = ContextVar("given_up", default=None)
-"""Cancelled in a thread of `in_thread` once nobody waits for it any more."""
+_ABANDONED: ContextVar[Future[None] | None] = ContextVar("abandoned", default=None)
+"""Set in threads of `in_thread`; cancelled once the caller has stopped waiting."""
 
 
 def is_cancelled() -> bool:
-    """Tell, in a thread of `in_thread`, whether nobody waits for it any more; elsewhere it is always False."""
-    given_up = _GIVEN_UP.get()
-    return given_up is not None and given_up.cancelled()
+    """Return whether this thread of `in_thread` was abandoned; always False in other threads."""
+    abandoned = _ABANDONED.get()
+    return abandoned is not None and abandoned.cancelled()
 
 
 def check_cancelled() -> None:
-    """Raise CancelledError in a thread of `in_thread` that nobody waits for any more; elsewhere do nothing.
+    """Raise CancelledError in an abandoned thread of `in_thread`; do nothing in other threads.
 
-    Called in work that may take long, so that it does not go on in the background when its time is over.
+    Long-running work calls this so that it does not continue in the background after a timeout.
     """
-    given_up = _GIVEN_UP.get()  # not by `is_cancelled`: this is called for each entry of a walk
-    if given_up is not None and given_up.cancelled():
+    abandoned = _ABANDONED.get()  # inlines `is_cancelled`, since this is called for each entry of a folder walk
+    if abandoned is not None and abandoned.cancelled():
         raise asyncio.CancelledError
 
 
 def when_cancelled(call: Callable[[], object]) -> None:
-    """Call a function once nobody waits for this thread of `in_thread` any more, at once if so already.
+    """Register a callback that runs once this thread of `in_thread` is abandoned, or at once if it already is.
 
-    The function is also called after the thread's result was taken, and never in other threads.
+    The callback also runs after the thread's result was returned, and never in other threads.
     """
-    given_up = _GIVEN_UP.get()
-    if given_up is not None:
-        given_up.add_done_callback(lambda _: call())
+    abandoned = _ABANDONED.get()
+    if abandoned is not None:
+        abandoned.add_done_callback(lambda _: call())
 
 
-async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns
-    """Run a blocking function in a thread of its own.
+async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - any return value
+    """Run a blocking function in a new thread.
 
-    The thread is a daemon: one that hangs is given up at a timeout or an abort, and cannot keep the program from
-    ending, as a thread of the loop's own pool would. The function can ask `is_cancelled` whether that has happened.
+    The thread is a daemon: if it hangs, it is abandoned at a timeout or abort and cannot keep the program alive, as a
+    thread of the event loop's pool would. The function can check `is_cancelled`.
     """
     loop = asyncio.get_running_loop()
-    given_up: Future[None] = Future()
+    abandoned: Future[None] = Future()
     future: asyncio.Future[Any] = loop.create_future()
 
     def settle(result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as above
@@ -61,16 +61,16 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - what 
         result, failure = None, None
         try:
             result = function()
-        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-            # No future takes the first of these, and the other one means that whoever waits is thrown away.
+        except BaseException as error:  # noqa: BLE001 - raised again by the future
+            # Futures reject StopIteration, and GeneratorExit would mean that the awaiting coroutine is being closed.
             failure = RuntimeError(repr(error)) if isinstance(error, StopIteration | GeneratorExit) else error
-        with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits any more
+        with suppress(RuntimeError):  # the event loop was closed in the meantime
             loop.call_soon_threadsafe(settle, result, failure)
 
     context = contextvars.copy_context()
-    context.run(_GIVEN_UP.set, given_up)
+    context.run(_ABANDONED.set, abandoned)
     Thread(target=context.run, args=(work,), daemon=True).start()
     try:
         return await future
     finally:
-        given_up.cancel()
+        abandoned.cancel()

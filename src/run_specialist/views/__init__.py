@@ -1,1 +1,1 @@
-"""What past runs show."""
+"""Evaluations of stored runs: the HTML report of one run, and the tuning of a specialist's limits."""

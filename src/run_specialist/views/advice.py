@@ -1,4 +1,4 @@
-"""Which `tool_calls_limit` to write into a specialist's file, from what its past runs needed. Pure values."""
+"""Suggests a `tool_calls_limit` for a specialist from its stored runs; pure functions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,122 +10,122 @@ from run_specialist.budget.budget import Kind
 from run_specialist.views.needs import CONTEXT, Need, enough_for
 
 SHARE = Fraction(9, 10)
-"""So many of all runs shall end by themselves; the rest lands."""
+"""Target share of runs that end by themselves; the others land."""
 FEWEST = 5
-"""Fewer runs tell nothing."""
+"""Minimum number of runs for a suggestion."""
 SLACK = 5
-"""One call is added for each so many: a fifth."""
+"""One extra call is added per this number of calls, which is 20 %."""
 REPEATS = 0.2
-"""From this share of repeated calls on, what was used says more of the prompt than of the need."""
+"""From this share of repeated calls, usage reflects a flaw of the prompt rather than the need."""
 
 Verdict = Literal["raise", "lower", "set", "keep", "probe", "prompt", "other cause", "too early"]
-"""Write a higher limit; a lower one; a first one; leave it; try a higher one to learn more; mend the prompt first; see
-to what else cut the runs; nothing can be said yet."""
+"""Raise the limit; lower it; set a first one; keep it; raise it as an experiment; fix the prompt first; fix another
+cause of cut runs; not enough data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What to do about a limit of tool calls, and why."""
+    """A recommended tool-call limit and its reason."""
 
     verdict: Verdict
     tool_calls_limit: int | None
-    """The limit to have; None where none can be named."""
+    """The suggested limit; None without a suggestion."""
     reason: str
     """One sentence."""
 
 
 def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggestion:
-    """Return the limit with which nine runs of ten end by themselves, with some slack.
+    """Return the limit with which nine of ten runs end by themselves, with some slack.
 
-    now: the limit that holds for the next run; None = no limit.
-    repeated: share of the calls that repeated an earlier one.
+    now: the current limit; None = no limit.
+    repeated: share of calls that repeated an earlier one, 0 to 1.
     """
     if now == 0:
-        return Suggestion("keep", 0, "a limit of 0 means that it answers at once, whatever it would need")
+        return Suggestion("keep", 0, "with a limit of 0 it answers immediately, without tool calls")
     if len(needs) < FEWEST:
-        some = "no run tells" if not needs else f"only {_runs(len(needs))} {'tells' if len(needs) == 1 else 'tell'}"
-        return Suggestion("too early", None, f"{some} what it needs; {FEWEST} are the least to judge by")
+        count = "no run shows" if not needs else f"only {_runs(len(needs))} {'shows' if len(needs) == 1 else 'show'}"
+        return Suggestion("too early", None, f"{count} the number of calls needed; at least {FEWEST} runs are required")
     if repeated >= REPEATS:
         return Suggestion(
             "prompt",
             None,
-            f"{100 * repeated:.0f} % of its tool calls repeated an earlier one word for word; mend the prompt before "
-            "the limit, for example let it say how to search",
+            f"{100 * repeated:.0f} % of its tool calls exactly repeated an earlier one; improve the prompt before "
+            "the limit, e.g. explain how to search",
         )
     enough = enough_for(needs, SHARE)
     return _unknown(needs, now) if enough is None or _is_thin(needs, enough) else _known(enough, now)
 
 
 def limit_for(enough: int) -> int:
-    """Return the limit with which a run that needs `enough` calls ends by itself, with a fifth of slack, rounded up.
+    """Return the limit for a run that needs `enough` calls, with 20 % slack, rounded up.
 
-    At least one more than is needed: a run lands when it makes its last call, even if it would have answered next.
+    The limit is at least one more than needed, because a run lands on its last call, even if it would answer next.
     """
     return _rounded(enough + 1 + enough // SLACK)
 
 
 def _is_thin(needs: Sequence[Need], enough: int) -> bool:
-    """Say whether a need rests on a few runs that had more room than the many which were cut before it."""
+    """Return whether the estimate rests on few runs, because most were cut before using so many calls."""
     cut_before = sum(not need.known and need.calls <= enough for need in needs)
-    return cut_before > len(needs) * (1 - SHARE) and sum(need.had(enough) for need in needs) < FEWEST
+    return cut_before > len(needs) * (1 - SHARE) and sum(need.could_end_after(enough) for need in needs) < FEWEST
 
 
 def _known(enough: int, now: int | None) -> Suggestion:
     limit = limit_for(enough)
     need = f"nine runs of ten end by themselves with {_calls(enough)} or fewer"
     if now is None:
-        return Suggestion("set", limit, f"{need}; without a limit nothing holds back a run that goes astray")
+        return Suggestion("set", limit, f"{need}; without a limit nothing stops a run that goes astray")
     if now <= enough:
         return Suggestion(
-            "raise", limit, f"{need}, and those that need the most land at the limit of {now} before they are through"
+            "raise", limit, f"{need}, and runs that need the most calls land at the limit of {now} before they finish"
         )
     if now < 2 * limit:
-        return Suggestion("keep", now, f"{need}, which a limit of {now} allows without being far above it")
+        return Suggestion("keep", now, f"{need}; a limit of {now} allows this and is not much higher")
     return Suggestion(
         "lower",
         limit,
-        f"{need}, far below the limit of {now}; a countdown from half of the limit would begin after "
-        f"{_calls(_half(limit))} instead of {_half(now)}, and a run that goes astray would feel it earlier",
+        f"{need}, far below the limit of {now}; a countdown from half of the limit would start after "
+        f"{_calls(_half(limit))} instead of {_half(now)}, and stop a run that goes astray earlier",
     )
 
 
 def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
-    """Say what to do where too many runs were cut to know what they need."""
+    """Return a suggestion if too many runs were cut to estimate the need."""
     cut = Counter(need.cut_by for need in needs if not need.known)
-    many = f"{cut.total()} of {_runs(len(needs))} were cut before they had shown what they need"
+    many = f"{cut.total()} of {_runs(len(needs))} were cut before they showed the number of calls needed"
     if 2 * cut[Kind.TOOL_CALLS] < cut.total():
         by, times = next((by, times) for by, times in cut.most_common() if by != Kind.TOOL_CALLS)
         return Suggestion("other cause", None, f"{many}, {times} of them {_cause(by)}")
-    had = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
-    if had < FEWEST:
-        holds = "no limit" if now is None else f"the limit of {now}"
-        few = "none" if not had else "only one" if had == 1 else f"only {had}"
-        return Suggestion("too early", None, f"{many}, and {few} of them had {holds} that holds now; let some more run")
+    comparable = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
+    if comparable < FEWEST:
+        current = "no limit" if now is None else f"the limit of {now}"
+        few = "none" if not comparable else "only one" if comparable == 1 else f"only {comparable}"
+        return Suggestion("too early", None, f"{many}, and {few} of them had the current setting, {current}; run more")
     if now is None:
-        return Suggestion("too early", None, f"{many}; there is no limit to raise, let some more run")
+        return Suggestion("too early", None, f"{many}; there is no limit to raise, run more")
     most = max(now, *(need.calls for need in needs))
     step = _rounded(most + (most + 1) // 2)
-    what = "half again as much" if most == now else f"half again as much as the {_calls(most)} that one of them used"
-    return Suggestion("probe", step, f"{many}; {what} is a step to find out, then look again after some runs")
+    base = "the limit" if most == now else f"the {_calls(most)} that one of them used"
+    return Suggestion("probe", step, f"{many}; try 1.5 times {base}, then check again after some runs")
 
 
 def _cause(cut_by: str | None) -> str:
     if cut_by is None:
-        return "by no limit; their warnings say why"
+        return "by no limit; their warnings give the reason"
     if cut_by == CONTEXT:
-        return "because the model's context was full; let it summarise earlier with summarize_at"
+        return "because the model's context window was full; lower summarize_at to summarize earlier"
     kind = Kind(cut_by)
     return f"by the limit of {kind.words}; raise {kind.key} first"
 
 
 def _rounded(calls: int) -> int:
-    """Round up: to fives above twenty, to tens above a hundred, to fifties above five hundred."""
+    """Round up to a multiple of 5 above 20, of 10 above 100, of 50 above 500."""
     step = next((step for most, step in ((20, 1), (100, 5), (500, 10)) if calls <= most), 50)
     return -(-calls // step) * step
 
 
 def _half(limit: int) -> int:
-    """Return the call after which half of a limit is used."""
+    """Return half of a limit, rounded up."""
     return -(-limit // 2)
 
 

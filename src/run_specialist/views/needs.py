@@ -1,9 +1,9 @@
-"""How many tool calls a question needs, known from runs of which some were cut before they had shown it. Pure values.
+"""Estimates the number of tool calls that questions need, from runs of which some were cut by a limit; pure functions.
 
-A run that ended by itself needed what it used. One that a limit cut needed at least that much; leaving it out would
-make the need look small just where the limit is too low. Such data are called censored, and what they tell is reckoned
-by the product-limit estimator: E. L. Kaplan and P. Meier, "Nonparametric Estimation from Incomplete Observations",
-Journal of the American Statistical Association 53 (1958), 457-481.
+A run that ended by itself needed the calls it used. A run that a limit cut needed at least that many; ignoring it would
+underestimate the need exactly where the limit is too low. Such data are right-censored, and the product-limit estimator
+handles them: E. L. Kaplan and P. Meier, "Nonparametric Estimation from Incomplete Observations", Journal of the
+American Statistical Association 53 (1958), 457-481.
 """
 
 from collections import Counter
@@ -14,40 +14,40 @@ from itertools import count
 from typing import Any, Self
 
 CONTEXT = "context"
-"""What cut a run whose model had no more room: its landing says tokens, of which there was no limit."""
+"""Cause of a landing at a full context window: the outcome then gives `tokens` as the reason, without a limit."""
 JUDGED = ("answered", "landed", "partial")
-"""Statuses of runs that tell of a need; the others broke off for reasons of their own."""
+"""Statuses of runs that are evaluated; other runs ended for unrelated reasons."""
 MOST_BARS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one run tells of the tool calls that a question needs."""
+    """The tool calls that one run needed."""
 
     calls: int
-    """As many were used."""
+    """Number of calls used."""
     known: bool
-    """True when the run ended by itself and needed just these; else it needed at least these."""
+    """True if the run ended by itself and needed exactly `calls`; else it needed at least `calls`."""
     limit: int | None
-    """How many it might have used; None = as many as it liked."""
+    """The tool-call limit of the run; None = no limit."""
     cut_by: str | None = None
-    """The kind of limit that cut it, or `context`; None when no limit did."""
+    """The kind of limit that cut the run, or `context`; None without a landing."""
 
     @classmethod
     def of(cls, outcome: Mapping[str, Any]) -> Self | None:
-        """Return what an outcome, as `--json` prints it, tells; None when it failed or was aborted."""
+        """Return the need shown by an outcome in the form of `--json`; None if the run failed or was aborted."""
         if outcome["status"] not in JUDGED:
             return None
         calls = outcome["tool_calls"]
         return cls(calls["used"], outcome["status"] == "answered", calls["limit"], reason(outcome))
 
-    def had(self, calls: int) -> bool:
-        """Say whether the run was free to use that many calls and to end after them by itself."""
+    def could_end_after(self, calls: int) -> bool:
+        """Return whether the run could have used that many calls and then ended by itself."""
         return self.calls > calls or (self.known and (self.limit is None or self.limit > calls))
 
 
 def reason(outcome: Mapping[str, Any]) -> str | None:
-    """Return what ended the work of a run: a kind of limit, or `context`; None when it did not land."""
+    """Return the cause of a landing: a kind of limit, or `context`; None if the run did not land."""
     landing = outcome["landing"]
     if landing is None:
         return None
@@ -56,38 +56,38 @@ def reason(outcome: Mapping[str, Any]) -> str | None:
 
 
 def enough_for(needs: Sequence[Need], share: Fraction) -> int | None:
-    """Return the least number of calls within which this share of all runs would have ended by themselves.
+    """Return the smallest number of calls within which this share of runs ends by itself.
 
-    None when too many were cut to know it. A run that was cut after so many calls was not seen to need no more than
-    these, so it counts as one that needs more only for fewer.
-    Source: Kaplan and Meier (1958), see above.
+    None if too many runs were cut to estimate it. A run cut after n calls counts as at risk only below n, because it
+    might have ended after exactly n calls.
+    Source: Kaplan and Meier (1958), see the module's docstring.
     """
     ended = Counter(need.calls for need in needs if need.known)
     cut = Counter(need.calls for need in needs if not need.known)
-    going = Fraction(1)
+    surviving = Fraction(1)
     for calls in sorted(ended):
         at_risk = sum(ended[n] for n in ended if n >= calls) + sum(cut[n] for n in cut if n > calls)
-        going *= 1 - Fraction(ended[calls], at_risk)
-        if going <= 1 - share:
+        surviving *= 1 - Fraction(ended[calls], at_risk)
+        if surviving <= 1 - share:
             return calls
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class NeedBar:
-    """Runs that used about as many tool calls."""
+    """One bar of a histogram of calls used."""
 
     first: int
     last: int
-    """Still in it."""
+    """Inclusive."""
     ended: int
-    """Runs that ended by themselves."""
+    """Number of runs that ended by themselves."""
     cut: int
-    """Runs that were cut short."""
+    """Number of runs that were cut."""
 
 
 def bars(needs: Sequence[Need]) -> tuple[NeedBar, ...]:
-    """Return the distribution of calls used, from the least to the most, in at most twelve bars of one width."""
+    """Return a histogram of calls used, with at most twelve bars of equal width."""
     if not needs:
         return ()
     least, most = min(need.calls for need in needs), max(need.calls for need in needs)
@@ -99,6 +99,6 @@ def bars(needs: Sequence[Need]) -> tuple[NeedBar, ...]:
     )
     found = Counter((need.calls // width, need.known) for need in needs)
     return tuple(
-        NeedBar(place * width, (place + 1) * width - 1, found[place, True], found[place, False])
-        for place in range(least // width, most // width + 1)
+        NeedBar(index * width, (index + 1) * width - 1, found[index, True], found[index, False])
+        for index in range(least // width, most // width + 1)
     )

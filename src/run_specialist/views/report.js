@@ -1,5 +1,5 @@
 "use strict";
-// The page can be read without this: it opens what a link leads to where the browser does not, and opens all calls.
+// Optional: opens the target of a link if the browser does not, and adds a button that opens all calls.
 const reveal = () => {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;

@@ -1,4 +1,4 @@
-"""One run as a page: what was asked and answered, what it rests on, and where budget, time and tokens went."""
+"""HTML report of one run: question, answer, evidence, budget, timeline and tokens."""
 
 import base64
 import hashlib
@@ -14,33 +14,34 @@ from run_specialist.views.page.answer_section import answer, facts, status
 from run_specialist.views.page.axis import axis
 from run_specialist.views.page.budget_chart import budget
 from run_specialist.views.page.calls import turns
-from run_specialist.views.page.child_runs import Below, asked, children, spent
+from run_specialist.views.page.child_runs import Descendants, child_runs, children, spent
 from run_specialist.views.page.marks import marks
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
 from run_specialist.views.page.setup import setup
 from run_specialist.views.page.timeline import timeline
 
-NOBODY: Below = MappingProxyType({})
+NO_DESCENDANTS: Descendants = MappingProxyType({})
 
-_WRITTEN_BY = {
+_FILTERS = {
     **{name: getattr(formats, name) for name in ("clock", "counted", "lasted", "moment", "pretty", "stamp", "ticks")},
     **{name: getattr(chart_geometry, name) for name in ("path", "percent")},
     "dollars": units.dollars,
 }
 
 
-def data(run: StoredRun, below: Below = NOBODY) -> Mapping[str, Any]:
-    """Return everything that the page shows, as JSON values; moments within the run are its working time [s].
+def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> Mapping[str, Any]:
+    """Return the data of the report as JSON values; times within the run are working time [s].
 
-    below: the runs that it asked, and those that they asked.
+    descendants: the child runs and their child runs, by id.
     """
     working = axis(run)
-    between = marks(run, working)
-    holding = holders(run)
-    others = asked(run, below)
-    said = turns(run, working, between, holding, {one.call.number: one.child.run_id for one in others if one.call})
-    used = budget(run, working, spent(run, others))
+    marks_between = marks(run, working)
+    sources = holders(run)
+    direct = child_runs(run, descendants)
+    child_ids = {one.call.number: one.child.run_id for one in direct if one.call}
+    replies = turns(run, working, marks_between, sources, child_ids)
+    usage = budget(run, working, spent(run, direct))
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
@@ -52,42 +53,45 @@ def data(run: StoredRun, below: Below = NOBODY) -> Mapping[str, Any]:
         "started_at": run.started_at,
         "ended_at": run.ended_at,
         "seconds": working.seconds,
-        "facts": facts(run, used["kinds"]),
-        "answer": answer(run, said, holding),
-        "children": children(run, others, below),
-        "budget": used,
-        "timeline": timeline(run, working, between),
+        "facts": facts(run, usage["kinds"]),
+        "answer": answer(run, replies, sources),
+        "children": children(run, direct, descendants),
+        "budget": usage,
+        "timeline": timeline(run, working, marks_between),
         "requests": requests(run, working),
-        "turns": said,
-        "after": [mark for mark in between if not said or mark["before"] > said[-1]["number"]],
+        "turns": replies,
+        "after": [mark for mark in marks_between if not replies or mark["before"] > replies[-1]["number"]],
         "setup": setup(run),
     }
 
 
-def report(run: StoredRun, below: Below = NOBODY) -> str:
-    """Return the page: one HTML document that asks for nothing else, with all text from outside escaped.
+def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> str:
+    """Return the report as one self-contained HTML document; all untrusted text is escaped.
 
-    below: as in `data`.
+    descendants: the child runs and their child runs, by id.
     """
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only who wants a page pays for it
-    from markupsafe import Markup  # noqa: PLC0415 - likewise
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only the HTML report needs it
+    from markupsafe import Markup  # noqa: PLC0415 - only the HTML report needs it
 
-    def seen(value: object) -> object:
+    def finalize(value: object) -> object:
         return formats.legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=seen)
-    page.filters |= _WRITTEN_BY
-    style, script = _part("report.css"), _part("report.js")
-    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files
-    return page.from_string(_part("report.html.j2")).render(data(run, below), **parts, policy=_policy(style, script))
+    page = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
+    )
+    page.filters |= _FILTERS
+    style, script = _resource("report.css"), _resource("report.js")
+    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package
+    template = page.from_string(_resource("report.html.j2"))
+    return template.render(data(run, descendants), **parts, policy=_content_security_policy(style, script))
 
 
-def _part(name: str) -> str:
+def _resource(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
-    """Return what the page may do: show itself in this style, run this script, and reach nobody."""
+def _content_security_policy(style: str, script: str) -> str:
+    """Return a policy that allows only this style and this script, and no network access."""
     allowed = {"style-src": style, "script-src": script}
     parts = [f"{name} 'sha256-{_digest(text)}'" for name, text in allowed.items()]
     return "; ".join(["default-src 'none'", *parts, "base-uri 'none'", "form-action 'none'"])

@@ -1,4 +1,4 @@
-"""What the past runs of one specialist tell about its limits. Pure values."""
+"""Statistics of a specialist's stored runs, and a suggested tool-call limit; pure functions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,49 +14,49 @@ from run_specialist.views.needs import Need, NeedBar, bars, enough_for, reason
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """How often one kind of limit ended the work."""
+    """Runs that one kind of limit ended."""
 
     reason: str
-    """The kind, or `context` where it was the model's own room that was full."""
+    """The kind of limit, or `context` for a full context window."""
     runs: int
     how: dict[str, int]
-    """How often each rung gave the answer, the most frequent first."""
+    """Number of answers by rung of the landing, most frequent first."""
     partial: int
-    """Runs whose answer was salvaged or cut."""
+    """Number of runs whose answer was salvaged or cut."""
     failed: int
-    """Runs without any answer, or aborted while they landed."""
+    """Number of runs without an answer, or aborted during the landing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The tool calls of all runs together."""
+    """The tool calls of all runs."""
 
     run: int
     repeated: int
-    """Those of them that were answered from the record of an identical call."""
+    """Number of run calls that were answered from the record of an identical call."""
     failed: int
-    """Those of them that failed."""
+    """Number of run calls that failed."""
     skipped: int
-    """Not run, and in no other number."""
+    """Number of calls that were not run; not counted elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What something cost, a run."""
+    """Amounts per run: tokens or cost."""
 
     median: float | None
-    """None where nothing is known."""
+    """None if no amount is known."""
     total: float
     share: float | None
-    """Of what all runs cost; None where that is nothing, or these are all runs."""
+    """Share of the total of all runs; None if that is zero, or if these are all runs."""
     unknown: int
-    """Runs whose price is not known; they are in no other number."""
+    """Number of runs whose price is unknown; not counted elsewhere."""
 
     @classmethod
     def of(cls, amounts: Sequence[float | None], whole: float = 0) -> Self:
-        """Sum up what each run cost; None = its price is not known.
+        """Aggregate the amounts of runs; None = price unknown.
 
-        whole: what all runs cost, where these are only a part of it.
+        whole: total of all runs, if these are only some of them.
         """
         known = [amount for amount in amounts if amount is not None]
         total = round(sum(known), 8)
@@ -66,36 +66,37 @@ class Bill:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What past runs tell, and the limit that follows from it."""
+    """Statistics of a specialist's runs, and the suggested limit."""
 
     specialist: str
     runs: int
     first_at: float | None
-    """When the oldest run started [seconds since 1970]; None without runs."""
+    """Start of the oldest run [seconds since 1970]; None without runs."""
     last_at: float | None
+    """Start of the newest run [seconds since 1970]; None without runs."""
     statuses: dict[str, int]
-    """How many runs ended with each status, the most frequent first."""
+    """Number of runs by status, most frequent first."""
     limit: int | None
-    """The limit of tool calls that holds now; None = no limit, or no run that would tell."""
+    """The current tool-call limit; None = no limit, or not known."""
     limit_from: Literal["file", "run"]
-    """Whether the specialist's file says so, or it is what the newest run had."""
+    """Source of `limit`: the specialist's file, or the newest run."""
     judged: int
-    """Runs that tell what is needed: neither failed nor aborted."""
+    """Number of evaluated runs: neither failed nor aborted."""
     ended: int
-    """Those of them that ended by themselves; the others were cut."""
+    """Number of evaluated runs that ended by themselves; the others were cut."""
     enough: int | None
-    """So many tool calls suffice for nine of ten of them; None where too many were cut to know it."""
+    """Calls that suffice for nine of ten evaluated runs; None if too many were cut to estimate it."""
     bars: tuple[NeedBar, ...]
-    """How many tool calls they used."""
+    """Histogram of the calls used by evaluated runs."""
     hits: tuple[Hit, ...]
-    """Limits that ended the work, the most frequent first; of all runs."""
+    """Limits that ended any of the runs, most frequent first."""
     calls: Calls
     tokens: Bill
     cost_usd: Bill
     landings: int
-    """Runs that landed at a limit, well or not."""
+    """Number of runs that landed at a limit, with or without an answer."""
     landing_tokens: Bill
-    """Of the landings' requests alone; those without a request are left out."""
+    """Tokens of the landings' requests; landings without a request are omitted."""
     landing_cost_usd: Bill
     suggestion: Suggestion
 
@@ -105,20 +106,19 @@ class Tuning:
 
 
 def tune(name: str, runs: Sequence[PastRun], current: int | Literal["none"] | None = None) -> Tuning:
-    """Return what the runs of one specialist tell, in whatever order they come.
+    """Return the statistics of a specialist's runs, given in any order.
 
-    current: the limit of tool calls that its file sets, `none` for no limit; None where it is not known, and that of
-        the newest run counts.
+    current: the tool-call limit in its file, `none` for no limit; None uses the limit of the newest run.
     """
     runs = sorted(runs, key=lambda run: (run.started_at, run.run_id))
     outcomes = [run.outcome for run in runs]
     limit = None if current == "none" else current
     if current is None and outcomes:
         limit = outcomes[-1]["tool_calls"]["limit"]
-    told = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
-    needs = [need for _, need in told]
+    judged = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
+    needs = [need for _, need in judged]
     landings = [one["landing"] for one in outcomes if one["landing"] is not None]
-    asked = [landing for landing in landings if landing["requests"]]
+    with_requests = [landing for landing in landings if landing["requests"]]
     tokens = Bill.of([_tokens(one) for one in outcomes])
     cost = Bill.of([one["cost_usd"] for one in outcomes])
     return Tuning(
@@ -138,30 +138,30 @@ def tune(name: str, runs: Sequence[PastRun], current: int | Literal["none"] | No
         tokens=tokens,
         cost_usd=cost,
         landings=len(landings),
-        landing_tokens=Bill.of([_tokens(landing) for landing in asked], tokens.total),
-        landing_cost_usd=Bill.of([landing["cost_usd"] for landing in asked], cost.total),
-        suggestion=suggest(needs, limit, _share_repeated([run for run, _ in told])),
+        landing_tokens=Bill.of([_tokens(landing) for landing in with_requests], tokens.total),
+        landing_cost_usd=Bill.of([landing["cost_usd"] for landing in with_requests], cost.total),
+        suggestion=suggest(needs, limit, _share_repeated([run for run, _ in judged])),
     )
 
 
 def _hits(outcomes: Sequence[Mapping[str, Any]]) -> tuple[Hit, ...]:
-    cut = [(why, one) for one in outcomes if (why := reason(one)) is not None]
-    return tuple(_hit(why, [one for by, one in cut if by == why]) for why in _counted(why for why, _ in cut))
+    cut = [(cause, one) for one in outcomes if (cause := reason(one)) is not None]
+    return tuple(_hit(cause, [one for by, one in cut if by == cause]) for cause in _counted(by for by, _ in cut))
 
 
-def _hit(why: str, outcomes: Sequence[Mapping[str, Any]]) -> Hit:
+def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> Hit:
     statuses = Counter(one["status"] for one in outcomes)
     how = _counted(one["landing"]["how"] for one in outcomes)
-    return Hit(why, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
+    return Hit(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
 
 
 def _calls(runs: Sequence[PastRun]) -> Calls:
-    told = [run.outcome["tool_calls"] for run in runs]
+    counts = [run.outcome["tool_calls"] for run in runs]
     return Calls(
-        run=sum(one["used"] for one in told),
+        run=sum(one["used"] for one in counts),
         repeated=sum(run.repeated for run in runs),
-        failed=sum(one["failed"] for one in told),
-        skipped=sum(one["skipped"] for one in told),
+        failed=sum(one["failed"] for one in counts),
+        skipped=sum(one["skipped"] for one in counts),
     )
 
 
@@ -175,7 +175,7 @@ def _tokens(spent: Mapping[str, Any]) -> int:
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:
-    """Count words: the most frequent first, then by the alphabet."""
+    """Return the number of each value, most frequent first, then alphabetically."""
     return dict(sorted(Counter(words).items(), key=lambda item: (-item[1], item[0])))
 
 

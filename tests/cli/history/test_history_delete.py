@@ -45,10 +45,10 @@ def test_what_is_at_work_stays(three):
         write(writer, alive=begun("alive"))
         refused = call("runs", "--delete", "-y", "run_a", "alive")
         assert refused.exit_code == 2
-        assert "alive is still at work" in refused.stderr
+        assert "alive is still running" in refused.stderr
         assert len(listed()) == 4
         result = call("runs", "--delete", "-y", "--all")
-        assert "1 run still at work: that stays" in result.stderr
+        assert "1 run still running: not deleted" in result.stderr
         assert listed() == ["alive"]
 
 
@@ -56,5 +56,5 @@ def test_what_is_deleted_is_named_without_doubt(three):
     """The beginning of several ids deletes none of them."""
     before = listed()
     said = call("runs", "--delete", "--yes", "run")
-    assert (said.exit_code, "runs begin with run" in said.stderr) == (2, True)
+    assert (said.exit_code, "run ids start with run" in said.stderr) == (2, True)
     assert listed() == before

@@ -116,15 +116,15 @@ def test_no_store_yet_is_an_empty_list(store):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["runs", "nope"], "no run nope is kept in {}; the newest is run_c"),
-        (["transcript", "run_d"], "no run run_d is kept in {}; did you mean "),
-        (["transcript", "run_"], "3 runs begin with run_: run_c, run_b, run_a; give more of the id"),
-        (["report", "nope"], "no run nope is kept in {}; the newest is run_c"),
-        (["runs", "--delete"], "--delete wants to know what: RUN..., "),
-        (["runs", "--delete", "--all"], "--yes is needed where nobody can be asked; nothing was deleted"),
-        (["runs", "--delete", "nope", "--yes"], "no run nope is kept in {}; the newest is run_c"),
+        (["runs", "nope"], "there is no run nope in {}; the newest is run_c"),
+        (["transcript", "run_d"], "there is no run run_d in {}; did you mean "),
+        (["transcript", "run_"], "3 run ids start with run_: run_c, run_b, run_a; use more of the id"),
+        (["report", "nope"], "there is no run nope in {}; the newest is run_c"),
+        (["runs", "--delete"], "--delete needs a selection: RUN..., "),
+        (["runs", "--delete", "--all"], "--yes is required where nobody can be asked; nothing was deleted"),
+        (["runs", "--delete", "nope", "--yes"], "there is no run nope in {}; the newest is run_c"),
         (["runs", "--store", "none"], "name a store with --store"),
-        (["runs", "--store", "mysql://x"], "mysql://x names no store"),
+        (["runs", "--store", "mysql://x"], "mysql://x is not a valid store"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -140,9 +140,9 @@ def test_what_cannot_be_done_is_one_line(three, arguments, told):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--older-than", "soon"], "'soon' is no age; write one like 12h, 30d or 8w"),
-        (["--limit", "-1"], "'-1' is no number of runs; write one, or none"),
-        (["--status", "done"], "'done' is none of running, interrupted, answered"),
+        (["--older-than", "soon"], "'soon' is not an age; expected e.g. 12h, 30d or 8w"),
+        (["--limit", "-1"], "'-1' is not a number of runs; expected a whole number or none"),
+        (["--status", "done"], "'done' is not a status; expected one of running, interrupted, answered"),
     ],
 )
 def test_wrong_values_of_flags_are_told(three, arguments, told):

@@ -88,7 +88,7 @@ def test_a_report_is_written(three, tmp_path):
     assert "What is known?" in page
     again = call("report", "run_a")
     assert (again.exit_code, again.stdout) == (2, "")
-    assert "report-run_a.html is there already; --force writes over it" in again.stderr
+    assert "report-run_a.html already exists; use --force to overwrite it" in again.stderr
     assert call("report", "last", "--out", "report-run_a.html", "--force").stdout == "report-run_a.html\n"
     assert "run_c" in (tmp_path / "here" / "report-run_a.html").read_text("utf-8")
     printed = call("report", "run_a", "--out", "-")
@@ -146,5 +146,5 @@ def test_an_empty_id_names_no_run(three, command, empty):
     """Every id begins with it: an unset variable of a shell script must not delete all runs."""
     before = listed()
     said = call(*command, empty)
-    assert (said.exit_code, "an empty id names no run" in said.stderr) == (2, True)
+    assert (said.exit_code, "the run id is empty" in said.stderr) == (2, True)
     assert listed() == before

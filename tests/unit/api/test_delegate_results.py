@@ -4,7 +4,7 @@ import pytest
 
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Evidence, LandingReport, Outcome, ToolCalls
-from run_specialist.tools.delegate_tool import has_failed, told
+from run_specialist.tools.delegate_tool import has_failed, outcome_text
 
 pytestmark = pytest.mark.anyio
 
@@ -34,15 +34,17 @@ def outcome(**fields):
 def test_the_limit_that_ended_the_work_is_named_where_it_is_another_than_that_of_calls():
     """Three of nine calls alone would not explain why it landed."""
     landing = LandingReport("tokens", "force", 1, Usage(), None)
-    assert told(outcome(landing=landing)).startswith("[owls: landed after 3 of 9 tool calls, at its limit of tokens]")
-    assert told(outcome(landing=LandingReport("tool_calls", "force", 1, Usage(), None))).startswith(
+    assert outcome_text(outcome(landing=landing)).startswith(
+        "[owls: landed after 3 of 9 tool calls, at its limit of tokens]"
+    )
+    assert outcome_text(outcome(landing=LandingReport("tool_calls", "force", 1, Usage(), None))).startswith(
         "[owls: landed after 3 of 9 tool calls]"
     )
 
 
 def test_a_quote_says_whether_it_was_found():
     """The model that asked can trust the one more than the other."""
-    text = told(outcome(evidence=(Evidence("a.md:1", "Yes.", True), Evidence("b.md:2", "No.", False))))
+    text = outcome_text(outcome(evidence=(Evidence("a.md:1", "Yes.", True), Evidence("b.md:2", "No.", False))))
     assert "Evidence:\n- a.md:1: Yes. (verified)\n- b.md:2: No. (not verified)" in text
 
 

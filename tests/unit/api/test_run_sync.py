@@ -17,7 +17,7 @@ from tests.unit.api.streaming import FINDER
 @pytest.mark.anyio
 async def test_run_sync_where_a_loop_is_running_says_what_to_write():
     """One line, and nothing was begun."""
-    with pytest.raises(UsageError, match=r"write `await run\(\.\.\.\)` instead"):
+    with pytest.raises(UsageError, match=r"await run\(\) instead"):
         run_sync(FINDER, "What?")
 
 

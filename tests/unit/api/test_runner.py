@@ -139,10 +139,10 @@ async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
     ("specialist", "question", "options", "said"),
     [
         (FINDER, " ", {}, "the question is empty"),
-        (FINDER, b"What?", {}, "the question is to be a text"),
+        (FINDER, b"What?", {}, "question must be a string, got bytes"),
         ("owl", "What?", {}, "did you mean owls"),
-        (FINDER, "What?", {"root": "nowhere"}, "--root: there is no folder"),
-        (FINDER, "What?", {"dir": "nowhere"}, "nowhere is no folder"),
+        (FINDER, "What?", {"root": "nowhere"}, "--root: .*nowhere is not a folder"),
+        (FINDER, "What?", {"dir": "nowhere"}, "nowhere is not a folder"),
         (FINDER.model_copy(update={"paths": ("missing",)}), "What?", {}, "--root"),
     ],
 )
@@ -213,11 +213,11 @@ async def test_a_text_instead_of_respond_is_an_answer_too():
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["respond"], "respond is the name of a tool of ours"),
-        (["get_tool_response"], "get_tool_response is the name of a tool of ours"),
-        (["delegate"], "delegate is the name of a tool of ours"),
-        (["mcp__server__tool"], "mcp__server__tool is the name of a tool of ours"),
-        (["look", "look"], "two tools are called look"),
+        (["respond"], "respond: reserved tool name"),
+        (["get_tool_response"], "get_tool_response: reserved tool name"),
+        (["delegate"], "delegate: reserved tool name"),
+        (["mcp__server__tool"], "mcp__server__tool: reserved tool name"),
+        (["look", "look"], "look: duplicate tool name"),
     ],
     ids=str,
 )

@@ -68,7 +68,7 @@ def test_what_cleans_up_is_waited_for():
         await asyncio.sleep(0)
         return "an answer"
 
-    assert in_time(lambda: asyncio.run(shutdown.and_leave(work()))) == "an answer"
+    assert in_time(lambda: asyncio.run(shutdown.with_bounded_cleanup(work()))) == "an answer"
     assert done == ["tidied"]
 
 
@@ -82,4 +82,4 @@ def test_an_error_goes_on_its_way():
         raise ValueError(left.get_name())
 
     with pytest.raises(ValueError, match="Task"):
-        asyncio.run(shutdown.and_leave(work()))
+        asyncio.run(shutdown.with_bounded_cleanup(work()))

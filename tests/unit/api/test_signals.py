@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from run_specialist.api.signals import heard
+from run_specialist.api.signals import with_signal_wakeup
 
 PATIENCE = 90
 
@@ -58,7 +58,7 @@ def woken_by() -> int:
 
 def test_a_handler_of_the_program_is_called_at_once():
     """As it was set, and nothing is left behind."""
-    assert asyncio.run(heard(sleeps())) == "the signal"
+    assert asyncio.run(with_signal_wakeup(sleeps())) == "the signal"
     assert woken_by() == -1
 
 
@@ -74,7 +74,7 @@ def test_a_program_that_listens_itself_goes_on_doing_so():
             signal.raise_signal(signal.SIGUSR1)
             return theirs.recv(9)
 
-        assert asyncio.run(heard(strikes())) == bytes([signal.SIGUSR1])
+        assert asyncio.run(with_signal_wakeup(strikes())) == bytes([signal.SIGUSR1])
         assert woken_by() == ours.fileno()
 
 
@@ -87,7 +87,7 @@ def test_a_program_that_begins_to_listen_meanwhile_goes_on_doing_so():
         async def listens() -> None:
             signal.set_wakeup_fd(ours.fileno())
 
-        asyncio.run(heard(listens()))
+        asyncio.run(with_signal_wakeup(listens()))
         assert woken_by() == ours.fileno()
 
 
@@ -98,7 +98,7 @@ def test_other_threads_have_nothing_to_do_with_signals():
         return threading.current_thread().name, 7
 
     async def main() -> tuple[str, int]:
-        return await asyncio.to_thread(lambda: asyncio.run(heard(thread())))
+        return await asyncio.to_thread(lambda: asyncio.run(with_signal_wakeup(thread())))
 
     name, seven = asyncio.run(main())
     assert (name != threading.main_thread().name, seven, woken_by()) == (True, 7, -1)
@@ -111,5 +111,5 @@ def test_what_fails_leaves_nothing_behind():
         raise LookupError
 
     with pytest.raises(LookupError):
-        asyncio.run(heard(fails()))
+        asyncio.run(with_signal_wakeup(fails()))
     assert woken_by() == -1

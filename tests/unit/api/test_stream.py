@@ -177,7 +177,7 @@ async def test_what_is_wrong_is_raised_where_the_stream_begins(desk):
     with pytest.raises(SpecialistNotFound):
         _ = [event async for event in stream]
     await stream.aclose()
-    with pytest.raises(UsageError, match="has not begun"):
+    with pytest.raises(UsageError, match="has not started"):
         _ = stream.outcome
 
 

@@ -73,7 +73,7 @@ def test_a_lap_that_fails_is_told_and_the_others_go_on():
 def test_a_peer_that_cannot_be_installed_says_why(tmp_path, monkeypatch):
     """Without uv there is none."""
     monkeypatch.setattr("shutil.which", lambda _: None)
-    with pytest.raises(LapFailed, match="no uv on the path"):
+    with pytest.raises(LapFailed, match="uv not found on PATH"):
         install("langchain", tmp_path)
 
 
@@ -89,9 +89,9 @@ def test_no_peer_is_always_the_first():
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--laps", "0"], "a whole number from 1 up, not 0"),
-        (["--laps", "some"], "a whole number from 1 up, not some"),
-        (["--json", "/there/is/none/all.json"], "there is no folder /there/is/none"),
+        (["--laps", "0"], "an integer of at least 1, got 0"),
+        (["--laps", "some"], "an integer of at least 1, got some"),
+        (["--json", "/there/is/none/all.json"], "no such folder: /there/is/none"),
         (["--only", "everything"], "invalid choice: 'everything'"),
     ],
 )

@@ -42,7 +42,7 @@ async def test_runs_the_calls_that_are_wanted(peer: str):
     """One request a call and one for the answer, none of them refused."""
     async with served() as (url, service):
         measured = await measure(peer, "calls", {"url": url, "run": "it", "calls": [2, 4]})
-        told = service.told("it-")
+        told = service.statistics("it-")
     assert measured["answered"]
     assert [run["calls"] for run in measured["runs"]] == [2, 4]
     assert {name: tally["requests"] for name, tally in told.items()} == {"it-warm": 4, "it-2": 3, "it-4": 5}
@@ -58,7 +58,7 @@ async def test_the_threads_of_the_tool_runner_are_held_by_the_server():
     async with served() as (url, service):
         for peer in ("bare", "tool_runner"):
             await measure(peer, "calls", {"url": url, "run": peer, "calls": [12]})
-            told = service.told(f"{peer}-12")[f"{peer}-12"]
+            told = service.statistics(f"{peer}-12")[f"{peer}-12"]
             billed[peer], sent[peer] = told["billed"], told["bytes_in"]
     assert sent["tool_runner"] < sent["bare"] / 5
     assert billed["tool_runner"] == pytest.approx(billed["bare"], rel=0.03)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.budget.budget import Budget, Kind, Phase
-from run_specialist.loop.spending.account import LEAST_TOKENS, MAX_TOKENS, Account
+from run_specialist.loop.spending.account import MAX_TOKENS, MIN_REPLY_TOKENS, Account
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
@@ -83,7 +83,7 @@ def test_a_reply_is_never_allowed_more_than_the_model_gives_nor_more_than_half_o
     mine = account({Kind.TOKENS: limit}, max_output_tokens=most)
     assert 1 <= mine.max_tokens <= min(most, MAX_TOKENS)
     assert mine.max_tokens <= max(limit / 2, 1)
-    assert mine.max_tokens >= min(most, MAX_TOKENS, limit // 2, LEAST_TOKENS)
+    assert mine.max_tokens >= min(most, MAX_TOKENS, limit // 2, MIN_REPLY_TOKENS)
 
 
 def test_without_limits_a_reply_has_the_usual_room_and_twice_as_much_when_it_was_cut():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
-from run_specialist.loop.spending.child_budget import LENT, ChildBudget, ChildBudgets
+from run_specialist.loop.spending.child_budget import SHARED_KINDS, ChildBudget, ChildBudgets
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
@@ -33,7 +33,7 @@ def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
 
 def want(calls: float | None) -> dict[Kind, float | None]:
     """Return the limits of a child that has one of tool calls alone."""
-    return {**dict.fromkeys(LENT), Kind.TOOL_CALLS: calls}
+    return {**dict.fromkeys(SHARED_KINDS), Kind.TOOL_CALLS: calls}
 
 
 @given(limit=st.integers(0, 40), used=st.integers(0, 40), wants=st.lists(CALLS, min_size=1, max_size=8))
@@ -93,7 +93,7 @@ def test_x_11_the_landing_of_the_one_that_asks_is_not_lent():
     one = account(tokens=100_000, cost=1.0)
     one.book(Usage(1_000, 0, 0, 10), landing=False)
     (budget,) = child_budgets(one, 1)
-    lent = budget.lend(dict.fromkeys(LENT), {})
+    lent = budget.lend(dict.fromkeys(SHARED_KINDS), {})
     assert lent[Kind.TOKENS] == one.budget[Kind.TOKENS].limit - 1_010 - one.budget[Kind.TOKENS].held_back
     assert one.budget[Kind.TOKENS].until_landing == one.budget[Kind.COST].until_landing == 0
     budget.settle(child(tokens=500, cost=0.25))
@@ -137,7 +137,8 @@ def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least
     one._spent = one._spent.hold(0, Kind.TOKENS)
     some = child_budgets(one, 3)
     parts = [
-        budget.lend(dict.fromkeys(LENT), {Kind.TOKENS: least if place == 0 else 0}) for place, budget in enumerate(some)
+        budget.lend(dict.fromkeys(SHARED_KINDS), {Kind.TOKENS: least if place == 0 else 0})
+        for place, budget in enumerate(some)
     ]
     assert [part[Kind.TOKENS] for part in parts] == lent
 

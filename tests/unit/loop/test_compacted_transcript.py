@@ -119,7 +119,7 @@ def test_a_question_that_looks_retold_is_a_question():
     """The first block is the user's, whatever it says."""
     question = "Your work on this until now, as a summary; the outputs themselves are archived:\nreally?"
     found = planned([Message.user(question), *history(2)[1:]])
-    assert (found.question, found.earlier, found.retold) == (question, "", False)
+    assert (found.question, found.earlier, found.is_flattened) == (question, "", False)
 
 
 def test_a_result_cannot_pass_for_another_part_of_a_retold_transcript():

@@ -38,7 +38,7 @@ def agent():
 
 def test_the_variable_is_that_of_opentelemetry():
     """It is spelled out here, because looking it up there would be an import."""
-    assert spans.PROVIDER == OTEL_PYTHON_TRACER_PROVIDER
+    assert spans.PROVIDER_VARIABLE == OTEL_PYTHON_TRACER_PROVIDER
 
 
 def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
@@ -54,13 +54,13 @@ from opentelemetry.sdk.trace import TracerProvider
 begun = TracerProvider.get_tracer
 TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) or begun(*given, **more)
 {PROGRAM}"""
-    told = run(tmp_path, watch, **{spans.PROVIDER: "sdk_tracer_provider"})
+    told = run(tmp_path, watch, **{spans.PROVIDER_VARIABLE: "sdk_tracer_provider"})
     assert told.stdout.splitlines() == ["traced by run_specialist", "answered True False"], told.stderr
 
 
 def test_a_variable_that_names_nothing_harms_nothing(tmp_path):
     """OpenTelemetry says what is wrong, the run is not traced."""
-    told = run(tmp_path, PROGRAM, **{spans.PROVIDER: "nonsense"})
+    told = run(tmp_path, PROGRAM, **{spans.PROVIDER_VARIABLE: "nonsense"})
     assert told.stdout == "answered True False\n"
 
 
@@ -84,7 +84,7 @@ def test_without_a_real_provider_no_span_is_made(monkeypatch, provider):
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
     monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
     with agent() as span, telemetry.chat(ScriptedProvider([]), 100) as request, telemetry.execute_tool(CALL) as call:
-        assert (span.tracer, type(request), type(call)) == (None, telemetry.Silence, telemetry.Silence)
+        assert (span.tracer, type(request), type(call)) == (None, telemetry.NoSpan, telemetry.NoSpan)
         request.replied(Reply(Stop.ANSWERED, ()), Usage(1, 0, 0, 1))
         request.failed("timeout")
         call.returned("mice", None, is_error=True)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.json_reader import TokenEstimate
+from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.record.messages import Message
 
 
@@ -14,7 +14,7 @@ def asked(name: str) -> Message:
 
 def test_what_was_sent_is_not_serialised_again():
     """Each message once, however many requests carry it."""
-    told, serialised = TokenEstimate(), []
+    told, serialised = EncodedMessages(), []
     said = [Message.user("?"), asked("1"), Message.user("a"), asked("2")]
     for count in (1, 3, 4):
         told.take(said[:count], lambda message: serialised.append(message) or message.encoded)
@@ -24,7 +24,7 @@ def test_what_was_sent_is_not_serialised_again():
 
 def test_a_message_that_was_replaced_in_the_middle_is_sent_anew():
     """As old results are when they are put away, while the last message stays the very same."""
-    told, last = TokenEstimate(), asked("3")
+    told, last = EncodedMessages(), asked("3")
     told.take([Message.user("?"), asked("1"), Message.user("long"), last], lambda message: message.encoded)
     now = [Message.user("?"), asked("2"), Message.user("short"), last]
     told.take(now, lambda message: message.encoded)
@@ -37,7 +37,7 @@ POOL = [Message.user(str(number)) if number % 2 else asked(str(number)) for numb
 @given(st.lists(st.lists(st.sampled_from(POOL), min_size=1, max_size=6), max_size=6))
 def test_whatever_transcripts_follow_one_another_each_is_sent_as_it_is(transcripts):
     """Appended to, cut, replaced, reordered."""
-    told = TokenEstimate()
+    told = EncodedMessages()
     for messages in transcripts:
         told.take(messages, lambda message: message.encoded)
         assert told.pieces == [message.encoded for message in messages]

@@ -35,7 +35,7 @@ def test_no_more_than_the_bound_and_a_chunk_is_kept():
     reader = LineReader(LONGEST)
     for _ in range(1000):
         assert [*reader.feed(b"x" * 1000)] == []
-    assert len(reader._line) + len(reader._passed_over) <= 2 * TAIL
+    assert len(reader._line) + len(reader._tail) <= 2 * TAIL
 
 
 ARGUMENTS = {"name": "ask", "arguments": {"query": LONG, "id": 99, "method": "no"}}

@@ -99,7 +99,7 @@ async def test_when_the_time_is_over_the_walk_ends_and_the_run_may_begin(root, e
     """The warning says where, and the time is counted."""
     check = await checked(root, "'*.md'", **limits)
     (warning,) = check.warnings
-    assert warning.startswith("specialists/finder.md:4:1: paths: no file of it was found within ")
+    assert warning.startswith("specialists/finder.md:4:1: paths: no matching file was found within ")
     assert check.seconds > 0
     # Where no time is left, it may never have begun.
     assert not endless.entered.is_set() or await asyncio.to_thread(endless.ended.wait, PATIENCE)
@@ -122,7 +122,7 @@ async def test_time_that_is_over_during_the_walk_lands_the_run(root, endless):
         outcome = await runner.run(finder, "What is there?")
     assert (outcome.status, outcome.landing.reason) == ("landed", "time")
     assert outcome.limits["time"].used >= outcome.limits["time"].limit / 2
-    assert "paths: no file of it was found within" in " ".join(outcome.warnings)
+    assert "paths: no matching file was found within" in " ".join(outcome.warnings)
     assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
 
 

@@ -188,7 +188,7 @@ async def test_paths_limit_what_the_file_tools_see(root, lines, seen):
 
 def test_tools_of_which_none_exists_are_refused(root):
     """A specialist that was to have tools and has none must not run; `tools: []` wanted none."""
-    with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Bash, Write exists here; there are .*search"):
+    with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Bash, Write exists; available: .*search"):
         job_of(root, "tools: Bash, Write")
     with pytest.raises(UsageError, match="none of Bash"):
         job_of(root, "tools: Bash", tools=[tool("mine")])

@@ -75,8 +75,8 @@ def test_it_is_given_once_and_remembered(tmp_path):
     [
         {"digest": "other"},
         {"project": Path("/elsewhere")},
-        {"demands": (replace(DEMAND, mark="other"),)},
-        {"demands": (DEMAND, replace(DEMAND, mark="more"))},
+        {"demands": (replace(DEMAND, fingerprint="other"),)},
+        {"demands": (DEMAND, replace(DEMAND, fingerprint="more"))},
     ],
     ids=["file", "project", "module", "one more"],
 )
@@ -105,11 +105,11 @@ def test_it_stands_in_the_data_directory_readable_for_its_owner_alone(tmp_path, 
 def test_a_damaged_file_allows_nothing_and_is_named(tmp_path, content):
     """Until trust is given anew, which puts it right."""
     asked = claim(tmp_path)
-    path = tmp_path / f"{asked.mark}.json"
+    path = tmp_path / f"{asked.fingerprint}.json"
     path.write_text(content)
     with pytest.raises(NotTrusted) as caught:
         Trust(folder=tmp_path).check(asked)
-    assert f"({path} is damaged and counts for nothing)" in str(caught.value)
+    assert f"({path} is damaged and was ignored)" in str(caught.value)
     assert Trust(folder=tmp_path, given=True).check(asked) == ()
     assert Trust(folder=tmp_path).is_known(asked)
 
@@ -117,7 +117,7 @@ def test_a_damaged_file_allows_nothing_and_is_named(tmp_path, content):
 def test_a_place_that_cannot_be_read_is_named(tmp_path):
     """A folder where the file should be."""
     asked = claim(tmp_path)
-    (tmp_path / f"{asked.mark}.json").mkdir()
+    (tmp_path / f"{asked.fingerprint}.json").mkdir()
     with pytest.raises(NotTrusted, match="cannot be read: Is a directory"):
         Trust(folder=tmp_path).check(asked)
 
@@ -127,7 +127,7 @@ def test_where_nothing_can_be_written_it_holds_for_the_runner_and_says_so(tmp_pa
     (tmp_path / "file").write_text("")
     trust = Trust(folder=tmp_path / "file" / "trusted", given=True)
     (warning,) = trust.check(claim(tmp_path))
-    assert f"trust cannot be remembered in {tmp_path}/file/trusted (" in warning
+    assert f"cannot store the permission in {tmp_path}/file/trusted (" in warning
     assert trust.check(claim(tmp_path)) == ()
     with pytest.raises(NotTrusted):
         Trust(folder=tmp_path / "file" / "trusted").check(claim(tmp_path))
@@ -158,31 +158,31 @@ def test_a_file_of_a_project_has_to_be_allowed_for_a_function(app):
     (demand,) = claim_of(app).demands
     path = app.root / "specialists" / "finder.md"
     assert demand.place == f"{path}:4:1: python_tools"
-    assert demand.words == f"import {app.package}.tools ({app.root / app.package / 'tools.py'})"
+    assert demand.action == f"import {app.package}.tools ({app.root / app.package / 'tools.py'})"
 
 
 @pytest.mark.parametrize("path", ["PKG/tools.py", "PKG/__init__.py", "specialists/finder.md"])
 def test_a_changed_file_of_any_on_the_way_is_another_claim_and_changed_back_the_same(app, path):
     """The specialist's, the module's, and those of the packages around it."""
-    before = claim_of(app).mark
+    before = claim_of(app).fingerprint
     file = app.root / path.replace("PKG", app.package)
     text = file.read_text()
     file.write_text(text + "\n")
-    assert claim_of(app).mark != before
+    assert claim_of(app).fingerprint != before
     file.write_text(text)
-    assert claim_of(app).mark == before
+    assert claim_of(app).fingerprint == before
 
 
 SERVERS = {
     "{command: [npx, -y, files]}": "start npx -y files",
-    "{url: 'https://example.org/mcp'}": "talk to https://example.org/mcp",
-    "{url: 'http://127.0.0.1:8000/mcp'}": "talk to http://127.0.0.1:8000/mcp",
-    "{url: 'http://localhost:8000/mcp'}": "talk to http://localhost:8000/mcp",
-    "{url: 'http://[::1]:8000/mcp'}": "talk to http://[::1]:8000/mcp",
+    "{url: 'https://example.org/mcp'}": "connect to https://example.org/mcp",
+    "{url: 'http://127.0.0.1:8000/mcp'}": "connect to http://127.0.0.1:8000/mcp",
+    "{url: 'http://localhost:8000/mcp'}": "connect to http://localhost:8000/mcp",
+    "{url: 'http://[::1]:8000/mcp'}": "connect to http://[::1]:8000/mcp",
     "{url: 'http://localhost/${KEY}', headers: {A: '${TOKEN}'}}": (
-        "talk to http://localhost/${KEY}, filling in KEY, TOKEN from the environment"
+        "connect to http://localhost/${KEY}, with KEY, TOKEN from the environment"
     ),
-    "{url: 'http://localhost.example.org/mcp'}": "talk to http://localhost.example.org/mcp",
+    "{url: 'http://localhost.example.org/mcp'}": "connect to http://localhost.example.org/mcp",
 }
 
 
@@ -190,7 +190,7 @@ SERVERS = {
 def test_a_command_and_a_url_have_to_be_allowed(app, entry):
     """A URL on this machine too: any of its users can listen there, also for what is filled in from the environment."""
     app.specialist(f"mcp_servers: {{web: {entry}}}")
-    assert [demand.words for demand in claim_of(app).demands] == [SERVERS[entry]]
+    assert [demand.action for demand in claim_of(app).demands] == [SERVERS[entry]]
 
 
 def test_all_that_a_file_would_do_is_one_question(app):
@@ -214,10 +214,10 @@ def test_a_file_of_the_users_own_may_start_what_it_names(app, home, place):
     own.write_text("\n".join([*lines[:3], "python_tools: ['textwrap:dedent']", *lines[4:]]))
     assert claim_of(app, own).demands == ()
     own.write_text("\n".join([*lines[:3], f"python_tools: ['{app.package}.tools:lookup']", *lines[4:]]))
-    assert [demand.words.split(" (")[0] for demand in claim_of(app, own).demands] == [f"import {app.package}.tools"]
+    assert [demand.action.split(" (")[0] for demand in claim_of(app, own).demands] == [f"import {app.package}.tools"]
     (app.root / ".mcp.json").write_text('{"mcpServers": {"near": {"command": "from-the-project"}}}')
     own.write_text("\n".join([*lines[:3], "mcp_servers: [near]", *lines[4:]]))
-    assert [demand.words for demand in claim_of(app, own).demands] == ["start from-the-project"]
+    assert [demand.action for demand in claim_of(app, own).demands] == ["start from-the-project"]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_value_made_in_python_needs_no_leave(app):
 def test_what_a_stored_run_would_start_is_held_against_the_file_as_it_is_now(app, home):
     """The same names in the same file are the same claim; others are another one, also in the user's own folder."""
     before = claim_of(app)
-    assert (claim_of(app, resumed=True).mark, len(before.demands)) == (before.mark, 1)
+    assert (claim_of(app, resumed=True).fingerprint, len(before.demands)) == (before.fingerprint, 1)
     own = home / ".claude" / "agents" / "mine.md"
     own.parent.mkdir(parents=True)
     own.write_text("---\nname: mine\ndescription: d\nmcp_servers: {files: {command: serve}}\n---\nMine.\n")
@@ -279,11 +279,11 @@ def test_what_a_stored_run_would_start_is_held_against_the_file_as_it_is_now(app
     assert wanted_by(load(own), stored, app.root, resumed=True).claim.demands == ()
     forged = stored.model_copy(update={"mcp_servers": {"files": {"command": "harm"}}})
     (demand,) = wanted_by(load(own), forged, app.root, resumed=True).claim.demands
-    assert demand.words == "start harm"
+    assert demand.action == "start harm"
     forged = load(app.root / "specialists" / "finder.md").specialist.model_copy(update={"python_tools": ("os:system",)})
     assert (
-        wanted_by(load(app.root / "specialists" / "finder.md"), forged, app.root, resumed=True).claim.mark
-        != before.mark
+        wanted_by(load(app.root / "specialists" / "finder.md"), forged, app.root, resumed=True).claim.fingerprint
+        != before.fingerprint
     )
 
 
@@ -291,7 +291,7 @@ def test_the_bytes_that_were_read_are_those_that_count(app):
     """A file that changes after it was read is another file for the next one who reads it."""
     path = app.root / "specialists" / "finder.md"
     file = load(path)
-    before = wanted_by(file, file.specialist, app.root).claim.mark
+    before = wanted_by(file, file.specialist, app.root).claim.fingerprint
     path.write_text(path.read_text() + "\nMore.")
-    assert wanted_by(file, file.specialist, app.root).claim.mark == before
-    assert claim_of(app).mark != before
+    assert wanted_by(file, file.specialist, app.root).claim.fingerprint == before
+    assert claim_of(app).fingerprint != before

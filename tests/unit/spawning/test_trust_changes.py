@@ -38,13 +38,13 @@ def claim_of(app: Project) -> Claim:
 
 def asks_again(app: Project, path: str) -> bool:
     """Say whether a change of a file is asked about, and no longer once it is changed back."""
-    before = claim_of(app).mark
+    before = claim_of(app).fingerprint
     file = app.root / path.replace("PKG", app.package)
     data = file.read_bytes()
     file.write_bytes(data + b"\n# changed\n")
-    changed = claim_of(app).mark != before
+    changed = claim_of(app).fingerprint != before
     file.write_bytes(data)
-    assert claim_of(app).mark == before
+    assert claim_of(app).fingerprint == before
     return changed
 
 
@@ -99,7 +99,7 @@ def test_a_module_without_imports_of_its_project_keeps_the_mark_that_it_had(modu
     file = load(modules.root / "specialists" / "finder.md", modules.root)
     (found,) = wanted_by(file, file.specialist, modules.root).found
     (demand,) = claim_of(modules).demands
-    assert demand.mark == " ".join([found.reference, *(module.digest for module in found.chain)])
+    assert demand.fingerprint == " ".join([found.reference, *(module.digest for module in found.chain)])
 
 
 def test_nothing_is_imported_and_nothing_odd_breaks_the_search(modules):
@@ -136,7 +136,7 @@ def test_what_is_installed_is_not_followed(modules, monkeypatch):
     assert python.find(f"{modules.package}installed:it", modules.root).imported == imports.Imported()
 
 
-@pytest.mark.parametrize("bound", ["MOST", "LARGEST", "depth"])
+@pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])
 def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, monkeypatch, bound):
     """Trust holds for one runner alone then, and says why."""
     source = "import PKGhop"
@@ -146,12 +146,12 @@ def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, 
         monkeypatch.setattr(imports, bound, 3)
     modules.write("PKG/tools.py", source, "def lookup() -> str:", "    return ''")
     asked = claim_of(modules)
-    assert asked.demands[0].mark is None
+    assert asked.demands[0].fingerprint is None
     trust = Trust(folder=tmp_path / "trusted", given=True)
     assert (trust.check(asked), trust.check(asked)) == ((), ())
     assert not (tmp_path / "trusted").exists()
     assert not trust.is_known(asked)
-    with pytest.raises(NotTrusted, match=r"this is asked each time"):
+    with pytest.raises(NotTrusted, match=r"it must be allowed each time"):
         Trust(folder=tmp_path / "trusted").check(asked)
 
 
@@ -243,15 +243,15 @@ def test_a_command_without_a_file_of_the_project_keeps_the_mark_that_it_had(scri
     scripts.specialist(f"mcp_servers: {{it: {entry}}}")
     file = load(scripts.root / "specialists" / "finder.md", scripts.root)
     wanted = wanted_by(file, file.specialist, scripts.root)
-    assert [demand.mark for demand in wanted.claim.demands] == [wanted.servers["it"].fingerprint]
+    assert [demand.fingerprint for demand in wanted.claim.demands] == [wanted.servers["it"].fingerprint]
 
 
-@pytest.mark.parametrize("bound", ["MOST", "LARGEST"])
+@pytest.mark.parametrize("bound", ["MAX_PATHS", "MAX_SIZE"])
 def test_a_command_with_more_files_than_can_be_looked_at_is_asked_about_each_time(scripts, monkeypatch, bound):
     """Too many words, or files that are too large."""
     monkeypatch.setattr(command_files, bound, 1)
     scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
-    assert [demand.mark for demand in claim_of(scripts).demands] == [None]
+    assert [demand.fingerprint for demand in claim_of(scripts).demands] == [None]
 
 
 def test_a_script_that_is_no_stored_file_is_passed_over(scripts):

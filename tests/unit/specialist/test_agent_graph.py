@@ -46,8 +46,8 @@ def test_a_name_that_nobody_has_is_a_warning_with_its_line_and_a_guess():
     """Once a name, however often it stands there; without a guess where nothing is near."""
     (checked, _) = agent_graph.check([file("a", "fact-chekcer", "zebra", "zebra"), file("fact-checker")])
     assert [str(problem) for problem in checked.problems] == [
-        "/s/a.md:4:1: agents: no specialist is called fact-chekcer; did you mean fact-checker?",
-        "/s/a.md:4:1: agents: no specialist is called zebra",
+        "/s/a.md:4:1: agents: no specialist named fact-chekcer; did you mean fact-checker?",
+        "/s/a.md:4:1: agents: no specialist named zebra",
     ]
     assert checked.status == "warning"
     assert checked.specialist is not None
@@ -59,12 +59,12 @@ def test_one_that_cannot_be_run_is_a_warning_that_says_why():
     assert said["a"] == [
         (
             "warning",
-            "b cannot be run: /s/b.md:4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found many",
+            "b cannot be run: /s/b.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got many",
         )
     ]
 
 
-CIRCLE = "ask one another in a circle: {}; take one of these names out"
+CIRCLE = "calls form a cycle: {}; remove one of these names"
 
 
 def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
@@ -74,7 +74,7 @@ def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
     assert said["b"] == [("error", CIRCLE.format("b -> c -> a -> b"))]
     assert said["c"] == [("error", CIRCLE.format("c -> a -> b -> c"))]
     assert said["d"] == []
-    assert said["e"] == [("warning", "a cannot be run: it stands in a circle")]
+    assert said["e"] == [("warning", "a cannot be run: it is part of a cycle")]
 
 
 def test_whoever_lists_itself_stands_in_a_circle():
@@ -92,7 +92,7 @@ def test_the_shortest_circle_is_told():
 def test_between_two_circles_is_no_circle():
     """It asks one and is asked by another, and does not stand in either."""
     said = problems_of(file("a", "a", "m"), file("m", "z"), file("z", "z"))
-    assert said["m"] == [("warning", "z cannot be run: it stands in a circle")]
+    assert said["m"] == [("warning", "z cannot be run: it is part of a cycle")]
 
 
 def test_a_circle_through_a_file_further_away_is_seen():
@@ -106,7 +106,7 @@ def test_more_than_two_levels_below_is_a_warning():
     """Of the first file alone, with the way; two levels are no reason, nor what cannot be run anyway."""
     files = [file("a", "b"), file("b", "c"), file("c", "d"), file("d")]
     said = problems_of(*files)
-    assert said["a"] == [("warning", "a -> b -> c -> d: d will not be asked, more than 2 levels below")]
+    assert said["a"] == [("warning", "a -> b -> c -> d: d is more than 2 levels deep and cannot be called")]
     assert said["b"] == said["c"] == said["d"] == []
     assert problems_of(*files[:3], file("d", lines=["effort: 1", "turns_limit: no"]))["a"] == []
 
@@ -120,14 +120,14 @@ def test_a_path_is_taken_as_a_file(tmp_path):
     """As everywhere else where specialists are named; one that is not there is told."""
     (tmp_path / "b.md").write_text("---\nname: b\ndescription: Is b.\n---\nYou answer.\n")
     assert problems_of(file("a", str(tmp_path / "b.md")))["a"] == []
-    assert problems_of(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist is called ")
+    assert problems_of(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist named ")
 
 
 def test_many_bad_names_are_not_told_one_by_one():
     """A damaged file does not fill the screen."""
     said = problems_of(file("a", *(f"nobody{number}" for number in range(300))))["a"]
-    assert len(said) == agent_graph.MOST_TOLD + 1
-    assert said[-1] == ("warning", "290 more names that nobody can be asked by")
+    assert len(said) == agent_graph.MAX_REPORTED + 1
+    assert said[-1] == ("warning", "290 more names that cannot be called")
 
 
 @pytest.fixture
@@ -158,8 +158,8 @@ def test_files_are_checked_against_places_that_are_not_listed(folder, tmp_path):
     alone.mkdir()
     (alone / "x.md").write_text("---\nname: x\ndescription: Is.\nagents: [c, nobody]\n---\nYou answer.\n")
     (checked,) = Registry([alone], [folder]).files()
-    assert [problem.text for problem in checked.problems] == ["no specialist is called nobody"]
-    assert Registry([alone]).files()[0].problems[0].text == "no specialist is called c"
+    assert [problem.text for problem in checked.problems] == ["no specialist named nobody"]
+    assert Registry([alone]).files()[0].problems[0].text == "no specialist named c"
 
 
 def ring(size):
@@ -170,12 +170,10 @@ def ring(size):
 @pytest.mark.exhaustive
 def test_long_ways_are_followed_to_their_end():
     """A ring and a chain of 2,000 files, and a team of which each lists all: nothing recurses."""
-    assert {text[:30] for said in problems_of(*ring(2_000)).values() for _, text in said} == {
-        "ask one another in a circle: n"
-    }
+    assert {text[:30] for said in problems_of(*ring(2_000)).values() for _, text in said} == {"calls form a cycle: n"}
     chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(2_000)))
-    assert chain["n1999"] == [("warning", "no specialist is called n2000; did you mean n200 or n1200 or n1000?")]
-    assert chain["n7"] == [("warning", "n7 -> n8 -> n9 -> n10: n10 will not be asked, more than 2 levels below")]
+    assert chain["n1999"] == [("warning", "no specialist named n2000; did you mean n200 or n1200 or n1000?")]
+    assert chain["n7"] == [("warning", "n7 -> n8 -> n9 -> n10: n10 is more than 2 levels deep and cannot be called")]
     team = problems_of(*(file(f"n{number}", *(f"n{other}" for other in range(90))) for number in range(90)))
     assert all(said[0][0] == "error" for said in team.values())
 

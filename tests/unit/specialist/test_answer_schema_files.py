@@ -56,16 +56,16 @@ def test_the_schema_is_a_copy_of_what_was_given():
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.json", "{\n  nope", "a.json:2:3: is no valid JSON: Expecting property name"),
-        ("a.yaml", "type: [\n", "a.yaml:2:1: is no valid JSON or YAML: "),
+        ("a.json", "{\n  nope", "a.json:2:3: is not valid JSON: Expecting property name"),
+        ("a.yaml", "type: [\n", "a.yaml:2:1: is not valid JSON or YAML: "),
         ("a.yaml", "a: 1\n---\nb: 2\n", "more than one document"),
         ("a.yaml", "? [a]\n: b\n", "a key is a list or a map"),
-        ("a.yaml", "", "a.yaml: wanted a JSON Schema, which is a map"),
-        ("a.json", "[1]", "a.json: wanted a JSON Schema, which is a map"),
-        ("a.json", "3", "a.json: wanted a JSON Schema, which is a map"),
+        ("a.yaml", "", "a.yaml: must be a JSON Schema, which is a map"),
+        ("a.json", "[1]", "a.json: must be a JSON Schema, which is a map"),
+        ("a.json", "3", "a.json: must be a JSON Schema, which is a map"),
         ("a.json", "false", "a.json: is false, which no answer can match"),
-        ("a.json", '{"minimum": NaN}', "a.json: holds what JSON cannot"),
-        ("a.yaml", "minimum: .inf", "a.yaml: holds what JSON cannot"),
+        ("a.json", '{"minimum": NaN}', "a.json: contains a value that JSON cannot represent"),
+        ("a.yaml", "minimum: .inf", "a.yaml: contains a value that JSON cannot represent"),
         ("a.json", "[" * 100_000, "a.json: is nested too deeply"),
         ("a.yaml", "- " * 1_000, "nested more than 60 levels deep"),
         ("a.json", '{"not": ' * 300 + "{}" + "}" * 300, "a.json: is nested too deeply"),
@@ -89,7 +89,7 @@ def test_aliases_that_multiply_are_refused(tmp_path):
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
     )
     (tmp_path / "a.yaml").write_text(bomb, "utf-8")
-    assert "holds more than 10,000 values" in refused("a.yaml", tmp_path)
+    assert "contains more than 10,000 values" in refused("a.yaml", tmp_path)
     (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
     # An alias inside of what it names is a plain text here, as in front matter.
     assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}
@@ -100,8 +100,8 @@ def test_what_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert refused("gone.json", tmp_path) == f"no such file: {tmp_path / 'gone.json'}"
     assert refused("a\nb", tmp_path).startswith("no such file: ")
-    assert refused("", tmp_path).endswith("is no regular file")
-    assert refused("pipe", tmp_path).endswith("is no regular file")
+    assert refused("", tmp_path).endswith("is not a regular file")
+    assert refused("pipe", tmp_path).endswith("is not a regular file")
     assert "pipe/x: cannot be read: " in refused("pipe/x", tmp_path)
     assert "cannot be read" in refused("a\0b", tmp_path)
 
@@ -139,7 +139,7 @@ def test_what_is_no_file_is_refused(tmp_path):
         ({"not": {"dependentSchemas": {"x": {"$ref": "#"}}}}, "refers to itself without end"),
         ({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, "refers to itself without end"),
         ({"items": {"$defs": {"a": {"not": {"$ref": "#/items"}}}, "$ref": "#/items/$defs/a"}}, "itself without end"),
-        ({"x": {1, 2}}, "holds what JSON cannot: Object of type set"),
+        ({"x": {1, 2}}, "contains a value that JSON cannot represent: Object of type set"),
     ],
 )
 def test_a_bad_schema_is_refused_with_the_place_inside(schema, said):
@@ -151,7 +151,7 @@ def test_a_map_that_holds_itself_is_refused():
     """A program can make what no file can hold."""
     schema: dict[str, Any] = {}
     schema["items"] = schema
-    assert "holds what JSON cannot" in refused(schema)
+    assert "contains a value that JSON cannot represent" in refused(schema)
     assert refused({"title": "x" * 300_000}) == "is longer than 262,144 characters"
 
 

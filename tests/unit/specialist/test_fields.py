@@ -78,30 +78,42 @@ def test_values_in_every_kind_and_spelling(line: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("time_limit: soon", "time_limit: wanted seconds, a duration like 90s, 10m or 1h, or none, found soon"),
-        ("time_limit: .inf", "time_limit: wanted seconds, a duration like 90s, 10m or 1h, or none, found .inf"),
-        ("time_limit: -1s", "time_limit: wanted seconds, a duration like 90s, 10m or 1h, or none, found -1s"),
-        ("cost_limit: .nan", "cost_limit: wanted an amount in USD from 0 up, or none, found .nan"),
-        ("cost_limit: true", "cost_limit: wanted an amount in USD from 0 up, or none, found true"),
-        ("tool_timeout: 0", "tool_timeout: wanted seconds above 0, or a duration like 90s or 10m, found 0"),
-        ("parallel_tools_limit: none", "parallel_tools_limit: wanted a whole number from 1 up, found none"),
-        ("parallel_tools_limit: 0", "parallel_tools_limit: wanted a whole number from 1 up, found 0"),
-        ("budget_notice: 1", "budget_notice: wanted true or false, found 1"),
-        ("paths: [ok, ../up]", "paths: wanted folders or globs under the root, found ../up"),
-        ("paths: /etc", "paths: wanted folders or globs under the root, found /etc"),
-        ("python_tools: [a:b, c]", "python_tools: wanted a list of module:function, found c"),
-        ("output_schema: [1]", "output_schema: wanted a JSON Schema, or the path of one, found a list"),
-        ("countdown: 3", "countdown: wanted a map with from, style and warn_at, or none, found 3"),
+        (
+            "time_limit: soon",
+            "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got soon",
+        ),
+        (
+            "time_limit: .inf",
+            "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got .inf",
+        ),
+        (
+            "time_limit: -1s",
+            "time_limit: must be a number of seconds, a duration like 90s, 10m or 1h, or none, got -1s",
+        ),
+        ("cost_limit: .nan", "cost_limit: must be an amount in USD of at least 0, or none, got .nan"),
+        ("cost_limit: true", "cost_limit: must be an amount in USD of at least 0, or none, got true"),
+        (
+            "tool_timeout: 0",
+            "tool_timeout: must be a number of seconds above 0, or a duration like 90s or 10m, got 0",
+        ),
+        ("parallel_tools_limit: none", "parallel_tools_limit: must be an integer of at least 1, got none"),
+        ("parallel_tools_limit: 0", "parallel_tools_limit: must be an integer of at least 1, got 0"),
+        ("budget_notice: 1", "budget_notice: must be true or false, got 1"),
+        ("paths: [ok, ../up]", "paths: must be folders or globs under the root, got ../up"),
+        ("paths: /etc", "paths: must be folders or globs under the root, got /etc"),
+        ("python_tools: [a:b, c]", "python_tools: must be a list of module:function, got c"),
+        ("output_schema: [1]", "output_schema: must be a JSON Schema, or the path of one, got a list"),
+        ("countdown: 3", "countdown: must be a map with from, style and warn_at, or none, got 3"),
         (
             "countdown: {from: true}",
-            "countdown.from: wanted a share from 0.0 to 1.0, a whole number of calls left, or none, found true",
+            "countdown.from: must be a share from 0.0 to 1.0, an integer number of calls left, or none, got true",
         ),
-        ("countdown: {style: loud}", "countdown.style: wanted remaining, budget or json, found loud"),
+        ("countdown: {style: loud}", "countdown.style: must be remaining, budget or json, got loud"),
         (
             "preset: fast",
-            "preset: wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found fast",
+            "preset: must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got fast",
         ),
-        ("disallowed_tools: [[a]]", "disallowed_tools: wanted a name, found a list or a map, which is left out"),
+        ("disallowed_tools: [[a]]", "disallowed_tools: must be a name, got a list or a map; ignored"),
         ("output_schema: {? [a] : b}", "output_schema: a key is a list or a map"),
     ],
 )
@@ -136,7 +148,7 @@ def test_a_key_of_a_map_left_empty_counts_as_not_given() -> None:
     file = loaded("countdown:\n  from:\n  warn_at: 2")
     assert file.specialist is not None
     assert file.specialist.countdown == Countdown(warn_at=2)
-    assert [str(p) for p in file.problems] == ["agent.md:5:3: countdown: from is left empty, which counts as not given"]
+    assert [str(p) for p in file.problems] == ["agent.md:5:3: countdown: from is empty and ignored"]
 
 
 def test_descriptions_of_other_types_become_text() -> None:

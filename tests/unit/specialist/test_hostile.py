@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from run_specialist.specialist.loader import SpecialistFile, load_text
-from run_specialist.specialist.problems import MOST_KEPT, Problems
+from run_specialist.specialist.problems import MAX_PROBLEMS, Problems
 from run_specialist.specialist.reading.frontmatter import LenientHandler
 
 PATH = Path("agent.md")
@@ -81,7 +81,7 @@ def test_large_and_deep_files_load(front: str) -> None:
     for text in (f"---\n{front}\n---\nBody", f"---\n{front}", front):
         file = load_text(text, PATH)
         check(file, text)
-        assert len(file.problems) <= MOST_KEPT + 10
+        assert len(file.problems) <= MAX_PROBLEMS + 10
 
 
 def test_alias_bombs_do_not_grow() -> None:

@@ -98,7 +98,7 @@ def test_the_listing_says_whose_it_is_and_what_to_do(shared: Path, give: Give) -
     """One line each for `list`, a name that is not found, and a run, whose answer still comes."""
     give(shared)
     line = (
-        f"{shared}/specialists:1:1: {shared} belongs to another user (uid {OTHER}); no file in it is loaded; if you "
+        f"{shared}/specialists:1:1: {shared} belongs to another user (uid {OTHER}); its files are not loaded; if you "
         f"trust it, use --root {shared}, or set {VARIABLE}={shared}"
     )
     listed = CliRunner().invoke(manage.app, ["list"]).output.splitlines()

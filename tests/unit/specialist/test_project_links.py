@@ -194,7 +194,7 @@ def test_a_kernel_file_is_refused_where_the_whole_disk_is_the_project() -> None:
         pytest.skip("there are no files of processes")
     for project in (Path("/"), None):
         file = load(Path("/proc/self/environ"), project)
-        assert [problem.text for problem in file.problems] == ["is no regular file"]
+        assert [problem.text for problem in file.problems] == ["is not a regular file"]
 
 
 def schema(root: Path, value: str, project: Path | None) -> SpecialistFile:
@@ -231,11 +231,11 @@ def test_new_writes_nothing_outside_of_the_project(root: Path, tmp_path: Path, *
     link(root / "linked", outside)
     link(root / "specialists" / "a.md", outside / "victim")
     for folder in (root / "linked", root / "specialists"):
-        with pytest.raises(UsageError, match=r"leads out of the project|is there already"):
+        with pytest.raises(UsageError, match=r"leads out of the project|already exists"):
             write_new(folder, "a", given, overwrite=force, project=root)
     link(root / "specialists" / "dangling.md", "../prompts/none.md")
     if not force:
-        with pytest.raises(UsageError, match="is there already"):
+        with pytest.raises(UsageError, match="already exists"):
             write_new(root / "specialists", "dangling", given, project=root)
         assert not (root / "prompts" / "none.md").exists()
     assert [path.name for path in outside.iterdir()] == ["victim"]

@@ -72,7 +72,7 @@ def test_a_place_is_searched_once(tmp_path: Path) -> None:
 
 def test_a_given_folder_must_exist(tmp_path: Path) -> None:
     """A folder that is named on purpose and is not there is a mistake."""
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         places(tmp_path, tmp_path / "nowhere")
 
 
@@ -82,7 +82,7 @@ def test_rule_9_the_nearer_file_wins_and_the_other_is_reported(tmp_path: Path) -
     registry = Registry([tmp_path / "near", tmp_path / "far"])
     first, second = registry.files()
     assert (first.path, second.path, first.status, second.status) == (near, far, "ok", "warning")
-    assert str(second.problems[-1]) == f"{far}:2:1: name: hidden by the nearer file of this name, {near}"
+    assert str(second.problems[-1]) == f"{far}:2:1: name: hidden by a nearer file with the same name, {near}"
     assert registry.find("x").path == near
 
 
@@ -103,11 +103,11 @@ def test_not_found_names_near_ones_and_places(tmp_path: Path) -> None:
     with pytest.raises(SpecialistNotFound) as caught:
         Registry([tmp_path, tmp_path / "nowhere"]).find("codebase-locater")
     assert str(caught.value) == (
-        f"no specialist is called codebase-locater; did you mean codebase-locator? (searched: {tmp_path})"
+        f"no specialist named codebase-locater; did you mean codebase-locator? (searched: {tmp_path})"
     )
-    with pytest.raises(SpecialistNotFound, match="there are: codebase-locator"):
+    with pytest.raises(SpecialistNotFound, match="available: codebase-locator"):
         Registry([tmp_path]).find("xyz\n\x1b[31m")
-    with pytest.raises(SpecialistNotFound, match="no folder that exists"):
+    with pytest.raises(SpecialistNotFound, match="no existing folder"):
         Registry([tmp_path / "nowhere"]).find("gone")
 
 

@@ -211,26 +211,26 @@ def test_a_specialist_made_in_code_resolves_its_preset_too():
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"tool_call_limit": 2}, "no such setting: tool_call_limit; did you mean tool_calls_limit?"),
-        ({"quux": 2}, "no such setting: quux"),
-        ({"tool_calls_limit": -1}, "tool_calls_limit: wanted a whole number from 0 up, or none, found -1"),
-        ({"tool_calls_limit": "2"}, "tool_calls_limit: wanted a whole number from 0 up, or none, found '2'"),
-        ({"tool_calls_limit": True}, "tool_calls_limit: wanted a whole number from 0 up, or none, found True"),
-        ({"tools": [3]}, "tools: wanted a list of names, found [3]"),
-        ({"agents": "finder"}, "agents: wanted a list of names, found 'finder'"),
-        ({"landing": "softly"}, "landing: wanted auto, force, order, none, finalize or stop, found 'softly'"),
+        ({"tool_call_limit": 2}, "unknown setting: tool_call_limit; did you mean tool_calls_limit?"),
+        ({"quux": 2}, "unknown setting: quux"),
+        ({"tool_calls_limit": -1}, "tool_calls_limit: must be an integer of at least 0, or none, got -1"),
+        ({"tool_calls_limit": "2"}, "tool_calls_limit: must be an integer of at least 0, or none, got '2'"),
+        ({"tool_calls_limit": True}, "tool_calls_limit: must be an integer of at least 0, or none, got True"),
+        ({"tools": [3]}, "tools: must be a list of names, got [3]"),
+        ({"agents": "finder"}, "agents: must be a list of names, got 'finder'"),
+        ({"landing": "softly"}, "landing: must be auto, force, order, none, finalize or stop, got 'softly'"),
         (
             {"preset": "fast"},
-            "preset: wanted soft-landing, soft-warning, finalize, budget-notice or openai-loop, found 'fast'",
+            "preset: must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'",
         ),
-        ({"countdown": 3}, "countdown: wanted a map with from, style and warn_at, or none, found 3"),
+        ({"countdown": 3}, "countdown: must be a map with from, style and warn_at, or none, got 3"),
         (
             {"countdown": {"from": 1.5}},
-            "countdown.from: wanted a share from 0.0 to 1.0, a whole number of calls left, or none, found 1.5",
+            "countdown.from: must be a share from 0.0 to 1.0, an integer number of calls left, or none, got 1.5",
         ),
-        ({"countdown": {"style": "loud"}}, "countdown.style: wanted remaining, budget or json, found 'loud'"),
-        ({"countdown": {"form": 1}}, "countdown.form: no such key"),
-        ({"parallel_tools_limit": None}, "parallel_tools_limit: wanted a whole number from 1 up, found None"),
+        ({"countdown": {"style": "loud"}}, "countdown.style: must be remaining, budget or json, got 'loud'"),
+        ({"countdown": {"form": 1}}, "countdown.form: unknown key"),
+        ({"parallel_tools_limit": None}, "parallel_tools_limit: must be an integer of at least 1, got None"),
     ],
     ids=str,
 )
@@ -252,7 +252,7 @@ def test_s0_9_all_errors_of_a_file_are_told_at_once():
     with pytest.raises(SpecialistUnusable) as caught:
         resolve(file, {})
     lines = str(caught.value).splitlines()
-    assert [line.partition(": wanted")[0] for line in lines] == [
+    assert [line.partition(": must be")[0] for line in lines] == [
         "specialists/finder.md:4:19: tool_calls_limit",
         "specialists/finder.md:6:16: budget_notice",
     ]

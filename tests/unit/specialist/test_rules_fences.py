@@ -46,7 +46,7 @@ def test_rule_1_line_ends_become_lf_without_a_word(end: str) -> None:
     """Rule 1: CRLF and CR are no reason for a warning, and lines still count."""
     text = f"---\n{HEAD}tool_calls_limit: x\n---\nOne\nTwo\n"
     assert lines_of(load_text(text.replace("\n", end), Path("agent.md"))) == [
-        "4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found x"
+        "4:19: tool_calls_limit: must be an integer of at least 0, or none, got x"
     ]
     fine = load_text(f"---\n{HEAD}---\nOne\nTwo\n".replace("\n", end), Path("agent.md"))
     assert (fine.problems, fine.specialist and fine.specialist.prompt) == ((), "One\nTwo")
@@ -56,7 +56,7 @@ def test_rule_1_bad_utf8_is_replaced_at_a_place() -> None:
     """Rule 1: a byte that is no UTF-8 becomes a replacement character, and the warning points at it."""
     file = load_text(b"---\nname: agent\ndescription: caf\xe9\n---\nBody", Path("agent.md"))
     assert file.description == "caf\ufffd"
-    assert lines_of(file)[0].startswith("3:17: is not UTF-8 here")
+    assert lines_of(file)[0].startswith("3:17: is not valid UTF-8 here")
 
 
 def test_rule_1_characters_that_no_store_takes_are_replaced() -> None:
@@ -117,7 +117,7 @@ def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
     assert file.tools == ("Read",)
     assert file.specialist is not None
     assert file.specialist.prompt == "# Title\n\nYou do this: well.\n\n---\n\nMore"
-    assert any("never closed" in problem.text for problem in file.problems)
+    assert any("no closing fence" in problem.text for problem in file.problems)
 
 
 def test_rule_2_a_title_ends_an_unclosed_description() -> None:
@@ -127,7 +127,7 @@ def test_rule_2_a_title_ends_an_unclosed_description() -> None:
     assert (file.description, file.model) == ("Finds notes", None)
     assert file.specialist is not None
     assert file.specialist.prompt == f"{body}\n\n---\n\nMore"
-    assert "4:1: the front matter is never closed; this is taken for the body" in lines_of(file)
+    assert "4:1: the front matter has no closing fence; the body is assumed to start here" in lines_of(file)
 
 
 def test_rule_2_a_title_ends_an_unclosed_name() -> None:
@@ -156,7 +156,7 @@ def test_rule_3_a_code_fence_around_the_file_is_told() -> None:
     """Rule 3: a file that starts with a code fence has no front matter, and the warning says why."""
     file = load_text(f"```agent\n---\n{HEAD}---\nBody\n```", Path("finder.md"))
     assert file.name == "finder"
-    assert "no front matter, the file starts with a code fence" in file.problems[0].text
+    assert "no front matter (the file starts with a code fence)" in file.problems[0].text
 
 
 def test_rule_2_indented_lines_belong_to_the_key_above_when_unclosed() -> None:

@@ -37,7 +37,7 @@ def test_rule_6_bad_limits_are_never_guessed(written: str) -> None:
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.name, file.description, file.specialist, file.tool_calls_limit) == ("agent", "Finds notes", None, None)
     assert [(p.line, p.column, p.key, p.level) for p in file.problems] == [(4, 19, "tool_calls_limit", "error")]
-    assert file.problems[0].text.startswith("wanted a whole number from 0 up, or none, found ")
+    assert file.problems[0].text.startswith("must be an integer of at least 0, or none, got ")
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_rule_6_all_errors_at_once() -> None:
     """Rule 6: each bad value is told, each at its own place."""
     file = file_of(HEAD + "tool_calls_limit: x\ncost_limit: $5\nlanding: soon\ncountdown:\n  from: 1.5\n  form: 2")
     assert lines_of(file) == [
-        "4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found x",
-        "5:13: cost_limit: wanted an amount in USD from 0 up, or none, found $5",
-        "6:10: landing: wanted auto, force, order, none, finalize or stop, found soon",
-        "8:9: countdown.from: wanted a share from 0.0 to 1.0, a whole number of calls left, or none, found 1.5",
-        "9:9: countdown.form: no such key",
+        "4:19: tool_calls_limit: must be an integer of at least 0, or none, got x",
+        "5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
+        "6:10: landing: must be auto, force, order, none, finalize or stop, got soon",
+        "8:9: countdown.from: must be a share from 0.0 to 1.0, an integer number of calls left, or none, got 1.5",
+        "9:9: countdown.form: unknown key",
     ]
 
 
@@ -138,7 +138,7 @@ def test_rule_7_tools_that_we_lack() -> None:
     """Rule 7: a warning names them, and says so when none is left."""
     assert lines_of(file_of(HEAD + "tools: Read, Bash, WebFetch")) == ["4:8: tools: not available here: Bash, WebFetch"]
     assert lines_of(file_of(HEAD + "tools: Bash")) == [
-        "4:8: tools: not available here: Bash; no tool is left, so it will not be run"
+        "4:8: tools: not available here: Bash; no tool is left, so the specialist cannot be run"
     ]
     assert file_of(HEAD + "tools: mcp__web__fetch\nmcp_servers: {web: http://localhost/}").status == "ok"
 
@@ -154,7 +154,7 @@ def test_s0_9_a_bad_file_is_named_with_line_and_reason_and_the_others_load(tmp_p
     assert sorted(files) == ["bad", "binary", "gone", "good"]
     assert (files["good"].status, files["bad"].status, files["gone"].status) == ("ok", "error", "error")
     assert str(files["bad"].problems[0]) == (
-        f"{tmp_path}/bad.md:4:19: tool_calls_limit: wanted a whole number from 0 up, or none, found twelve"
+        f"{tmp_path}/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve"
     )
     assert files["good"].specialist is not None
 

@@ -42,8 +42,8 @@ def test_rule_4_duplicate_keys_last_wins() -> None:
     assert file.specialist is not None
     assert (file.specialist.turns_limit, file.specialist.countdown.from_) == (4, 2)
     assert lines_of(file) == [
-        "5:1: turns_limit: given on line 4 and again on line 5; the last wins",
-        "8:3: countdown: from is given twice; the last wins",
+        "5:1: turns_limit: given on lines 4 and 5; the last one is used",
+        "8:3: countdown: from is given twice; the last value is used",
     ]
 
 
@@ -117,15 +117,15 @@ def test_rule_5_text_over_several_lines_is_told() -> None:
     """Rule 5: the warning at a broken value says how far its text goes."""
     file = file_of("name: agent\ndescription: One: a\nTwo\n\nThree\ntools:\n\t- Read\nmodel: opus")
     assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
-    assert lines_of(file)[0] == "3:1: description: is no valid YAML by itself; its text up to line 6 is taken"
-    assert "7:1: tools: is no valid YAML by itself; its text up to line 8 is taken" in lines_of(file)
+    assert lines_of(file)[0] == "3:1: description: is not valid YAML; using its text up to line 6"
+    assert "7:1: tools: is not valid YAML; using its text up to line 8" in lines_of(file)
 
 
 def test_rule_5_what_follows_the_first_block_is_read() -> None:
     """Rule 5: keys that stand further left than the first end the YAML, and are not lost."""
     file = file_of("  name: agent\ndescription: Finds notes\ntools: Read")
     assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read",))
-    assert "no valid YAML" in lines_of(file)[0]
+    assert "not valid YAML" in lines_of(file)[0]
 
 
 def test_rule_5_no_break_spaces_are_blanks() -> None:

@@ -82,23 +82,23 @@ MISFITS = [
     ({}, "has no command and no url"),
     ({"args": ["x"]}, "has no command and no url"),
     ({"command": "x", "url": "http://h/"}, "has both a command and a url"),
-    ({"command": "x", "type": "sse"}, "wanted the type stdio or http, found sse"),
+    ({"command": "x", "type": "sse"}, "type must be stdio or http, got sse"),
     ({"url": "http://h/", "type": "stdio"}, "the type stdio does not fit a url"),
     ({"command": "x", "type": "http"}, "the type http does not fit a command"),
-    ({"url": "ftp://h/"}, "wanted a url that begins with http:// or https://, found ftp://h/"),
-    ({"url": "http:///x"}, "wanted a url that begins"),
-    ({"url": 5}, "wanted a url that begins"),
-    ({"command": "x", "args": "y"}, "wanted a list as args"),
-    ({"command": "x", "args": [{"a": 1}]}, "wanted words as command and args"),
+    ({"url": "ftp://h/"}, "url must begin with http:// or https://, got ftp://h/"),
+    ({"url": "http:///x"}, "url must begin"),
+    ({"url": 5}, "url must begin"),
+    ({"command": "x", "args": "y"}, "args must be a list"),
+    ({"command": "x", "args": [{"a": 1}]}, "command and args must be texts"),
     ({"command": "'x"}, "No closing quotation"),
-    ({"command": "  "}, "wanted words as command and args"),
-    ({"command": "x", "env": ["A=1"]}, "wanted a map of names and texts as env"),
-    ({"command": "x", "env": {"A": [1]}}, "wanted a map of names and texts as env"),
-    ({"url": "http://h/", "headers": "x"}, "wanted a map of names and texts as headers"),
-    ({"command": "x", "cwd": 5}, "wanted a folder as cwd"),
-    ({"command": "x", "timeout": 30_000}, "wanted up to 600 seconds as timeout, found 30000"),
-    ({"command": "x", "timeout": 0}, "wanted up to 600 seconds as timeout, found 0"),
-    ({"command": "x", "timeout": True}, "wanted up to 600 seconds"),
+    ({"command": "  "}, "command and args must be texts"),
+    ({"command": "x", "env": ["A=1"]}, "env must be a map of names to texts"),
+    ({"command": "x", "env": {"A": [1]}}, "env must be a map of names to texts"),
+    ({"url": "http://h/", "headers": "x"}, "headers must be a map of names to texts"),
+    ({"command": "x", "cwd": 5}, "cwd must be a folder"),
+    ({"command": "x", "timeout": 30_000}, "timeout must be above 0 and at most 600 seconds, got 30000"),
+    ({"command": "x", "timeout": 0}, "timeout must be above 0 and at most 600 seconds, got 0"),
+    ({"command": "x", "timeout": True}, "timeout must be above 0 and at most 600 seconds"),
 ]
 
 
@@ -111,7 +111,7 @@ def test_an_entry_that_makes_no_sense_says_why(entry: dict[str, Any], why: str) 
     assert str(server) == server.unusable
 
 
-@pytest.mark.parametrize(("entry", "why"), [(5, "wanted a map"), ("npx", "wanted a map"), ([1], "wanted a map")])
+@pytest.mark.parametrize(("entry", "why"), [(5, "must be a map"), ("npx", "must be a map"), ([1], "must be a map")])
 def test_an_entry_that_is_no_map_says_so(entry: object, why: str) -> None:
     """A word is no server: it may be meant as a command or as a name."""
     assert read({"it": entry})["it"].unusable.startswith(why)
@@ -130,7 +130,7 @@ def test_names_are_made_of_letters_that_a_tool_may_have() -> None:
         ("my.server", "my_server", None),
         ("n", "n", ("z",)),
     ]
-    assert servers["my.server"].unusable == "my.server is called my_server, as another one is"
+    assert servers["my.server"].unusable == "my.server has the same normalized name as another server, my_server"
 
 
 def test_a_name_alone_is_looked_up_in_the_project(tmp_path: Path) -> None:
@@ -140,25 +140,25 @@ def test_a_name_alone_is_looked_up_in_the_project(tmp_path: Path) -> None:
     for value in (["web", "off"], {"web": None}, [{"name": "web"}]):
         assert read(value, inside) == {"web": ServerConfig("web", ("x",), source=source)}
     there = read(["wed"], inside)["wed"].unusable
-    assert there == f"{source} lists no server of that name; there are web, off"
+    assert there == f"{source} has no server of this name; available: web, off"
 
 
 def test_a_name_alone_is_not_looked_up_beyond_the_project(tmp_path: Path) -> None:
     """A `.mcp.json` above the folder with the `.git` belongs to somebody else."""
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"web": {"command": "x"}}}')
     (tmp_path / "inner" / ".git").mkdir(parents=True)
-    assert read(["web"], tmp_path / "inner")["web"].unusable.startswith("nothing tells how to reach it")
+    assert read(["web"], tmp_path / "inner")["web"].unusable.startswith("has neither a command nor a url")
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"{", "is no JSON"),
-        (b"\xff\xfe\x00", "is no JSON"),
+        (b"{", "is not valid JSON"),
+        (b"\xff\xfe\x00", "is not valid JSON"),
         (b"[1]", "has no map mcpServers"),
         (b'{"mcpServers": 5}', "has no map mcpServers"),
         (b" " * (1024 * 1024 + 1), "is larger than 1 MiB"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"[" * 100_000, "is not valid JSON"),
     ],
 )
 def test_a_damaged_list_of_the_project_is_named(tmp_path: Path, content: bytes, why: str) -> None:
@@ -246,8 +246,8 @@ def test_a_check_tells_an_entry_that_makes_no_sense_with_its_line_and_leaves_it_
         "mcp_servers:", "  web:", "    command: npx", "  two:", "    args: [x]", "  old: {url: 'http://h/', type: sse}"
     )
     assert [str(problem).partition("finder.md:")[2] for problem in file.problems] == [
-        "7:3: mcp_servers: two: has no command and no url; left out",
-        "9:3: mcp_servers: old: wanted the type stdio or http, found sse; left out",
+        "7:3: mcp_servers: two: has no command and no url; ignored",
+        "9:3: mcp_servers: old: type must be stdio or http, got sse; ignored",
     ]
     assert (file.status, list(file.specialist.mcp_servers)) == ("warning", ["web"])
     file = file_of("mcp_servers:", "  - {name: web, command: npx}", "  - {name: two}", "  - 5", "  - web: {command: 5}")
@@ -259,7 +259,7 @@ def test_a_check_tells_a_name_that_the_project_does_not_list(tmp_path: Path) -> 
     inside = project(tmp_path, {"web": {"command": "x"}})
     file = file_of("mcp_servers: [web, wed]", path=inside / "finder.md")
     (problem,) = file.problems
-    told = f"{tmp_path}/.mcp.json lists no server of that name; there are web; left out"
+    told = f"{tmp_path}/.mcp.json has no server of this name; available: web; ignored"
     assert str(problem) == f"{inside}/finder.md:4:20: mcp_servers: wed: {told}"
     assert file.specialist.mcp_servers == ["web"]
     (tmp_path / ".mcp.json").unlink()

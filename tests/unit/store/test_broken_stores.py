@@ -155,7 +155,7 @@ async def test_a_store_that_was_deleted_is_missed(lasting, path, again):
     if again:
         path.write_bytes(b"")
     told = await write(journal, *ended("run-1"))
-    assert told == f"the end of this run is not stored: {path} was deleted while it was written to"
+    assert told == f"the end of this run is not stored: {path} was deleted during the run"
 
 
 async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, lasting):
@@ -164,7 +164,7 @@ async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, l
     def fail(self, batch):
         raise SystemExit("a\nb")
 
-    monkeypatch.setattr(Ledger, "keep", fail)
+    monkeypatch.setattr(Ledger, "write_batch", fail)
     journals = [lasting.journal(f"run-{number}") for number in range(3)]
     told = await asyncio.gather(*(write(journal, *begun(journal.run_id)) for journal in journals))
     assert {reason.partition(": ")[0] for reason in told} == {"this run is not stored"}
@@ -184,23 +184,23 @@ async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, l
 async def test_it_is_told_once_from_where_on_a_run_is_not_stored(turns, lost, words):
     """Counted are turns that are kept whole; a second reason is none."""
     journal = RunJournal(Inbox(), "run-1", turns=turns)
-    journal.lose("disk full", lost)
-    journal.lose("another reason", lost)
+    journal.mark_failed("disk full", lost)
+    journal.mark_failed("another reason", lost)
     assert [await journal.committed(), await journal.committed()] == [words, None]
 
 
 async def test_a_run_of_which_something_is_kept_is_stored():
     """Though it is nothing but its first record."""
     journal = RunJournal(Inbox(), "run-1")
-    journal.kept([opened("run-1")], turns=None, events=0)
-    journal.lose("disk full", turn_of(1))
+    journal.mark_committed([opened("run-1")], turns=None, events=0)
+    journal.mark_failed("disk full", turn_of(1))
     assert await journal.committed() == "this run is not stored from turn 1 on: disk full"
 
 
 async def test_nothing_is_kept_behind_a_gap(monkeypatch, writer, store_url):
     """A run whose row cannot be written loses what was on its way as well, and tells only one reason."""
     begun_to_write, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.keep
+    whole = Ledger.write_batch
 
     def slow(self, batch):
         begun_to_write.set()
@@ -209,7 +209,7 @@ async def test_nothing_is_kept_behind_a_gap(monkeypatch, writer, store_url):
 
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1")) is None
-    monkeypatch.setattr(Ledger, "keep", slow)
+    monkeypatch.setattr(Ledger, "write_batch", slow)
     journal.write(received(2**70))
     await asyncio.to_thread(begun_to_write.wait)
     waiting = asyncio.ensure_future(write(journal, *turn_of(1)))

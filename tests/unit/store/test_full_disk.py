@@ -70,7 +70,7 @@ def test_a_store_on_a_full_disk_can_be_read_and_emptied(tmp_path):
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert "the disk is full" in told["some"]
-    assert told["some"].endswith(deleting.NEEDS_ROOM)
+    assert told["some"].endswith(deleting.NEEDS_SPACE)
     del told["some"]
     expected = {"listed": ["run-2", "run-1"], "turns": 1, "left": 2, "freed": True, "after": "none", "again": None}
     assert told == expected
@@ -99,7 +99,7 @@ def full(monkeypatch):
 async def test_a_full_disk_does_not_cost_the_runs_that_were_not_chosen(url, full, make_writer):
     """The store is removed only where nothing of it is to stay."""
     with Store(url) as store:
-        with pytest.raises(StoreUnusable, match="make room first"):
+        with pytest.raises(StoreUnusable, match="free disk space"):
             store.delete(["run-1"])
         assert len(store.runs()) == 2
         assert store.delete(["run-1", "run-2"]) > 0
@@ -114,7 +114,7 @@ async def test_a_store_that_another_process_uses_is_not_removed(url, full, make_
     """It would write on into a file that has no name any more."""
     monkeypatch.setattr("run_specialist.store.sqlite_file.WAIT", 0.01)
     make_writer(url).check()
-    with Store(url) as store, pytest.raises(StoreUnusable, match="make room first"):
+    with Store(url) as store, pytest.raises(StoreUnusable, match="free disk space"):
         store.delete(["run-1", "run-2"])
     assert counts(url)["runs"] == 2
 
@@ -123,7 +123,7 @@ async def test_a_run_at_work_is_not_emptied_away(url, full, monkeypatch):
     """Though nobody has the file open at the moment."""
     change(url, "update runs set status = 'running' where run_id = 'run-2'")
     monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: True)
-    with Store(url) as store, pytest.raises(StoreUnusable, match="make room first"):
+    with Store(url) as store, pytest.raises(StoreUnusable, match="free disk space"):
         store.delete(["run-1", "run-2"])
     assert counts(url)["runs"] == 2
 

@@ -36,7 +36,7 @@ async def test_what_follows_something_urgent_goes_with_it_until_somebody_waits(p
     await asyncio.to_thread(thread.join)
     (batch,) = batches
     assert [type(record).__name__ for record in batch.records[journal]] == ["Opened", "Returned"]
-    journal.kept(batch.records[journal], turns=None, events=0)
+    journal.mark_committed(batch.records[journal], turns=None, events=0)
     batch.settle()
     assert await waiting is None
 

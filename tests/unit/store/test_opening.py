@@ -33,7 +33,7 @@ def test_a_store_is_made_and_found_again(store_url):
 def test_who_only_reads_makes_nothing(store_url):
     """Without a store the way to one is told, and nothing is there afterwards."""
     assert "there is no store at" in refusal(store_url, write=False)
-    assert refusal(store_url, write=False).endswith("yet; a run makes it")
+    assert refusal(store_url, write=False).endswith("yet; the first run creates it")
     path = file_of(store_url)
     assert path is None or not path.exists()
 

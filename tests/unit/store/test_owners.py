@@ -13,14 +13,14 @@ from sqlalchemy import create_engine, text
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.location import file_of
 from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import UNKNOWN, describe, is_alive, take
+from run_specialist.store.owners import UNKNOWN, acquire, describe, is_alive
 from run_specialist.store.postgresql import parsed
 from tests.stores import nobody
 
 HOLD = """
 import sys
-from run_specialist.store.owners import take
-owner = take(sys.argv[1])
+from run_specialist.store.owners import acquire
+owner = acquire(sys.argv[1])
 print(owner.token, flush=True)
 sys.stdin.read()
 """
@@ -64,7 +64,7 @@ def died(url, token):
 
 def test_an_owner_lives_until_it_lets_go(url):
     """Asking does not take the lock from it, and letting go twice is no harm."""
-    owner = take(url)
+    owner = acquire(url)
     assert is_alive(url, owner.token)
     assert is_alive(url, owner.token)
     owner.close()
@@ -74,7 +74,7 @@ def test_an_owner_lives_until_it_lets_go(url):
 
 def test_each_owner_is_one_of_its_own(url):
     """Two in one process do not let go for each other."""
-    one, other = take(url), take(url)
+    one, other = acquire(url), acquire(url)
     one.close()
     assert not is_alive(url, one.token)
     assert is_alive(url, other.token)
@@ -105,7 +105,7 @@ def test_a_token_that_never_was_is_dead(url, token):
 
 def test_a_forked_child_cannot_let_go_for_its_parent(url):
     """It has a copy of everything, and closes it when it ends."""
-    owner = take(url)
+    owner = acquire(url)
     child = os.fork()
     if not child:
         owner.close()
@@ -135,7 +135,7 @@ def test_files_of_the_dead_are_removed(store):
     assert not locks(store)
     with another_process(store):
         pass
-    owner = take(store)
+    owner = acquire(store)
     assert len(locks(store)) == 1
     owner.close()
     assert not locks(store)
@@ -157,13 +157,13 @@ def test_a_file_that_is_just_being_made_is_left(store, tmp_path):
     folder = tmp_path / "runs.db.owners"
     folder.mkdir()
     (folder / "abc.lock").touch()
-    take(store).close()
+    acquire(store).close()
     assert locks(store) == {"abc.lock"}
 
 
 def test_locks_are_for_their_owner_alone(store, tmp_path):
     """They name a host and a process."""
-    owner = take(store)
+    owner = acquire(store)
     folder = tmp_path / "runs.db.owners"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
@@ -173,7 +173,7 @@ def test_locks_are_for_their_owner_alone(store, tmp_path):
 def test_a_store_has_one_folder_by_whatever_name(store, tmp_path):
     """Else a run could be resumed while it is at work."""
     (tmp_path / "link.db").symlink_to(tmp_path / "runs.db")
-    owner = take(store)
+    owner = acquire(store)
     assert is_alive(f"sqlite:///{tmp_path}/link.db", owner.token)
     owner.close()
 
@@ -182,14 +182,14 @@ def test_who_may_not_ask_does_not_take_it_for_dead():
     """What cannot be told is not safe."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
-        owner = take(f"sqlite:///{name}/runs.db")
+        owner = acquire(f"sqlite:///{name}/runs.db")
         owners = Path(name) / "runs.db.owners"
         for path in owners.iterdir():
             path.chmod(0)
         owners.chmod(0o555)
         with nobody():
             assert is_alive(f"sqlite:///{name}/runs.db", owner.token)
-            with pytest.raises(StoreUnusable, match="no file can be locked there: Permission denied"):
-                take(f"sqlite:///{name}/runs.db")
+            with pytest.raises(StoreUnusable, match=r"cannot create a lock file in .*: Permission denied"):
+                acquire(f"sqlite:///{name}/runs.db")
         owners.chmod(0o755)
         owner.close()

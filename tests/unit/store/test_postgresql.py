@@ -61,7 +61,7 @@ def test_the_server_s_reasons_are_told(database):
 def test_tables_of_another_program_are_left_alone(database):
     """In the schema that is ours by name, a table that is not ours."""
     execute(database, "create schema run_specialist", "create table run_specialist.runs (distance real)")
-    assert "has tables of another program in its schema run_specialist" in refusal(database)
+    assert "contains tables of another program in the schema run_specialist" in refusal(database)
     execute(database, "insert into run_specialist.runs values (42.195)")
 
 

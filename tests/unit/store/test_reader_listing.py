@@ -94,11 +94,11 @@ def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("2", "7 runs begin with 2: 27, 26, 25, 24, 23 and 2 more; give more of the id"),
-        ("nothing like it", "no run nothing like it is kept in {}; the newest is 27"),
-        ("277", "no run 277 is kept in {}; did you mean 27?"),
-        ("%", "no run % is kept in {}; the newest is 27"),
-        ("\udcff\0", "no run \udcff\0 is kept in {}; the newest is 27"),
+        ("2", "7 run ids start with 2: 27, 26, 25, 24, 23 and 2 more; use more of the id"),
+        ("nothing like it", "there is no run nothing like it in {}; the newest is 27"),
+        ("277", "there is no run 277 in {}; did you mean 27?"),
+        ("%", "there is no run % in {}; the newest is 27"),
+        ("\udcff\0", "there is no run \udcff\0 in {}; the newest is 27"),
     ],
 )
 def test_an_id_that_fits_none_or_several_is_told_with_those_that_fit_or_are_near(store_url, given, told):
@@ -114,14 +114,14 @@ def test_in_an_empty_store_no_run_is_the_last(store_url):
     keep(store_url)
     with closing(Writer(nowhere(store_url))) as writer:
         writer.check()
-    with Store(store_url) as store, pytest.raises(RunNotFound, match=r"^no run is kept in .* yet$"):
+    with Store(store_url) as store, pytest.raises(RunNotFound, match=r"^.* contains no runs yet$"):
         store.find("last")
 
 
 def test_a_store_that_is_not_there_is_missing(store_url):
     """And who only looks makes none."""
     for _ in range(2):
-        with pytest.raises(StoreMissing, match=r"^there is no store at .* yet; a run makes it$"):
+        with pytest.raises(StoreMissing, match=r"^there is no store at .* yet; the first run creates it$"):
             Store(store_url)
 
 
@@ -159,7 +159,7 @@ def test_a_run_at_work_is_not_deleted_nor_any_other_with_it(store_url):
         with closing(writer):
             write(writer, alive=begun("alive"), done=run_of("done"))
             before = counts(store_url)
-            with pytest.raises(UsageError, match=r"^alive is still at work: .*; stop it first; nothing was deleted$"):
+            with pytest.raises(UsageError, match=r"^alive is still running: .*; stop it first; nothing was deleted$"):
                 store.delete(["dead", "alive"])
             assert counts(store_url) == before
             # What a living process has ended may go.

@@ -87,7 +87,7 @@ def test_what_cannot_be_read_is_one_line(store_url):
     keep(store_url, r1=run_of("r1"), r2=run_of("r2"))
     change(store_url, "update runs set frozen = outcome, outcome = substr(question, 1, 1) where run_id = 'r1'")
     with Store(store_url) as store:
-        with pytest.raises(StoreUnusable, match=r"^.*what is kept of r1 cannot be read: [^\n]*$"):
+        with pytest.raises(StoreUnusable, match=r"^.*the data of r1 cannot be read: [^\n]*$"):
             store.load("r1")
         assert store.load("r2").frozen == {"system": "Look."}
         change(store_url, "drop table events")

@@ -96,10 +96,10 @@ def test_what_is_no_file_is_refused(tmp_path):
     """A folder, a pipe, a place below a file: each in a line of its own."""
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
-    assert refusal(f"sqlite:///{tmp_path}") == f"{tmp_path} is a folder; name a file in it, e.g. {tmp_path}/runs.db"
-    assert "is no ordinary file" in refusal(f"sqlite:///{tmp_path}/pipe")
+    assert refusal(f"sqlite:///{tmp_path}") == f"{tmp_path} is a folder; use a file in it, e.g. {tmp_path}/runs.db"
+    assert "is not a regular file" in refusal(f"sqlite:///{tmp_path}/pipe")
     assert refusal(f"sqlite:///{tmp_path}/file/runs.db") == (
-        f"{tmp_path}/file/runs.db cannot be opened: Not a directory; name another store with --store"
+        f"{tmp_path}/file/runs.db cannot be opened: Not a directory; choose another store with --store"
     )
     assert "cannot be opened: embedded null byte" in refusal(f"sqlite:///{tmp_path}/a\0b")
 
@@ -124,7 +124,7 @@ def open_to_all():
 
 
 def test_a_store_that_may_only_be_read_is_read(open_to_all):
-    """In a folder that takes no file, too; writing is refused, and says what forbids it."""
+    """In a folder that takes no file, too; writing is refused, and names the path without permission."""
     path = open_to_all / "runs.db"
     engine = open_engine(f"sqlite:///{path}")
     add_run(engine, "one")
@@ -133,7 +133,7 @@ def test_a_store_that_may_only_be_read_is_read(open_to_all):
     open_to_all.chmod(0o555)
     before = snapshot(open_to_all)
     with nobody():
-        assert f"cannot be written, {path} forbids it" in refusal(f"sqlite:///{path}")
+        assert f"cannot be written: no write permission on {path}" in refusal(f"sqlite:///{path}")
         reader = open_engine(f"sqlite:///{path}", write=False)
         with reader.connect() as connection:
             assert count(connection) == 1
@@ -154,7 +154,7 @@ def test_a_store_that_cannot_be_made_is_refused(open_to_all):
     """Nothing is left of the attempt."""
     open_to_all.chmod(0o555)
     with nobody():
-        assert f"cannot be written, {open_to_all} forbids it" in refusal(f"sqlite:///{open_to_all}/runs.db")
+        assert f"cannot be written: no write permission on {open_to_all}" in refusal(f"sqlite:///{open_to_all}/runs.db")
         assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{open_to_all}/new/runs.db")
     assert not list(open_to_all.iterdir())
 
@@ -165,7 +165,7 @@ def test_a_store_that_cannot_be_made_is_refused(open_to_all):
 def test_a_url_that_names_no_store_is_refused(url):
     """With the three ways to name one, and without the password."""
     said = refusal(url)
-    assert "names no store; write a path, sqlite:///FILE, or postgresql://" in said
+    assert "is not a valid store; use a path, sqlite:///FILE, or postgresql://" in said
     assert "secret" not in said
 
 
@@ -176,7 +176,7 @@ def test_a_url_that_names_no_store_is_refused(url):
         ("postgres://me:secret@127.0.0.1:1/runs", "Connection refused"),
         ("postgresql+asyncpg://me:secret@127.0.0.1:1/runs", "Connection refused"),
         ("postgresql://me:p@secret@127.0.0.1/runs", "write an @ in the password as %40"),
-        ("postgresql://me:secret@127.0.0.1:port/runs", "cannot be understood"),
+        ("postgresql://me:secret@127.0.0.1:port/runs", "is not a valid URL"),
         ("postgresql://me:secret@127.0.0.1/runs?colour=secretly", 'invalid connection option "colour"'),
     ],
 )
@@ -192,10 +192,10 @@ def test_without_its_driver_postgresql_says_how_to_get_it(monkeypatch):
     """The extra is named."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     assert refusal("postgresql://me:secret@host/runs") == (
-        "PostgreSQL needs its driver: pip install 'run-specialist[postgres]'"
+        "the PostgreSQL driver is not installed; run: pip install 'run-specialist[postgres]'"
     )
 
 
 def test_none_is_no_store_to_look_into():
     """Who turned storing off is told so."""
-    assert refusal(NONE) == "runs are not stored (the store is `none`); name a store with --store"
+    assert refusal(NONE) == "runs are not stored (the store is `none`); choose a store with --store"

@@ -244,7 +244,7 @@ async def test_a_run_at_work_is_not_claimed_because_a_connection_broke(database,
         return whole(self, statement, values)
 
     monkeypatch.setattr(ServerSession, "read", read)
-    with pytest.raises(NotResumable, match="run-1 is still at work"):
+    with pytest.raises(NotResumable, match="run-1 is still running"):
         await asyncio.to_thread(writer.claim, stored("run-1", turns=1))
     assert broken
 
@@ -271,6 +271,6 @@ async def test_a_run_whose_lock_a_restart_took_is_not_taken_over(server, databas
     ((owner,),) = ask(database, "select owner from runs")
     server.restart("immediate")
     other = writers.make()
-    with pytest.raises(NotResumable, match=r"run-1 is still at work: process \d+ on "):
+    with pytest.raises(NotResumable, match=r"run-1 is still running: process \d+ on "):
         await asyncio.to_thread(other.claim, stored("run-1"))
     assert owners.is_alive(database, owner)

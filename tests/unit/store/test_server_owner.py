@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.store import deleting, server_owner
 from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import is_alive, take
+from run_specialist.store.owners import acquire, is_alive
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.reader import Store
 from tests.stores import postgresql_url
@@ -50,7 +50,7 @@ def cut_owners(url):
 def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url, monkeypatch):
     """The server's last word is heard, so that no ping is waited for; the token is the same, the session another."""
     monkeypatch.setattr(server_owner, "PING", 3_600)
-    owner = take(url)
+    owner = acquire(url)
     first = holder(url, owner.token)
     cut_owners(url)
     until(lambda: holder(url, owner.token) not in {None, first})
@@ -60,7 +60,7 @@ def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url, monkeypatch):
 
 def test_a_lock_is_taken_again_after_a_while_without_a_server(url, monkeypatch):
     """The thread that keeps it tries again and again, and survives every refusal."""
-    owner, refused = take(url), threading.Semaphore(0)
+    owner, refused = acquire(url), threading.Semaphore(0)
     whole = server_owner.ServerOwner._locked
 
     def no_server(self):
@@ -83,7 +83,7 @@ def test_a_session_is_pinged_though_nothing_is_heard_of_it(url, monkeypatch):
     pinged = threading.Semaphore(0)
     whole = server_owner.ServerOwner.renew
     monkeypatch.setattr(server_owner.ServerOwner, "renew", lambda self: (whole(self), pinged.release()))
-    owner = take(url)
+    owner = acquire(url)
     for _ in range(3):
         assert pinged.acquire(timeout=PATIENCE)
     owner.close()
@@ -92,7 +92,7 @@ def test_a_session_is_pinged_though_nothing_is_heard_of_it(url, monkeypatch):
 def test_no_thread_and_no_session_is_left_of_an_owner(url):
     """Letting go ends both."""
     before = set(threading.enumerate())
-    owner = take(url)
+    owner = acquire(url)
     (keeper,) = set(threading.enumerate()) - before
     owner.close()
     keeper.join(PATIENCE)
@@ -110,7 +110,7 @@ SHOWN = {
 
 def test_the_server_notices_within_half_a_minute_that_a_host_is_gone(url):
     """By default it takes two hours, and for so long a run of that host could not be resumed."""
-    owner = take(url)
+    owner = acquire(url)
     shown = {name: owner._connection.execute(text(f"show {name}")).scalar() for name in SHOWN}
     owner.close()
     assert shown == SHOWN
@@ -118,7 +118,7 @@ def test_the_server_notices_within_half_a_minute_that_a_host_is_gone(url):
 
 def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for(url):
     """A network that went away leaves its session behind for a while, with the lock."""
-    owner = take(url)
+    owner = acquire(url)
     left_behind = owner._connection
     owner._connection = create_engine(parsed(url)).connect()
     owner._connection.connection.driver_connection.close()
@@ -137,6 +137,6 @@ def test_a_run_whose_lock_is_held_again_is_not_deleted(url, monkeypatch):
     monkeypatch.setattr(deleting, "GRACE", 0)
     monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: next(looks))
     with Store(url) as store:
-        with pytest.raises(UsageError, match="run-1 is still at work"):
+        with pytest.raises(UsageError, match="run-1 is still running"):
             store.delete(["run-1"])
         assert len(store.runs()) == 1

@@ -70,7 +70,7 @@ async def test_a_run_that_is_still_at_work_is_left_alone(writer, make_writer, st
     await write(journal, *begun("run-1"))
     other = make_writer(store_url)
     for one in (writer, other):
-        with pytest.raises(NotResumable, match=r"run-1 is still at work: process \d+ on "):
+        with pytest.raises(NotResumable, match=r"run-1 is still running: process \d+ on "):
             one.claim(stored("run-1"))
     assert await write(journal, *turn_of(1)) is None
     assert counts(store_url)["turns"] == 1
@@ -80,7 +80,7 @@ async def test_of_two_that_take_a_run_over_one_gets_it(cut_off, make_writer):
     """The second is told so, and nothing of its own is written."""
     one, other = make_writer(cut_off), make_writer(cut_off)
     journal = one.claim(stored("run-1", turns=1))
-    with pytest.raises(NotResumable, match="run-1 is still at work"):
+    with pytest.raises(NotResumable, match="run-1 is still running"):
         other.claim(stored("run-1", turns=1))
     assert await write(journal, *turn_of(2)) is None
 
@@ -99,7 +99,7 @@ async def test_two_that_both_saw_it_dead_do_not_both_get_it(cut_off, make_writer
 
     monkeypatch.setattr(ledger, "is_alive", dead_until_now)
     if cut_off.startswith("postgresql"):
-        with pytest.raises(NotResumable, match="another process was faster and went on with run-1"):
+        with pytest.raises(NotResumable, match="another process has already resumed run-1"):
             slower.claim(stored("run-1", turns=1))
     else:
         assert await write(slower.claim(stored("run-1", turns=1)), *turn_of(2)) is None
@@ -126,7 +126,7 @@ async def test_a_run_that_went_on_since_it_was_read_is_not_taken_over(cut_off, m
     assert await write(between.claim(stored("run-1", turns=1)), *turn_of(2)) is None
     between.close()
     before = ask(cut_off, "select owner, status from runs")
-    with pytest.raises(NotResumable, match="another process was faster and went on with run-1"):
+    with pytest.raises(NotResumable, match="another process has already resumed run-1"):
         make_writer(cut_off).claim(stored("run-1", turns=1))
     assert ask(cut_off, "select owner, status from runs") == before
 
@@ -137,7 +137,7 @@ async def test_what_came_since_it_was_read_is_not_asked_or_run_twice(cut_off, ma
     between = make_writer(cut_off)
     assert await write(between.claim(stored("run-1", turns=1)), record) is None
     between.close()
-    with pytest.raises(NotResumable, match="went on with run-1"):
+    with pytest.raises(NotResumable, match="already resumed run-1"):
         make_writer(cut_off).claim(stored("run-1", turns=1))
 
 
@@ -196,7 +196,7 @@ async def test_a_run_that_was_taken_over_is_written_no_more(writer, store_url):
     writing = (write(journal, *turn_of(2)) for journal in journals.values())
     lost, kept = await asyncio.gather(*writing, return_exceptions=True)
     assert isinstance(lost, TakenOver)
-    assert str(lost) == "this run is not stored from turn 2 on: another process goes on with it, or it was deleted"
+    assert str(lost) == "this run is not stored from turn 2 on: another process has resumed it, or it was deleted"
     assert kept is None
     assert [counts(store_url, run_id)["turns"] for run_id in journals] == [1, 2]
     assert await write(journals["run-1"], *turn_of(3), *ended("run-1")) is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from run_specialist.record.events import Called, Finished
 from run_specialist.record.journal import Ended, EventLogged
 from run_specialist.record.messages import Message, Usage
-from run_specialist.store.as_text import text, word
+from run_specialist.store.as_text import column_text, json_text
 from run_specialist.store.packing import pack
 from run_specialist.store.to_rows import LARGEST, RUNNING, Rows, rows_of
 from tests.unit.store import records
@@ -21,7 +21,7 @@ from tests.unit.store.records import unpacked
 
 def through_the_store(value: object) -> object:
     """Return what a column of bytes gives back."""
-    return json.loads(unpacked(pack(text(value))) or "")
+    return json.loads(unpacked(pack(json_text(value))) or "")
 
 
 @given(BLOCKS)
@@ -34,7 +34,7 @@ def test_blocks_come_back_as_the_same_bytes(blocks):
 @given(JSON)
 def test_what_is_printed_is_ascii(value):
     """What other programs read holds no character that could upset them."""
-    written = text(value, only_ascii=True)
+    written = json_text(value, only_ascii=True)
     assert written.isascii()
     json.loads(written)
 
@@ -80,7 +80,7 @@ def nested(depth):
 )
 def test_what_is_no_json_is_written_all_the_same(value, kept):
     """A value of somebody's tool or server never keeps a run from being stored."""
-    written = text(value)
+    written = json_text(value)
     assert kept in written
     json.loads(written)
 
@@ -88,7 +88,7 @@ def test_what_is_no_json_is_written_all_the_same(value, kept):
 @pytest.mark.parametrize(("value", "kept"), [("a\0b", "a\ufffdb"), ("\ud800x", "?x"), ("é", "é"), (None, "None")])
 def test_a_word_holds_nothing_that_a_database_refuses(value, kept):
     """A NUL upsets one database, a lone surrogate both."""
-    assert word(value) == kept
+    assert column_text(value) == kept
 
 
 def test_a_turn_is_kept_with_all_that_it_takes_to_act_on_it_again():
@@ -139,7 +139,7 @@ def test_events_are_counted_on():
     """Numbers go on where they stopped."""
     rows = rows_of("run-1", "me", [EventLogged(event=records.event())] * 3, event=7)
     assert [row["number"] for row in rows.added["events"]] == [7, 8, 9]
-    assert rows.told == 3
+    assert rows.event_count == 3
     assert json.loads(rows.added["events"][0]["body"]) == records.event().as_json()
 
 

@@ -48,14 +48,14 @@ async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, lasting):
     """Closing gives up after a while, and a run that waits can be cancelled."""
     monkeypatch.setattr(writers, "PATIENCE_AT_THE_END", 0.01)
     hangs, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.keep
+    whole = Ledger.write_batch
 
     def hang(self, batch):
         hangs.set()
         goes_on.wait()
         return whole(self, batch)
 
-    monkeypatch.setattr(Ledger, "keep", hang)
+    monkeypatch.setattr(Ledger, "write_batch", hang)
     waiting = asyncio.ensure_future(write(lasting.journal("run-1"), *begun("run-1")))
     await asyncio.to_thread(hangs.wait)
     waiting.cancel()
@@ -70,14 +70,14 @@ async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, lasting):
 async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lasting, path):
     """Of two that wait for one transaction, one is cancelled meanwhile."""
     begun_to_write, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.keep
+    whole = Ledger.write_batch
 
     def slow(self, batch):
         begun_to_write.set()
         goes_on.wait()
         return whole(self, batch)
 
-    monkeypatch.setattr(Ledger, "keep", slow)
+    monkeypatch.setattr(Ledger, "write_batch", slow)
     one, other = (asyncio.ensure_future(write(lasting.journal(run), *begun(run))) for run in ("run-1", "run-2"))
     await asyncio.to_thread(begun_to_write.wait)
     one.cancel()
@@ -90,14 +90,14 @@ async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lastin
 def test_a_loop_that_is_closed_does_not_trouble_the_others(monkeypatch, lasting, path):
     """A program may end its loop while it still waits for the store."""
     begun_to_write, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.keep
+    whole = Ledger.write_batch
 
     def slow(self, batch):
         begun_to_write.set()
         goes_on.wait()
         return whole(self, batch)
 
-    monkeypatch.setattr(Ledger, "keep", slow)
+    monkeypatch.setattr(Ledger, "write_batch", slow)
 
     async def given_up():
         waiting = asyncio.ensure_future(write(lasting.journal("run-1"), *begun("run-1")))

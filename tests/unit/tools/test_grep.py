@@ -148,7 +148,7 @@ def test_patterns_that_ripgrep_does_not_know_are_python_s(call, write):
 def test_a_pattern_that_backtracks_for_ever_is_ended(call, write, monkeypatch):
     """The search is given up when its time is over, and says so; the program goes on."""
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(by_pattern, "SECONDS", 3.0)
+    monkeypatch.setattr(by_pattern, "TIMEOUT", 3.0)
     write({"a.md": "aaa\n", "b.md": "a" * 60 + "!\n"})
     result = call("grep", pattern="^(a+)+$")
     assert result == "a.md:1: aaa\n[stopped after 3 s; use a simpler pattern, or narrow it with path or glob]"
@@ -190,7 +190,7 @@ def test_a_search_that_the_system_ends_says_so(call, write, monkeypatch, tmp_pat
 def test_a_search_in_python_that_breaks_off_says_so(call, write, monkeypatch, tmp_path):
     """As where the memory is at its end: the exit code tells it apart from a search that found nothing."""
     script = tmp_path / "breaks.py"
-    script.write_text(f"import sys; sys.exit({by_pattern.linescan.BROKE_OFF})")
+    script.write_text(f"import sys; sys.exit({by_pattern.linescan.SEARCH_FAILED})")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(by_pattern.linescan, "__file__", str(script))
     write({"a.md": "needle\n"})

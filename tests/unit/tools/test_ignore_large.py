@@ -30,7 +30,7 @@ def compiled(monkeypatch):
         return ignore_file(lines)
 
     monkeypatch.setattr(ignore_rules, "ignore_file", counted)
-    monkeypatch.setattr(ignore_rules, "_COMPILED", ignore_rules._Compiled())
+    monkeypatch.setattr(ignore_rules, "_CACHE", ignore_rules._Cache())
     return seen
 
 
@@ -86,12 +86,12 @@ def test_a_change_is_seen_whatever_its_time_and_size(call, write, root):
 
 def test_only_so_much_is_kept(monkeypatch, write, root):
     """The oldest goes first, and what went is compiled again."""
-    kept = ignore_rules._Compiled()
-    monkeypatch.setattr(ignore_rules, "_MOST_KEPT", 3 * ignore_rules._EACH)
+    kept = ignore_rules._Cache()
+    monkeypatch.setattr(ignore_rules, "_MAX_CACHED", 3 * ignore_rules._COST_PER_FILE)
     for number in range(9):
-        kept.of(f"{number}.md".encode())
+        kept.get(f"{number}.md".encode())
     assert list(kept._files) == [b"7.md", b"8.md"]
-    assert kept.of(b"0.md").hides("0.md", is_folder=False)
+    assert kept.get(b"0.md").hides("0.md", is_folder=False)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mcp.types import CallToolResult, ImageContent, TextContent
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.mcp.definition import LONGEST_DESCRIPTION, definitions, fit_schema, tool_name
-from run_specialist.tools.mcp.result import LONGEST, text_of
+from run_specialist.tools.mcp.result import LONGEST_RESULT, text_of
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -127,8 +127,8 @@ def test_data_stands_where_there_is_no_text():
 
 def test_a_result_of_hundreds_of_megabytes_is_cut():
     """With a line that says so."""
-    text = text_of(result(TextContent(type="text", text="x" * (LONGEST + 1234))))
-    assert text == "x" * LONGEST + "\n[1,234 more characters were not kept]"
+    text = text_of(result(TextContent(type="text", text="x" * (LONGEST_RESULT + 1234))))
+    assert text == "x" * LONGEST_RESULT + "\n[1,234 more characters were not kept]"
 
 
 def test_an_error_of_the_server_is_one_of_the_call():

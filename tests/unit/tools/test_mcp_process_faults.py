@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.tools.mcp.result import LONGEST
+from run_specialist.tools.mcp.result import LONGEST_RESULT
 from tests.unit.tools.mcp_configs import good
 from tests.wire.mcp_servers.running_servers import connected, raw, running, until
 
@@ -33,7 +33,7 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
     """With its last words, printable; the others have their tools, and no process is left."""
     marker = tmp_path / "marker"
     async with connected(tmp_path, raw(how, marker, timeout=2 if how == "silent" else 30), good(tmp_path)) as one:
-        assert re.fullmatch(f"mcp_servers: raw: {why}; the run goes on without its tools", one.warnings[0])
+        assert re.fullmatch(f"mcp_servers: raw: {why}; the run continues without its tools", one.warnings[0])
         assert "add" in one.tools
     assert running(marker) == []
     if how == "children":
@@ -52,7 +52,7 @@ async def test_a_server_that_is_gone_before_it_is_listened_to_is_not_waited_for(
 
     monkeypatch.setattr(loop, "subprocess_exec", late)
     async with connected(tmp_path, raw("children", tmp_path / "marker", timeout=30)) as one:
-        assert "it exited with code 1, saying: the child goes on; the run goes on" in one.warnings[0]
+        assert "it exited with code 1, saying: the child goes on; the run continues" in one.warnings[0]
 
 
 async def test_what_is_odd_beside_the_tools_costs_none_of_them(tmp_path):
@@ -77,7 +77,7 @@ NO_SCHEMA = "inputSchema: Input should be a valid dictionary or instance of Inpu
 async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, how, what, why, it):
     """One warning names what is left out; the others of its server can be called."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
-        told = f"mcp_servers: raw: its {what} not what the protocol wants: {why}; the run goes on without {it}"
+        told = f"mcp_servers: raw: its {what} not what the protocol wants: {why}; the run continues without {it}"
         assert one.warnings == (told,)
         assert list(one.tools) == ([] if how == "untyped" else ["look"])
         if one.tools:
@@ -126,12 +126,13 @@ async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
 
 
 @pytest.mark.parametrize(
-    ("how", "answer"), [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST)]
+    ("how", "answer"),
+    [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST_RESULT)],
 )
 async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path, how, answer, capfd):
     """Lines that are no message, 3 MB on stderr, 5 MB in one result: the call is answered, the terminal stays clean."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
-        assert (await one.call("look"))[:LONGEST] == answer
+        assert (await one.call("look"))[:LONGEST_RESULT] == answer
     assert capfd.readouterr() == ("", "")
 
 
@@ -161,7 +162,7 @@ async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
     """10,000 tools, pages without an end, and no tool at all."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert len(one.tools) == taken
-        told = f"mcp_servers: raw: it lists more tools than are taken; there are the first {taken:,}"
+        told = f"mcp_servers: raw: it lists too many tools; only the first {taken:,} are used"
         assert one.warnings == ((told,) if taken else ())
 
 
@@ -170,7 +171,8 @@ async def test_odd_schemas_and_names_are_made_fit_and_collisions_told(tmp_path):
     async with connected(tmp_path, raw("odd", tmp_path / "marker")) as one:
         assert list(one.tools)[:5] == ["any", "bare", "broken", "key", "same_name"]
         (warning,) = one.warnings
-        assert re.search(r"raw: same_name is called mcp__raw__same_name_\w{8}, since another one has its name", warning)
+        renamed = r"raw: same_name is renamed to mcp__raw__same_name_\w{8}, because another tool already has that name"
+        assert re.search(renamed, warning)
         assert all(tool.input_schema["type"] == "object" for tool in one.tools.values())
 
 

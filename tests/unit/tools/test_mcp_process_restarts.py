@@ -53,7 +53,7 @@ async def test_a_server_that_was_killed_meanwhile_is_started_anew(tmp_path):
         (process,) = running(tmp_path)
         os.kill(process, signal.SIGKILL)
         connection = next(iter(one.clients._connections.values()))
-        await asyncio.wait_for(connection._line._over.wait(), 30)
+        await asyncio.wait_for(connection._session._closed.wait(), 30)
         assert await one.call("add", a=1, b=3) == "4"
         assert process not in running(tmp_path)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from run_specialist.tools.mcp.surrogates import whole_signs
+from run_specialist.tools.mcp.surrogates import replace_lone_surrogates
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from run_specialist.tools.mcp.surrogates import whole_signs
 )
 def test_half_a_sign_is_replaced_and_nothing_else(line, text):
     """Pairs, other escapes and what only looks like one stay as they are."""
-    assert json.loads(whole_signs(line)) == text
+    assert json.loads(replace_lone_surrogates(line)) == text

@@ -62,7 +62,7 @@ async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, raw):
     """Over HTTP too."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/worn")) as one:
         (told,) = one.warnings
-        assert "its tool torn is not what the protocol wants: inputSchema: Field required; the run goes on" in told
+        assert "its tool torn is not what the protocol wants: inputSchema: Field required; the run continues" in told
         assert await one.call("look") == "seen"
 
 
@@ -91,7 +91,7 @@ async def test_a_url_that_is_no_server_is_a_warning(tmp_path, raw, how, why, cap
     """One line that says what was seen."""
     server = ServerConfig("raw", url=f"{raw.url}/{how}", timeout=0.5 if how == "hang" else 30)
     async with connected(tmp_path, server) as one:
-        assert one.warnings == (f"mcp_servers: raw: {why}; the run goes on without its tools",)
+        assert one.warnings == (f"mcp_servers: raw: {why}; the run continues without its tools",)
         assert one.tools == {}
     assert capfd.readouterr() == ("", "")
 
@@ -122,9 +122,9 @@ async def test_what_was_refused_beside_the_requests_is_not_told_as_their_refusal
         ("POST", 401, "HTTP 401 Unauthorized"),
         ("DELETE", 405, "HTTP 401 U"),
     ):
-        await web._note(httpx2.Response(status, request=httpx2.Request(method, "http://127.0.0.1/mcp")))
-        assert web.last_words(redact).startswith(words)
-        assert bool(web.last_words(redact)) is bool(words)
+        await web._check_response(httpx2.Response(status, request=httpx2.Request(method, "http://127.0.0.1/mcp")))
+        assert web.failure(redact).startswith(words)
+        assert bool(web.failure(redact)) is bool(words)
 
 
 PROGRAM = """

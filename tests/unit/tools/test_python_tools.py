@@ -142,21 +142,21 @@ def test_modules_of_one_name_in_two_projects_are_refused(app, tmp_path):
     other = tmp_path / "other"
     (other / app.package).mkdir(parents=True)
     (other / app.package / "tools.py").write_text("def lookup() -> str:\n    return 'other'\n")
-    with pytest.raises(UsageError, match=rf"{app.package}.* is loaded already|is the name of another module too"):
+    with pytest.raises(UsageError, match=rf"{app.package}.* is already loaded|is ambiguous: it is also the name of"):
         python.load(python.find(f"{app.package}.tools:lookup", other), other)
 
 
 def test_a_module_with_the_name_of_an_installed_one_is_refused(app):
     """Which of the two is meant nobody can tell, and one of them would break the other's users."""
     app.write("tabnanny.py", *LOOKUP)
-    with pytest.raises(UsageError, match=r"tabnanny is the name of another module too, .*tabnanny\.py; rename"):
+    with pytest.raises(UsageError, match=r"tabnanny is ambiguous: it is also the name of .*tabnanny\.py; rename"):
         python.find("tabnanny:lookup", app.root)
 
 
 def test_a_folder_alone_hides_no_installed_package(app):
     """As in Python itself: a folder `json` without `__init__.py` is no `json`."""
     app.write("json/tools.py", *LOOKUP)
-    with pytest.raises(UsageError, match=r"there is no module json\.tools in"):
+    with pytest.raises(UsageError, match=r"no module json\.tools in"):
         python.find("json.tools:lookup", app.root)
 
 
@@ -171,14 +171,14 @@ async def test_an_installed_module_can_be_named_too(app):
 
 
 WRONG = {
-    "nowhere.tools:lookup": "nowhere.tools:lookup: there is no module nowhere in ",
-    "PKG.nothing:lookup": "PKG.nothing:lookup: there is no module PKG.nothing in ",
-    "PKG.tools.deeper:lookup": "there is no module PKG.tools.deeper in ",
+    "nowhere.tools:lookup": "nowhere.tools:lookup: no module nowhere in ",
+    "PKG.nothing:lookup": "PKG.nothing:lookup: no module PKG.nothing in ",
+    "PKG.tools.deeper:lookup": "no module PKG.tools.deeper in ",
     "PKG.tools:lokup": "PKG.tools:lokup: PKG.tools has no lokup; did you mean lookup?",
-    "PKG.odd:NUMBER": "PKG.odd:NUMBER: int: is of the type int; a tool is made of a function",
-    "PKG.odd:Thing": "Thing: is a class; a tool is made of a function",
-    "PKG.odd:starred": "starred: the parameter *words cannot be given by name",
-    "PKG.odd:untold": "untold: no JSON Schema can be made of the parameter word: name 'Nowhere' is not defined",
+    "PKG.odd:NUMBER": "PKG.odd:NUMBER: int: expected a function, got an object of type int",
+    "PKG.odd:Thing": "Thing: expected a function, got a class",
+    "PKG.odd:starred": "starred: parameter *words cannot be passed by keyword",
+    "PKG.odd:untold": "untold: cannot create a JSON Schema for parameter word: name 'Nowhere' is not defined",
     "PKG.fails:lookup": "importing PKG.fails failed: RuntimeError: first second (",
     "PKG.silent:lookup": "importing PKG.silent failed: ZeroDivisionError",
     "PKG.leaves:lookup": "importing PKG.leaves failed: SystemExit: 3 (",
@@ -240,7 +240,7 @@ def test_a_name_of_ours_is_refused(app, name):
     """And it is said how to give another one."""
     app.write("PKG/named.py", f"def {name}() -> str:", "    return ''")
     found = python.find(f"{app.package}.named:{name}", app.root)
-    with pytest.raises(UsageError, match=rf"{name} is a tool of ours; give it another name: @tool"):
+    with pytest.raises(UsageError, match=rf"tool name {name} is reserved; choose another one: @tool"):
         python.check_name(found, python.load(found, app.root), ())
 
 
@@ -248,12 +248,12 @@ def test_names_of_servers_and_names_given_twice_are_refused(app):
     """Each name stands for one tool."""
     app.write("PKG/named.py", "def mcp__web__get() -> str:", "    return ''")
     served = python.find(f"{app.package}.named:mcp__web__get", app.root)
-    with pytest.raises(UsageError, match="is kept for the tools of MCP servers"):
+    with pytest.raises(UsageError, match="is reserved for MCP tools"):
         python.check_name(served, python.load(served, app.root), ())
     found = python.find(f"{app.package}.tools:lookup", app.root)
     made = python.load(found, app.root)
     python.check_name(found, made, ["other"])
-    with pytest.raises(UsageError, match="lookup is another one of python_tools too"):
+    with pytest.raises(UsageError, match="lookup is already used by another function in python_tools"):
         python.check_name(found, made, ["lookup"])
 
 

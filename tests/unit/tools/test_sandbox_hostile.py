@@ -48,7 +48,7 @@ def test_paths_longer_than_the_system_takes_are_left_out(call, write, chain):
 
 def test_a_file_without_an_end_is_given_up(call, root, monkeypatch):
     """Neither one line that never ends nor lines without number hold a tool for ever."""
-    monkeypatch.setattr(text, "SECONDS", -1.0)
+    monkeypatch.setattr(text, "TIMEOUT", -1.0)
     with (root / "line.txt").open("wb") as line:
         line.write(b"word " * 2_000)
         line.truncate(1_000_000)

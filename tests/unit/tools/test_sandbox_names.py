@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.tools.sandbox.sandbox import meant, shown
+from run_specialist.tools.sandbox.sandbox import escape_path, unescape_path
 
 NAMES = [
     "with space.md",
@@ -54,8 +54,8 @@ def test_names_that_are_no_utf8_survive(call, root):
 @given(st.text())
 def test_shown_paths_are_one_line_of_valid_text(path):
     """Whatever a path holds, its printed form can go into a message."""
-    printed = shown(path.encode("utf-8", "replace").decode())
+    printed = escape_path(path.encode("utf-8", "replace").decode())
     assert not {"\n", "\r", "\t"} & set(printed)
     printed.encode()
     if "\\" not in path:
-        assert meant(printed) == path.encode("utf-8", "replace").decode()
+        assert unescape_path(printed) == path.encode("utf-8", "replace").decode()

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.notes import SEAL, SEALED, write
-from run_specialist.tools.sandbox.linescan import LONGEST, lines_in, lines_of
+from run_specialist.tools.sandbox.linescan import LONGEST_LINE, lines_in, lines_of
 from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.sandbox.text import whole_text
+from run_specialist.tools.sandbox.text import read_text
 from run_specialist.tools.search import index as index_module
-from run_specialist.tools.search.file_index import _ends
+from run_specialist.tools.search.file_index import _chunk_bounds
 from run_specialist.tools.search.fts import Table
 from run_specialist.tools.search.index import Index
 
@@ -186,15 +186,15 @@ def test_a_file_without_an_end_is_not_read_to_it():
             buffer[:] = b"a" * len(buffer)
             return len(buffer)
 
-    assert whole_text(SimpleNamespace(open=lambda _: io.BufferedReader(Endless())), "endless", 100_000) is None
+    assert read_text(SimpleNamespace(open=lambda _: io.BufferedReader(Endless())), "endless", 100_000) is None
 
 
 @given(st.text("ab \n", max_size=60), st.integers(1, 9))
 def test_stretches_are_the_whole_text(text, each):
     """Whatever the text, its stretches follow each other, none is longer than allowed, and nothing is left out."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("run_specialist.tools.search.file_index._STRETCH", each)
-        ends = list(_ends(text))
+        patch.setattr("run_specialist.tools.search.file_index._CHUNK_LENGTH", each)
+        ends = list(_chunk_bounds(text))
     assert "".join(text[start:end] for start, end in ends) == text
     assert all(end - start <= each for start, end in ends)
 
@@ -258,8 +258,8 @@ def test_the_list_of_all_words_can_be_asked_for_again():
 def test_where_time_runs_out_the_search_says_so(call, write, by_files, monkeypatch):
     """What was read by then is searched."""
     write({f"{number}.md": "needle\n" * 9_000 for number in range(9)})
-    read, whole_text = [], index_module.whole_text
-    monkeypatch.setattr(index_module, "whole_text", lambda *given: read.append(given) or whole_text(*given))
+    read, read_text = [], index_module.read_text
+    monkeypatch.setattr(index_module, "read_text", lambda *given: read.append(given) or read_text(*given))
     monkeypatch.setattr(index_module, "time", SimpleNamespace(monotonic=lambda: 30.0 if len(read) > 2 else 0.0))
     result = call("search", query="needle")
     assert "[only the first 3 files were searched: the root is too large; use grep]" in result
@@ -274,5 +274,5 @@ def test_lines_of_a_text_are_those_of_the_file(text):
 
 def test_lines_of_a_text_are_as_long_as_those_of_the_file():
     """Very long lines are cut alike."""
-    text = "a" * LONGEST + "b\r\n" + "c" * (LONGEST - 1) + "\r\n" + "d" * LONGEST
+    text = "a" * LONGEST_LINE + "b\r\n" + "c" * (LONGEST_LINE - 1) + "\r\n" + "d" * LONGEST_LINE
     assert lines_in(text) == [line for line, _ in lines_of(io.BytesIO(text.encode()), "utf-8")]

@@ -140,7 +140,7 @@ def test_a_call_that_was_given_up_starts_no_search_that_stays(root):
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
     """Nothing else can: this program goes on, and the search has an hour."""
-    monkeypatch.setattr(by_pattern, "SECONDS", 3600.0)
+    monkeypatch.setattr(by_pattern, "TIMEOUT", 3600.0)
     grep = {tool.name: tool for tool in file_tools(root)}["grep"]
 
     async def call():
@@ -166,4 +166,4 @@ def test_a_search_that_cannot_be_limited_still_ends_with_its_call(root, fire, mo
 def test_a_search_that_breaks_off_does_not_look_like_one_that_found_nothing():
     """Python exits with 1 after an error, which is ripgrep's code for no match."""
     command = [sys.executable, "-I", "-S", linescan.__file__, "(", "0", "1"]
-    assert subprocess.run(command, check=False, timeout=PATIENCE).returncode == linescan.BROKE_OFF
+    assert subprocess.run(command, check=False, timeout=PATIENCE).returncode == linescan.SEARCH_FAILED

@@ -65,7 +65,7 @@ def test_who_was_cut_after_so_many_calls_was_not_seen_to_need_no_more():
 )
 def test_who_had_room_to_end_after_ten_calls(need, had):
     """With a limit of ten a run lands at the tenth, whether it would have ended or not."""
-    assert need[0].had(10) is had
+    assert need[0].could_end_after(10) is had
 
 
 def test_where_most_were_cut_nobody_knows_what_is_enough():
@@ -122,17 +122,17 @@ def test_what_a_suggestion_says():
     lower = suggest(ended(*[4] * 9, 6), 30, 0.0).reason
     assert lower == (
         "nine runs of ten end by themselves with 4 tool calls or fewer, far below the limit of 30; a countdown from "
-        "half of the limit would begin after 3 tool calls instead of 15, and a run that goes astray would feel it "
-        "earlier"
+        "half of the limit would start after 3 tool calls instead of 15, and stop a run that goes astray earlier"
     )
-    cut_short = "of 7 runs were cut before they had shown what they need"
+    cut_short = "of 7 runs were cut before they showed the number of calls needed"
     probe = suggest(cut(*[30] * 7), 30, 0.0).reason
-    assert probe == f"7 {cut_short}; half again as much is a step to find out, then look again after some runs"
+    assert probe == f"7 {cut_short}; try 1.5 times the limit, then check again after some runs"
     other = suggest(cut(*[9] * 7, by="tokens"), 30, 0.0).reason
     assert other == f"7 {cut_short}, 7 of them by the limit of tokens; raise total_tokens_limit first"
     new = suggest([*cut(*[10] * 6, limit=10), *ended(3)], 30, 0.0).reason
-    assert new == f"6 {cut_short}, and only one of them had the limit of 30 that holds now; let some more run"
-    assert suggest(ended(1), 30, 0.0).reason == "only 1 run tells what it needs; 5 are the least to judge by"
+    assert new == f"6 {cut_short}, and only one of them had the current setting, the limit of 30; run more"
+    few = suggest(ended(1), 30, 0.0).reason
+    assert few == "only 1 run shows the number of calls needed; at least 5 runs are required"
 
 
 def test_many_repeats_call_for_another_prompt():

@@ -1,1 +1,1 @@
-"""Shortening a transcript that has grown too long."""
+"""Compaction: shorten a transcript that has grown too long."""

@@ -1,7 +1,7 @@
-"""A transcript retold in one user message, where thinking blocks forbid to change what stands before them. Pure.
+"""Flatten a transcript into one user message, for models whose thinking blocks forbid editing the turns before them.
 
-The next pass reads the message back, so each part is a block of its own under a label; the labels stand here, and not
-with the other words that a model reads, because they are a format. No text inside a block can pass for another block.
+The next pass parses the message, so each part is a separate block with a label. The labels are defined here, and not
+in `prompts`, because they are a format. Text inside a block cannot be mistaken for another block. No I/O.
 """
 
 import json
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from run_specialist.loop.compaction.turns import Pair, Part, Said, Turn, summarized
+from run_specialist.loop.compaction.turns import Pair, Part, TextPart, Turn, archived_placeholder
 from run_specialist.record.messages import Block, Message, ToolCall, encode
 
 SUMMARY = "Your work on this until now, as a summary; the outputs themselves are archived:\n"
 ARCHIVED = "Your calls whose outputs are archived; get_tool_response reads one again by its executionId:\n"
 LONGEST_ARGUMENTS = 300
-"""The most that the line of an archived call shows of its arguments [characters]."""
+"""Maximum length of the arguments in the line of an archived call [characters]."""
 
 _LABELS: dict[Literal["user", "assistant"], str] = {"user": "The user wrote:\n", "assistant": "Written on the way:\n"}
 _CALL = re.compile(r"Tool call (\{[^\n]*\}) (returned|failed):\n")
@@ -24,34 +24,34 @@ _CALL = re.compile(r"Tool call (\{[^\n]*\}) (returned|failed):\n")
 
 @dataclass(frozen=True)
 class Flattened:
-    """A first user message: the question, and what was done about it if it was retold."""
+    """The first user message: the question, and the work so far if the transcript was flattened into it."""
 
     question: tuple[Block, ...]
-    """As the user put it."""
+    """The blocks of the user's question."""
     summary: str = ""
-    """Empty in a message that holds nothing but the question."""
+    """Empty if the message contains only the question."""
     archived: tuple[str, ...] = ()
     """One line for each call whose output is archived."""
     parts: tuple[Part, ...] = ()
-    """What is kept whole."""
+    """The parts kept in full."""
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Read a first user message, retold or not."""
+        """Parse a first user message, flattened or not."""
         blocks = message.blocks
-        at = next((i for i, block in enumerate(blocks) if i and _text(block).startswith(SUMMARY)), len(blocks))
-        summary, lines, *rest = [*(_text(block) for block in blocks[at:]), "", ""]
+        start = next((i for i, block in enumerate(blocks) if i and _text(block).startswith(SUMMARY)), len(blocks))
+        summary, lines, *rest = [*(_text(block) for block in blocks[start:]), "", ""]
         archived = tuple(filter(None, lines.removeprefix(ARCHIVED).split("\n")))
-        return cls(blocks[:at], summary.removeprefix(SUMMARY), archived, tuple(_part(text) for text in rest if text))
+        return cls(blocks[:start], summary.removeprefix(SUMMARY), archived, tuple(_part(text) for text in rest if text))
 
     def message(self) -> Message:
-        """Write the message."""
-        texts = (SUMMARY + self.summary, ARCHIVED + "\n".join(self.archived), *map(told, self.parts))
+        """Return the message."""
+        texts = (SUMMARY + self.summary, ARCHIVED + "\n".join(self.archived), *map(labeled, self.parts))
         return Message("user", (*self.question, *({"type": "text", "text": text} for text in texts)))
 
     @property
     def turns(self) -> Iterator[Turn]:
-        """What is kept whole, as turns of one call each, or of the last words."""
+        """The parts kept in full, as turns of one call each; text after the last call is a turn without a call."""
         group: list[Part] = []
         for part in self.parts:
             group.append(part)
@@ -62,31 +62,31 @@ class Flattened:
             yield Turn(tuple(group))
 
 
-def told(part: Part) -> str:
+def labeled(part: Part) -> str:
     """Return a part as text under its label."""
-    if isinstance(part, Said):
+    if isinstance(part, TextPart):
         return _LABELS[part.role] + part.text
     call = encode({"id": part.call.id, "name": part.call.name, "input": part.call.arguments}).decode()
     return f"Tool call {call} {'failed' if part.is_error else 'returned'}:\n{part.result}"
 
 
-def line(pair: Pair) -> str:
-    """Return the line of a call whose output is archived."""
+def archived_line(pair: Pair) -> str:
+    """Return the line that shows a call whose output is archived."""
     arguments = encode(pair.call.arguments).decode()
     if len(arguments) > LONGEST_ARGUMENTS:
         arguments = arguments[:LONGEST_ARGUMENTS] + " …"
-    return f"{pair.call.name} {arguments} -> {summarized(pair.call.id)}".replace("\n", " ")
+    return f"{pair.call.name} {arguments} -> {archived_placeholder(pair.call.id)}".replace("\n", " ")
 
 
 def _part(text: str) -> Part:
     for role, label in _LABELS.items():
         if text.startswith(label):
-            return Said(role, text.removeprefix(label))
-    if found := _CALL.match(text):
-        call = json.loads(found[1])
-        made = ToolCall(call["id"], call["name"], call["input"])
-        return Pair(made, text[found.end() :], is_error=found[2] == "failed")
-    return Said("user", text)
+            return TextPart(role, text.removeprefix(label))
+    if match := _CALL.match(text):
+        values = json.loads(match[1])
+        call = ToolCall(values["id"], values["name"], values["input"])
+        return Pair(call, text[match.end() :], is_error=match[2] == "failed")
+    return TextPart("user", text)
 
 
 def _text(block: Block) -> str:

@@ -1,4 +1,4 @@
-"""Summarise and archive what a plan says: ask for notes on each chunk, make one summary of them, rebuild."""
+"""Shorten a transcript: request notes on each chunk of a plan, merge them into one summary, archive the outputs."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from run_specialist import prompts
 from run_specialist.errors import ProviderError
-from run_specialist.loop.compaction.plan import CHARACTERS_A_TOKEN, Plan, estimate, packed, plan, tokens
+from run_specialist.loop.compaction.plan import CHARACTERS_PER_TOKEN, Plan, estimate, packed, plan, tokens
 from run_specialist.loop.observing import telemetry
 from run_specialist.providers.base import Choice, Opening, Provider, Request
 from run_specialist.record.messages import Message, Stop, Usage
@@ -14,40 +14,39 @@ from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Toolset
 
 SUMMARY_LIMIT = 4_000
-"""The most that a summary takes unless the file says otherwise [tokens]."""
+"""Default maximum size of a summary [tokens]."""
 SHARE_OF_TARGET = 2
-"""By default it takes no more than this part of what is aimed at."""
-CHUNK = 40_000
-"""What goes into one request at most: notes on more would be thin, and a small context must hold it [tokens]."""
-ROOM_TO_THINK = 4_000
-"""A reply may hold so much beside the notes, because many models think first, and pay for it from the same purse."""
-PARALLEL = 3
-"""Requests under way at once."""
-MOST_MERGES = 3
+"""By default a summary takes at most one part in this many of the target."""
+CHUNK_SIZE = 40_000
+"""Maximum input of one request for notes: more would give thin notes and not fit a small context [tokens]."""
+REASONING_TOKENS = 4_000
+"""Output allowed in addition to the notes, because many models think first, within the same `max_tokens` [tokens]."""
+MAX_CONCURRENT_REQUESTS = 3
+MAX_MERGE_ROUNDS = 3
 """Rounds in which notes are merged before they are cut."""
-WORDS_A_TOKEN = 0.6
-LEAST_WORDS = 50
-BETWEEN = "\n\n"
-CUT = f"\n{prompts.TRUNCATED}"
+WORDS_PER_TOKEN = 0.6
+MIN_WORDS = 50
+SEPARATOR = "\n\n"
+CUT_MARK = f"\n{prompts.TRUNCATED}"
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one pass made of a transcript."""
+    """The result of one pass."""
 
     history: list[Message]
-    """The transcript to go on with; messages that did not change are the same objects."""
+    """The shortened transcript; unchanged messages are the same objects."""
     summary: str
     archived: int
-    """How many outputs left the transcript."""
+    """Outputs removed from the transcript and archived."""
     tokens_before: int
     tokens_after: int
-    """Estimate of the next request."""
+    """Estimated size of the next request."""
     warnings: list[str]
 
 
 class Summarizer:
-    """Shortens the transcript of one run, as often as it grows too long."""
+    """Shortens the transcript of one run each time it grows too long."""
 
     def __init__(
         self,
@@ -57,54 +56,54 @@ class Summarizer:
         context_target: int | None = None,
         summary_limit: int | None = None,
     ) -> None:
-        """Take the model that writes the notes, and the place where the outputs stay readable.
+        """Take the model that writes the notes, and the archive for the outputs.
 
-        summarize_at: what the transcript grows to before a pass; None = what it has when there is one [tokens].
-        context_target: what it should come down to; None = half of that [tokens].
-        summary_limit: of the whole summary; None = 4,000, in a small context half of the target [tokens].
+        summarize_at: size at which a pass starts; None = its size when the context is full [tokens].
+        context_target: size to reduce the transcript to; None = half of `summarize_at` [tokens].
+        summary_limit: maximum size of the summary; None = 4,000, or half of a smaller target [tokens].
         """
         self._provider = provider
         self._archive = archive
         self._summarize_at = summarize_at
         self._context_target = context_target
         self._summary_limit = summary_limit
-        self._missed_before = False
+        self._has_missed_target = False
 
     async def summarise(
         self, history: Sequence[Message], tokens_before: int, pay: Callable[[Usage], None]
     ) -> Summary | None:
-        """Summarise the oldest turns; None when there is nothing that could be.
+        """Summarize the oldest turns; None if there is nothing to summarize.
 
-        tokens_before: of the next request if nothing is done.
-        pay: called with the usage of each request as it is answered.
+        tokens_before: size of the next request without summarizing.
+        pay: called with the usage of each request once it is answered.
         """
         full = tokens_before if self._summarize_at is None else self._summarize_at
         target = full // 2 if self._context_target is None else self._context_target
-        small = min(SUMMARY_LIMIT, max(target // SHARE_OF_TARGET, 1))
-        limit = small if self._summary_limit is None else self._summary_limit
-        chunk_size = min(CHUNK, max(full // 2, 1))
-        found = plan(history, size=tokens_before, target=target, summary_limit=limit, chunk_size=chunk_size)
-        if found is None:
+        default_limit = min(SUMMARY_LIMIT, max(target // SHARE_OF_TARGET, 1))
+        limit = default_limit if self._summary_limit is None else self._summary_limit
+        chunk_size = min(CHUNK_SIZE, max(full // 2, 1))
+        planned = plan(history, size=tokens_before, target=target, summary_limit=limit, chunk_size=chunk_size)
+        if planned is None:
             return None
-        notes = _Notes(self._provider, found.question, limit, max(chunk_size, 2 * limit), pay)
-        summary = await notes.on(found)
-        for pair in found.archived:
-            # What was skipped, or ran before a resumption, the archive has not seen.
+        notes = _Notes(self._provider, planned.question, limit, max(chunk_size, 2 * limit), pay)
+        summary = await notes.on(planned)
+        for pair in planned.archived:
+            # The archive lacks the results of skipped calls, and of calls before the run was resumed.
             if pair.call.id not in self._archive:
                 self._archive.add(pair.call.id, pair.result)
-        rebuilt = found.rebuild(summary)
+        rebuilt = planned.rebuild(summary)
         tokens_after = max(tokens_before - estimate(None, history), 0) + estimate(None, rebuilt)
-        if tokens_after > target and not self._missed_before:
-            self._missed_before = True
+        if tokens_after > target and not self._has_missed_target:
+            self._has_missed_target = True
             notes.warnings.append(
-                f"summarising left about {tokens_after} tokens of context, and context_target is {target}"
+                f"after summarizing, the context still has about {tokens_after} tokens; context_target is {target}"
             )
-        return Summary(rebuilt, summary, len(found.archived), tokens_before, tokens_after, notes.warnings)
+        return Summary(rebuilt, summary, len(planned.archived), tokens_before, tokens_after, notes.warnings)
 
 
 @dataclass(frozen=True, slots=True)
-class _Pieces:
-    """What came of one request."""
+class _Answer:
+    """The result of one request for notes."""
 
     text: str
     problem: str = ""
@@ -113,102 +112,105 @@ class _Pieces:
 
 @dataclass
 class _Notes:
-    """The notes of one pass in the making."""
+    """Requests the notes of one pass, and merges them."""
 
     provider: Provider
     question: str
     limit: int
-    """Of all of them together [tokens]."""
+    """Maximum size of all notes together [tokens]."""
     chunk_size: int
-    """What goes into one request; two whole sets of notes at least [tokens]."""
+    """Maximum input of one request; at least two complete sets of notes [tokens]."""
     pay: Callable[[Usage], None]
-    """Gets that of each request as it is answered."""
+    """Called with the usage of each request once it is answered."""
     warnings: list[str] = field(default_factory=list)
 
-    async def on(self, found: Plan) -> str:
-        """Return the summary: the earlier one and the notes on each chunk, in one, and what has no notes."""
-        earlier, gaps = _apart(found.earlier)
-        words = self._words(len(found.chunks) + bool(earlier))
-        texts = (BETWEEN.join(unit.text for unit in chunk) for chunk in found.chunks)
-        told = await self._ask_all([prompts.to_summarise(self.question, text, words) for text in texts])
-        for chunk, one in zip(found.chunks, told, strict=True):
-            if one.problem:
+    async def on(self, planned: Plan) -> str:
+        """Return the summary: the earlier notes and those on each chunk, then a line for each chunk without notes."""
+        earlier, gaps = _split_gaps(planned.earlier)
+        words = self._words_per_set(len(planned.chunks) + bool(earlier))
+        texts = (SEPARATOR.join(unit.text for unit in chunk) for chunk in planned.chunks)
+        answers = await self._ask_all([prompts.to_summarise(self.question, text, words) for text in texts])
+        for chunk, answer in zip(planned.chunks, answers, strict=True):
+            if answer.problem:
                 calls = [f"{call.name} ({call.id})" for unit in chunk for call in unit.calls]
-                gaps.append(prompts.not_summarised(calls, one.problem))
-                self.warnings.append(f"a part of the context could not be summarised: {one.problem}")
-        notes = [text for text in (earlier, *(one.text for one in told)) if text]
-        # What says that something is missing is neither merged nor cut, but it must not crowd out the notes.
-        room = max(self.limit - _size(gaps), self.limit // 2)
-        return BETWEEN.join([*self._cut(await self._merged(notes, room), room), *gaps])
+                gaps.append(prompts.not_summarised(calls, answer.problem))
+                self.warnings.append(f"a part of the context could not be summarized: {answer.problem}")
+        notes = [text for text in (earlier, *(answer.text for answer in answers)) if text]
+        # The lines on missing notes are neither merged nor cut, but at least half of the limit is left for the notes.
+        limit = max(self.limit - _size(gaps), self.limit // 2)
+        return SEPARATOR.join([*self._cut(await self._merged(notes, limit), limit), *gaps])
 
     async def _merged(self, notes: list[str], limit: int) -> list[str]:
-        """Merge notes until they fit; a round that does not shorten them is the last."""
-        for _ in range(MOST_MERGES):
+        """Merge notes until they fit; stop after a round that does not shorten them."""
+        for _ in range(MAX_MERGE_ROUNDS):
             size = _size(notes)
             if size <= limit:
                 break
             groups = packed(notes, lambda text: tokens(len(text)), self.chunk_size)
-            words = self._words(len(groups))
-            told = await self._ask_all(
-                [prompts.to_merge(self.question, BETWEEN.join(group), words) for group in groups]
+            words = self._words_per_set(len(groups))
+            answers = await self._ask_all(
+                [prompts.to_merge(self.question, SEPARATOR.join(group), words) for group in groups]
             )
-            self.warnings += [f"notes could not be merged: {one.problem}" for one in told if one.problem]
+            self.warnings += [f"notes could not be merged: {answer.problem}" for answer in answers if answer.problem]
             merged = [
                 text
-                for group, one in zip(groups, told, strict=True)
-                for text in (group if one.problem else (one.text,))
+                for group, answer in zip(groups, answers, strict=True)
+                for text in (group if answer.problem else (answer.text,))
             ]
             if _size(merged) >= size:
                 break
             notes = merged
         return notes
 
-    async def _ask_all(self, texts: Sequence[str]) -> list[_Pieces]:
-        gate = asyncio.Semaphore(PARALLEL)
+    async def _ask_all(self, texts: Sequence[str]) -> list[_Answer]:
+        gate = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._ask(text, gate)) for text in texts]
         return [task.result() for task in tasks]
 
-    async def _ask(self, text: str, gate: asyncio.Semaphore) -> _Pieces:
+    async def _ask(self, text: str, gate: asyncio.Semaphore) -> _Answer:
         conversation = self.provider.open(Opening(prompts.SUMMARY, Toolset([])))
-        room = min(self.limit + ROOM_TO_THINK, self.provider.capabilities.max_output_tokens)
+        max_tokens = min(self.limit + REASONING_TOKENS, self.provider.capabilities.max_output_tokens)
         async with gate:
             try:
-                with telemetry.chat(self.provider, room) as span:
-                    reply = await conversation.ask(Request([Message.user(text)], Choice.AUTO, room))
-                    guess = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
-                    usage = reply.usage if reply.usage.total_tokens else guess
+                with telemetry.chat(self.provider, max_tokens) as span:
+                    reply = await conversation.ask(Request([Message.user(text)], Choice.AUTO, max_tokens))
+                    estimated = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
+                    usage = reply.usage if reply.usage.total_tokens else estimated
                     span.replied(reply, usage)
             except ProviderError as error:
-                return _Pieces("", " ".join(str(error).split()))
-            except Exception as error:  # noqa: BLE001 - the run can go on without these notes, whatever it was
-                return _Pieces("", repr(error))
+                return _Answer("", " ".join(str(error).split()))
+            except Exception as error:  # noqa: BLE001 - the run can continue without these notes
+                return _Answer("", repr(error))
         self.pay(usage)
         if reply.stop is Stop.REFUSED:
-            return _Pieces("", f"the model refused ({reply.reason})")
+            return _Answer("", f"the model refused ({reply.reason})")
         if not reply.text:
-            return _Pieces("", "the model wrote nothing")
-        return _Pieces(reply.text + (CUT if reply.stop is Stop.TRUNCATED else ""))
+            return _Answer("", "the model wrote nothing")
+        return _Answer(reply.text + (CUT_MARK if reply.stop is Stop.TRUNCATED else ""))
 
-    def _words(self, sets: int) -> int:
-        """Return how long each of so many sets of notes may be."""
-        return max(int(self.limit * WORDS_A_TOKEN / sets), LEAST_WORDS)
+    def _words_per_set(self, sets: int) -> int:
+        """Return the maximum length of each set of notes [words].
+
+        sets: of notes that share the limit.
+        """
+        return max(int(self.limit * WORDS_PER_TOKEN / sets), MIN_WORDS)
 
     def _cut(self, notes: list[str], limit: int) -> list[str]:
-        """Cut what is still too long, each set of notes alike."""
+        """Cut each set of notes to the same length if together they exceed the limit."""
         if _size(notes) <= limit:
             return notes
         self.warnings.append("a summary was longer than summary_limit and was cut")
-        each = limit * CHARACTERS_A_TOKEN // len(notes) - len(BETWEEN)
-        return [text if len(text) <= each else f"{text[: max(each - len(CUT), 0)]}{CUT}" for text in notes]
+        each = limit * CHARACTERS_PER_TOKEN // len(notes) - len(SEPARATOR)
+        return [text if len(text) <= each else f"{text[: max(each - len(CUT_MARK), 0)]}{CUT_MARK}" for text in notes]
 
 
 def _size(notes: Sequence[str]) -> int:
-    return tokens(len(BETWEEN.join(notes)))
+    return tokens(len(SEPARATOR.join(notes)))
 
 
-def _apart(summary: str) -> tuple[str, list[str]]:
-    """Part an earlier summary from its lines on what could not be summarised."""
+def _split_gaps(summary: str) -> tuple[str, list[str]]:
+    """Split an earlier summary into its notes and its lines on results that could not be summarized."""
     lines = summary.split("\n")
     gaps = [line for line in lines if line.startswith(prompts.NOT_SUMMARISED)]
     return "\n".join(line for line in lines if line not in gaps).strip(), gaps

@@ -1,4 +1,4 @@
-"""A transcript as turns: what the model wrote and called, and what came back. Pure."""
+"""Split a transcript into turns: the text and calls of the model, with the results. No I/O."""
 
 import json
 import re
@@ -16,14 +16,14 @@ _SUMMARY_ID = re.compile(rf"{SUMMARIZE}_(\d+)")
 _THINKING = ("thinking", "redacted_thinking")
 
 
-def summarized(execution_id: str) -> str:
-    """Return what stands in the place of an output that is archived."""
+def archived_placeholder(execution_id: str) -> str:
+    """Return the text that replaces an archived output in the transcript."""
     return f"SUMMARIZED executionId:'{execution_id}'"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Words that are neither a call nor a result."""
+class TextPart:
+    """Text of the user or the model, neither call nor result."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -31,7 +31,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A call and its result; they are never parted."""
+    """A call and its result; they are never separated."""
 
     call: ToolCall
     result: str = ""
@@ -39,21 +39,21 @@ class Pair:
 
     @property
     def is_archived(self) -> bool:
-        """True when the result only says where the output is."""
-        return self.result == summarized(self.call.id)
+        """True if the result is only the placeholder of an archived output."""
+        return self.result == archived_placeholder(self.call.id)
 
 
-Part = Said | Pair
+Part = TextPart | Pair
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model wrote and called in one go, with the results and whatever the user said then."""
+    """One turn of the model: its text and calls, with the results and any text of the user."""
 
     parts: tuple[Part, ...]
-    """In order, a result beside its call; thinking is left out."""
+    """The parts in order, each call with its result; thinking is omitted."""
     messages: tuple[Message, ...] = ()
-    """What it was read from; empty for a turn that is only retold."""
+    """The messages that the turn was parsed from; empty for a turn from a flattened message."""
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -62,22 +62,22 @@ class Turn:
 
     @property
     def work(self) -> tuple[Pair, ...]:
-        """The calls that the model made itself."""
+        """The calls that the model made itself; the call that holds an earlier summary is not among them."""
         return self.pairs if self.summary is None else ()
 
     @property
     def fresh(self) -> tuple[Pair, ...]:
-        """The calls whose outputs stand here and nowhere else."""
+        """The calls whose outputs are not archived yet."""
         return tuple(pair for pair in self.work if not pair.is_archived)
 
     @property
-    def by_user(self) -> tuple[Said, ...]:
-        """What the user said; it is never summarised."""
-        return tuple(part for part in self.parts if isinstance(part, Said) and part.role == "user")
+    def by_user(self) -> tuple[TextPart, ...]:
+        """The texts of the user; they are never summarized."""
+        return tuple(part for part in self.parts if isinstance(part, TextPart) and part.role == "user")
 
     @cached_property
     def summary(self) -> str | None:
-        """The summary, where the turn is the pair of messages that an earlier pass has put in."""
+        """The summary, if the turn is the pair of messages that an earlier pass inserted; otherwise None."""
         if len(self.pairs) != 1 or self.pairs[0].call.name != SUMMARIZE:
             return None
         (pair,) = self.pairs
@@ -85,7 +85,7 @@ class Turn:
 
     @property
     def without_outputs(self) -> tuple[Message, ...]:
-        """Its messages with every output archived; none of an earlier summary, which goes as a whole."""
+        """The messages with each output replaced by its placeholder; empty for an earlier summary, which is dropped."""
         if self.summary is not None:
             return ()
         ids = {pair.call.id for pair in self.fresh}
@@ -93,7 +93,7 @@ class Turn:
 
 
 def turns(messages: Sequence[Message]) -> tuple[Turn, ...]:
-    """Read what follows the question; replies that paused belong to the turn that they ended in."""
+    """Group the messages after the question into turns; paused replies belong to the turn that completed them."""
     groups: list[list[Message]] = []
     for message in messages:
         if not groups or (message.role == "assistant" and groups[-1][-1].role == "user"):
@@ -110,22 +110,23 @@ def _parts(messages: Sequence[Message]) -> Iterator[Part]:
         for block in message.blocks:
             kind = block.get("type")
             if kind == "text":
-                yield Said(message.role, str(block.get("text", "")))
+                yield TextPart(message.role, str(block.get("text", "")))
             elif kind == "tool_use":
                 waiting = results[block.get("id")]
                 yield _pair(block, waiting.popleft() if waiting else {})
             elif kind not in {"tool_result", *_THINKING}:
-                yield Said(message.role, _json(block))
+                yield TextPart(message.role, _json(block))
 
 
 def _pair(call: Block, result: Block) -> Pair:
     given = call.get("input")
-    made = ToolCall(str(call.get("id", "")), str(call.get("name", "")), given if isinstance(given, Mapping) else None)
-    return Pair(made, text_of(result.get("content")), bool(result.get("is_error")))
+    arguments = given if isinstance(given, Mapping) else None
+    tool_call = ToolCall(str(call.get("id", "")), str(call.get("name", "")), arguments)
+    return Pair(tool_call, text_of(result.get("content")), bool(result.get("is_error")))
 
 
 def is_bound(messages: Sequence[Message]) -> bool:
-    """Tell whether a reply holds more than text and calls: such blocks bind the history before them as it is."""
+    """Return True if a reply contains blocks such as thinking, which forbid editing the turns before them."""
     return any(
         block.get("type") not in {"text", "tool_use"}
         for message in messages
@@ -137,24 +138,26 @@ def is_bound(messages: Sequence[Message]) -> bool:
 def _archived(message: Message, ids: AbstractSet[str]) -> Message:
     if not any(block.get("tool_use_id") in ids for block in message.blocks):
         return message
-    # Our last words in it were meant for the reply that has long come.
+    # The landing instruction is dropped: it applied to a reply that has already arrived.
     return Message(
         message.role,
         tuple(
-            {**block, "content": summarized(block["tool_use_id"])} if block.get("tool_use_id") in ids else block
+            {**block, "content": archived_placeholder(block["tool_use_id"])}
+            if block.get("tool_use_id") in ids
+            else block
             for block in message.blocks
         ),
     )
 
 
 def summary_pair(summary: str, count: int, before: Sequence[Message]) -> tuple[Message, Message]:
-    """Make the messages in which a summary stands: a call that asks for it, and its result.
+    """Return the messages that hold a summary: a call of the tool that summarizes, and its result.
 
-    count: how many outputs were archived.
-    before: the history; no id of it is taken.
+    count: archived outputs.
+    before: the history, whose call ids are not reused.
     """
     ids = {str(block.get("id")) for block in _blocks(before, "tool_use")}
-    number = 1 + max((int(found[1]) for one in ids if (found := _SUMMARY_ID.fullmatch(one))), default=0)
+    number = 1 + max((int(match[1]) for each in ids if (match := _SUMMARY_ID.fullmatch(each))), default=0)
     call_id = f"{SUMMARIZE}_{number}"
     call = {"type": "tool_use", "id": call_id, "name": SUMMARIZE, "input": {"archived": count}}
     result = {"type": "tool_result", "tool_use_id": call_id, "content": summary}
@@ -162,7 +165,7 @@ def summary_pair(summary: str, count: int, before: Sequence[Message]) -> tuple[M
 
 
 def characters(messages: Sequence[Message]) -> int:
-    """Count what a model reads of these messages."""
+    """Return the length of the text that the model reads in these messages [characters]."""
     return sum(_length(block) for message in messages for block in message.content)
 
 

@@ -1,1 +1,1 @@
-"""Who watches a run: listeners, the streamed reply, spans."""
+"""Notify listeners of a run, collect streamed replies, and trace with OpenTelemetry."""

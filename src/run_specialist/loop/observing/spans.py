@@ -1,6 +1,6 @@
-"""A span of OpenTelemetry that cannot harm what it stands for, and the tracer that makes it, if there is one.
+"""An OpenTelemetry span whose failures cannot harm the traced work, and the tracer that starts it.
 
-Nothing of OpenTelemetry is imported unless the program has done so, or the environment asks for it.
+OpenTelemetry is imported only if the program has imported it, or if the environment names a tracer provider.
 """
 
 import logging
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 SCOPE = "run_specialist"
-PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER"
-"""The variable with which a program that imports nothing of OpenTelemetry has its spans exported."""
+PROVIDER_VARIABLE = "OTEL_PYTHON_TRACER_PROVIDER"
+"""Environment variable that enables spans in a program that does not import OpenTelemetry."""
 
 _log = logging.getLogger(__name__)
-_open: ContextVar["Span | None"] = ContextVar("run_specialist_span", default=None)
+_current: ContextVar["Span | None"] = ContextVar("run_specialist_span", default=None)
 
 
 def find_tracer() -> "Tracer | None":
-    """Return what makes spans; None unless the program, or the environment, has set up a tracer provider."""
-    if "opentelemetry.trace" not in sys.modules and not os.environ.get(PROVIDER):
+    """Return the tracer; None unless the program or the environment has set up a tracer provider."""
+    if "opentelemetry.trace" not in sys.modules and not os.environ.get(PROVIDER_VARIABLE):
         return None
     try:
-        from opentelemetry import trace  # noqa: PLC0415 - see above
+        from opentelemetry import trace  # noqa: PLC0415 - see the module's docstring
 
         provider = trace.get_tracer_provider()
         if isinstance(provider, trace.ProxyTracerProvider):
             return None
-        from run_specialist.version import release  # noqa: PLC0415 - only where somebody traces
+        from run_specialist.version import release  # noqa: PLC0415 - only needed when tracing
 
         tracer = provider.get_tracer(SCOPE, release())
     except Exception:  # noqa: BLE001 - a provider is foreign code
         _log.debug("there is no tracer", exc_info=True)
         return None
-    # What a provider gives that does nothing, or is switched off.
+    # The tracer of a provider that does nothing, or is disabled.
     return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
 
 class Span:
-    """A span while it is open, current for all that is done inside; nothing at all where nobody traces."""
+    """A span as a context manager, current inside its block; does nothing without a tracer."""
 
     kind = "INTERNAL"
 
@@ -57,34 +57,34 @@ class Span:
         self._attributes = attributes
         self._span: OtelSpan | None = None
         self._token: Token[Context] | None = None
-        self._home: Token[Span | None] | None = None
-        self._settled = False
-        """True once it is told how the work ended."""
+        self._variable_token: Token[Span | None] | None = None
+        self._has_status = False
+        """True once the result of the work is recorded."""
 
     def __enter__(self) -> Self:
         if self._tracer is None:
             return self
         try:
-            from opentelemetry import context, trace  # noqa: PLC0415 - whoever made the tracer has paid for it
+            from opentelemetry import context, trace  # noqa: PLC0415 - the tracer has already imported it
 
             known = {key: value for key, value in self._attributes.items() if value is not None}
             self._span = self._tracer.start_span(self._name, kind=trace.SpanKind[self.kind], attributes=known)
             self._token = context.attach(trace.set_span_in_context(self._span))
-            self._home = _open.set(self)
+            self._variable_token = _current.set(self)
         except Exception:  # noqa: BLE001 - processors and samplers are foreign code
-            _log.debug("a span could not be begun", exc_info=True)
+            _log.debug("a span could not be started", exc_info=True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
-        if error is not None and not self._settled:
+        if error is not None and not self._has_status:
             self.failed(type(error).__name__)
         span, self._span = self._span, None
         if span is None:
             return
         try:
-            if self._token is not None and self._is_at_home():
+            if self._token is not None and self._restore_current():
                 from opentelemetry import context  # noqa: PLC0415 - as above
 
                 context.detach(self._token)
@@ -92,37 +92,37 @@ class Span:
         except Exception:  # noqa: BLE001 - as above
             _log.debug("a span could not be ended", exc_info=True)
 
-    def _is_at_home(self) -> bool:
-        """Leave the context that it was opened in; False in another one, which OpenTelemetry would complain of."""
+    def _restore_current(self) -> bool:
+        """Restore the previous span; return False in another context, where OpenTelemetry would log an error."""
         try:
-            if self._home is not None:
-                _open.reset(self._home)
+            if self._variable_token is not None:
+                _current.reset(self._variable_token)
         except ValueError:
             return False
         return True
 
     def set(self, attributes: Mapping[str, "AttributeValue | None"]) -> None:
-        """Add attributes; those that are None are left out."""
+        """Set attributes; those that are None are omitted."""
         if self._span is None:
             return
         try:
             self._span.set_attributes({key: value for key, value in attributes.items() if value is not None})
         except Exception:  # noqa: BLE001 - as above
-            _log.debug("a span could not be told", exc_info=True)
+            _log.debug("the attributes of a span could not be set", exc_info=True)
 
-    def failed(self, kind: str, words: str | None = None) -> None:
-        """Mark what the span stands for as failed.
+    def failed(self, kind: str, description: str | None = None) -> None:
+        """Mark the span as failed.
 
-        kind: one of few words.
-        words: in one line; nothing of what was said.
+        kind: the `error.type`, of low cardinality.
+        description: one line without content of the conversation.
         """
-        self._settled = True
+        self._has_status = True
         if self._span is None:
             return
         self.set({"error.type": kind})
         try:
             from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - as above
 
-            self._span.set_status(Status(StatusCode.ERROR, words))
+            self._span.set_status(Status(StatusCode.ERROR, description))
         except Exception:  # noqa: BLE001 - as above
             _log.debug("the status of a span could not be set", exc_info=True)

@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry for a run, its requests and its tool calls, named as the GenAI conventions say.
+"""OpenTelemetry spans of a run, its requests and its tool calls, named by the GenAI semantic conventions.
 
-Without a tracer provider nothing is imported and no span is made; whatever fails in one never reaches the run.
-What each span holds: docs/telemetry.md.
+Without a tracer provider nothing is imported and no span is started; errors in a span never reach the run.
+docs/telemetry.md lists the attributes of each span.
 """
 
 import json
@@ -24,45 +24,46 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The variable that lets what was said into the spans."""
-WITH_CONTENT = {"true", "span_only", "span_and_event"}
+"""Environment variable that includes the content of messages and tool calls in the spans."""
+CONTENT_ENABLED = {"true", "span_only", "span_and_event"}
+"""Its values that do so."""
 
 
 class AgentSpan(Span):
-    """A run, between its begin or its being taken up and its outcome."""
+    """The span of a run, from its start or resumption to its outcome."""
 
     def __init__(self, tracer: "Tracer | None", name: str, attributes: Mapping[str, "AttributeValue | None"]) -> None:
         super().__init__(tracer, name, attributes)
         self.tracer = tracer
-        """Makes the spans of the run; None where nobody traces."""
+        """Starts the spans of the run; None without tracing."""
         self.shared = {key: attributes.get(key) for key in ("gen_ai.provider.name", "gen_ai.conversation.id")}
-        """What each of its requests says too."""
+        """Attributes repeated in the spans of its requests."""
         self.with_content = tracer is not None and _with_content()
         self._usage = Usage()
-        self._outer: Token[AgentSpan | None] | None = None
+        self._outer_token: Token[AgentSpan | None] | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._outer = _current.set(self)
+        self._outer_token = _current.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
-        if self._outer is not None:
-            # A run that is thrown away unfinished is closed in a context that is not its own.
+        if self._outer_token is not None:
+            # The garbage collector closes an abandoned run in another context.
             with suppress(ValueError):
-                _current.reset(self._outer)
+                _current.reset(self._outer_token)
         self.set(_of_usage(self._usage))
         super().__exit__(kind, error, trace)
 
     def spent(self, usage: Usage) -> None:
-        """Add what one of its own requests took; those of children are told on their spans."""
+        """Add the usage of one request of this run; the spans of children report their own."""
         self._usage += usage
 
     def ended(self, outcome: Outcome) -> None:
-        """Tell how the run ended; one that was aborted is no error."""
-        self._settled = True
+        """Record the outcome; an aborted run is not an error."""
+        self._has_status = True
         if self.tracer is None:
             return
         calls, landing = outcome.tool_calls, outcome.landing
@@ -84,7 +85,7 @@ class AgentSpan(Span):
 
 
 class ChatSpan(Span):
-    """One request to a model."""
+    """The span of one request to a model."""
 
     kind = "CLIENT"
 
@@ -95,20 +96,20 @@ class ChatSpan(Span):
         self._agent = agent
 
     def replied(self, reply: Reply, usage: Usage) -> None:
-        """Tell what came back.
+        """Record the reply.
 
-        usage: as the run books it.
+        usage: charged to the run, estimated if the server reports none.
         """
         self._agent.spent(usage)
-        told = {"gen_ai.response.model": reply.model or None}
-        self._agent.set(told)
-        # Of a refusal the reason may be the model's own words.
+        response_model = {"gen_ai.response.model": reply.model or None}
+        self._agent.set(response_model)
+        # The reason of a refusal may be text of the model.
         reason = reply.stop.value if reply.stop is Stop.REFUSED else reply.reason or reply.stop.value
-        self.set({**told, "gen_ai.response.finish_reasons": [reason], **_of_usage(usage)})
+        self.set({**response_model, "gen_ai.response.finish_reasons": [reason], **_of_usage(usage)})
 
 
 class ToolSpan(Span):
-    """One executed tool call."""
+    """The span of one executed tool call."""
 
     def __init__(self, agent: AgentSpan, call: ToolCall) -> None:
         self._with_content = agent.with_content
@@ -126,10 +127,10 @@ class ToolSpan(Span):
         )
 
     def returned(self, text: str, error: BaseException | None, *, is_error: bool) -> None:
-        """Tell what came of the call.
+        """Record the result of the call.
 
-        text: redacted, as the model reads it.
-        error: what the tool raised.
+        text: the result that the model reads, redacted.
+        error: the exception that the tool raised, if any.
         """
         if self._with_content:
             self.set({"gen_ai.tool.call.result": text})
@@ -137,8 +138,8 @@ class ToolSpan(Span):
             self.failed("tool_error" if error is None else type(error).__name__)
 
 
-class Silence:
-    """What stands for a span where nobody traces."""
+class NoSpan:
+    """Replaces a span when tracing is disabled."""
 
     def __enter__(self) -> Self:
         return self
@@ -147,25 +148,25 @@ class Silence:
         pass
 
     def replied(self, reply: Reply, usage: Usage) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def returned(self, text: str, error: BaseException | None, *, is_error: bool) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def failed(self, kind: str) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
 
-_SILENCE = Silence()
+_NO_SPAN = NoSpan()
 _current: ContextVar[AgentSpan | None] = ContextVar("run_specialist_agent_span", default=None)
 
 
-def invoke_agent(  # noqa: PLR0913 - all that a run is known by
+def invoke_agent(  # noqa: PLR0913 - the attributes that identify a run
     name: str, run_id: str, provider: Provider, question: str, *, parent_id: str | None, resumed: bool
 ) -> AgentSpan:
-    """Return the span of a run; those of its requests and tool calls find it by themselves.
+    """Return the span of a run; the spans of its requests and tool calls become its children.
 
-    parent_id: the run whose tool call this is.
+    parent_id: run whose tool call started this run.
     """
     tracer = find_tracer()
     if tracer is None:
@@ -186,20 +187,20 @@ def invoke_agent(  # noqa: PLR0913 - all that a run is known by
     )
 
 
-def chat(provider: Provider, max_tokens: int) -> ChatSpan | Silence:
-    """Return the span of a request of the run that is under way."""
+def chat(provider: Provider, max_tokens: int) -> ChatSpan | NoSpan:
+    """Return the span of a request of the current run."""
     agent = _current.get()
-    return _SILENCE if agent is None or agent.tracer is None else ChatSpan(agent, provider, max_tokens)
+    return _NO_SPAN if agent is None or agent.tracer is None else ChatSpan(agent, provider, max_tokens)
 
 
-def execute_tool(call: ToolCall) -> ToolSpan | Silence:
-    """Return the span of a tool call of the run that is under way."""
+def execute_tool(call: ToolCall) -> ToolSpan | NoSpan:
+    """Return the span of a tool call of the current run."""
     agent = _current.get()
-    return _SILENCE if agent is None or agent.tracer is None else ToolSpan(agent, call)
+    return _NO_SPAN if agent is None or agent.tracer is None else ToolSpan(agent, call)
 
 
 def _with_content() -> bool:
-    return os.environ.get(CONTENT, "").strip().lower() in WITH_CONTENT
+    return os.environ.get(CONTENT, "").strip().lower() in CONTENT_ENABLED
 
 
 def _model(provider: Provider) -> str:
@@ -207,14 +208,14 @@ def _model(provider: Provider) -> str:
 
 
 def _message(role: str, text: str) -> str:
-    said: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": redact(text)}]}
+    message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": redact(text)}]}
     if role == "assistant":
-        said["finish_reason"] = "stop"
-    return json.dumps([said], ensure_ascii=False)
+        message["finish_reason"] = "stop"
+    return json.dumps([message], ensure_ascii=False)
 
 
 def _of_usage(usage: Usage) -> dict[str, "AttributeValue | None"]:
-    """Return usage in the words of the conventions, where the input includes what a cache was read or written for."""
+    """Return usage as attributes; by the conventions, the input includes tokens read from and written to a cache."""
     return {
         "gen_ai.usage.input_tokens": usage.total_tokens - usage.output_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,

@@ -1,1 +1,1 @@
-"""What a run has spent, and what its children may draw."""
+"""Spending of a run, and the shares of its budget that children draw on."""

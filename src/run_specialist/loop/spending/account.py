@@ -1,4 +1,4 @@
-"""What a run has spent so far, and what its landing will cost."""
+"""The spending of a run so far, and the reserve for its landing."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,96 +10,96 @@ from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
 
 Clock = Callable[[], float]
-"""Seconds that only ever grow."""
+"""Return the time of a monotonic clock [s]."""
 
 MAX_TOKENS = 16_000
-"""The most that an ordinary reply may hold [tokens]."""
-SHARE_OF_A_REPLY = 8
-"""One reply may take this part of what a run may spend on tokens, so that many fit and the last can be paid for."""
-LEAST_TOKENS = 1_024
-"""A reply gets this much all the same, unless it is more than half of everything [tokens]."""
-LATE = 0.1
-"""A landing may go over the limit of time by this share of it: an answer that is nearly there is waited for."""
-MORE_ROOM = 2
-"""A reply that was cut is asked for again with this many times the room."""
-NOTHING = RunSnapshot({})
-"""How a run stands before it begins."""
+"""Maximum `max_tokens` of a first attempt [tokens]."""
+MIN_REPLIES = 8
+"""Replies of maximum size that the limits of tokens and cost must pay for, so that the landing can be paid, too."""
+MIN_REPLY_TOKENS = 1_024
+"""Minimum `max_tokens`, unless it exceeds half of what the limits pay for [tokens]."""
+LANDING_OVERTIME = 0.1
+"""Fraction of the time limit by which a landing may exceed it, to wait for an answer that is nearly complete."""
+RETRY_FACTOR = 2
+"""Factor by which `max_tokens` grows when a truncated reply is retried."""
+NOT_STARTED = RunSnapshot({})
+"""The snapshot of a run before it starts."""
 
 
 def rounded(cost: float | None) -> float | None:
-    """Return a price without the noise of its arithmetic."""
+    """Return a cost without floating-point noise [USD]."""
     return None if cost is None else round(cost, 8)
 
 
 class Account:
-    """The budget of one run while it is spent."""
+    """The budget of one run, and its spending."""
 
     def __init__(
         self,
         budget: Budget,
         provider: Provider,
         clock: Clock = time.monotonic,
-        before: RunSnapshot = NOTHING,
+        before: RunSnapshot = NOT_STARTED,
     ) -> None:
-        """Open an account; its time begins with `start`.
+        """Open an account; the clock starts with `start`.
 
-        budget: nothing of it is spent yet.
-        before: what an earlier going of the run has spent.
+        budget: the limits, unspent.
+        before: spending before the run was resumed.
         """
         self._spent = budget
         for kind in Kind:
             self._spent = self._spent.spend(before.used.get(kind, 0), kind)
         self._provider = provider
         self._clock = clock
-        self._begun: float | None = None
+        self._started_at: float | None = None
         self._largest_input, self._largest_request = before.largest_input, before.largest_request
         self._dearest_request = before.dearest_request
         self.total = before.total
-        """All requests, those for summaries and of children too."""
+        """Spending of all requests, including those for summaries and those of children."""
         self.children = list(before.children)
-        """The specialists that were asked, in the order in which they ended."""
+        """The child runs, in the order in which they ended."""
         self.landing = Spending()
-        """The requests of the landing alone; one of an earlier going is not this one."""
+        """Spending of the landing alone; without a landing from before the run was resumed."""
         self.max_tokens = self._affordable_reply()
-        """The most that the next reply may hold [tokens]."""
-        self._hold_back()
+        """The `max_tokens` of the next request [tokens]."""
+        self._reserve_landing()
 
     def start(self, seconds: float = 0) -> None:
-        """Let the time begin.
+        """Start the clock.
 
-        seconds: spent before, and counted too [s].
+        seconds: already spent, counted against the time limit [s].
         """
-        self._begun = self._clock() - seconds
+        self._started_at = self._clock() - seconds
 
     @property
     def budget(self) -> Budget:
-        """The budget as it stands now."""
-        passed = 0 if self._begun is None else self._clock() - self._begun
-        return self._spent.spend(passed, Kind.TIME)
+        """The current budget, including the time."""
+        elapsed = 0 if self._started_at is None else self._clock() - self._started_at
+        return self._spent.spend(elapsed, Kind.TIME)
 
     def limit(self, kind: Kind) -> Limit:
-        """One kind of the budget as it stands now."""
+        """Return the current state of one kind."""
         return self.budget[kind] if kind is Kind.TIME else self._spent[kind]
 
     def spend(self, amount: float, kind: Kind) -> None:
-        """Spend some of one kind; see `Budget.spend`."""
+        """Spend an amount of one kind, as `Budget.spend` does [the kind's unit]."""
         self._spent = self._spent.spend(amount, kind)
 
     def lend(self, amount: float, kind: Kind) -> None:
-        """Give some of one kind to a child; see `Budget.lend`."""
+        """Lend an amount of one kind to a child, as `Budget.lend` does [the kind's unit]."""
         self._spent = self._spent.lend(amount, kind)
 
     def adopt(self, child: Child, drawn: Mapping[Kind, float]) -> None:
-        """Enter a child that ended.
+        """Add the spending of a child that ended.
 
-        drawn: what it spent of this budget.
+        drawn: the part that it spent of this budget.
         """
         self.total = self.total.plus(child.usage, child.cost_usd)
         self.children.append(child)
         self._spent = self._spent.spend_all(drawn)
 
     def book(self, usage: Usage, *, landing: bool) -> float | None:
-        """Enter a request that was answered, and return what it cost [USD]."""
+        """Charge an answered request and return its cost [USD]; None if the price is unknown."""
         cost = self._provider.cost(usage)
         self.total = self.total.plus(usage, cost)
         if landing:
@@ -108,11 +108,11 @@ class Account:
         self._largest_request = max(self._largest_request, usage.total_tokens)
         self._dearest_request = max(self._dearest_request, cost or 0)
         self._spent = self._spent.spend(usage.total_tokens, Kind.TOKENS).spend(cost or 0, Kind.COST)
-        self._hold_back()
+        self._reserve_landing()
         return cost
 
     def standing(self) -> RunSnapshot:
-        """Return what was spent; what else belongs to a standing is left as it is at the beginning."""
+        """Return a snapshot with the spending; its other fields have their defaults."""
         return RunSnapshot(
             used={limit.kind.value: limit.used for limit in self.budget.limits},
             total=self.total,
@@ -123,38 +123,40 @@ class Account:
         )
 
     def give_more_room(self) -> None:
-        """Let the next replies hold more, because one was cut."""
-        self.max_tokens = min(self.max_tokens * MORE_ROOM, self._provider.capabilities.max_output_tokens)
-        self._hold_back()
+        """Raise `max_tokens` for the next requests, because a reply was truncated."""
+        self.max_tokens = min(self.max_tokens * RETRY_FACTOR, self._provider.capabilities.max_output_tokens)
+        self._reserve_landing()
 
     def seconds_left(self, *, landing: bool) -> float | None:
-        """Return how long the next request may take; None without a limit of time.
+        """Return the timeout of the next request [s]; None without a time limit.
 
-        landing: its requests may go over the limit by a little, then no answer is waited for.
+        landing: whether the request is part of the landing, which may exceed the limit by LANDING_OVERTIME.
         """
         limit = self._spent[Kind.TIME].limit
         if limit is None:
             return None
         time = self.budget[Kind.TIME]
-        return max(limit * (1 + LATE) - time.used, 0) if landing else time.until_landing
+        return max(limit * (1 + LANDING_OVERTIME) - time.used, 0) if landing else time.until_landing
 
     def _affordable_reply(self) -> int:
-        most = min(MAX_TOKENS, self._provider.capabilities.max_output_tokens)
+        """Return the `max_tokens` that the limits of tokens and cost can pay for [tokens]."""
+        max_tokens = min(MAX_TOKENS, self._provider.capabilities.max_output_tokens)
         affordable = [self._spent[Kind.TOKENS].limit]
-        money = self._spent[Kind.COST].limit
-        if money is not None:
+        cost_limit = self._spent[Kind.COST].limit
+        if cost_limit is not None:
             price = self._provider.cost(Usage(output_tokens=1_000))
-            affordable.append(money / price * 1_000 if price else None)
+            affordable.append(cost_limit / price * 1_000 if price else None)
         for tokens in affordable:
             if tokens is not None:
-                share = max(tokens / SHARE_OF_A_REPLY, min(LEAST_TOKENS, tokens / 2))
-                most = min(most, max(int(share), 1))
-        return most
+                share = max(tokens / MIN_REPLIES, min(MIN_REPLY_TOKENS, tokens / 2))
+                max_tokens = min(max_tokens, max(int(share), 1))
+        return max_tokens
 
-    def _hold_back(self) -> None:
-        """Keep what the landing needs, the largest request so far with a whole reply, out of reach of the next request.
+    def _reserve_landing(self) -> None:
+        """Hold back the cost of a landing, so that the next request cannot spend it.
 
-        That one is taken to be as large as any before it.
+        The landing is assumed to take the largest input so far and a reply of `max_tokens`, and the next request to be
+        as large as the largest so far.
         """
         landing = Usage(input_tokens=self._largest_input, output_tokens=self.max_tokens)
         if self._spent[Kind.TOKENS].limit is not None:

@@ -1,4 +1,4 @@
-"""What one tool call draws of its run's budget for a run of its own, reserved before that begins."""
+"""The share of a run's budget that one tool call lends to a child run, reserved before the child starts."""
 
 from collections.abc import Mapping
 
@@ -8,79 +8,87 @@ from run_specialist.loop.spending.account import Account
 from run_specialist.record.events import Event, Warned
 from run_specialist.record.outcome import Child
 
-LENT = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
-"""The kinds that a child draws on. Turns and characters bound one transcript; time passes for all at once."""
+SHARED_KINDS = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
+"""The kinds that a child draws on. Turns and characters limit one transcript; time passes for all runs at once."""
 
 
 def drawn(child: Child) -> dict[Kind, float]:
-    """Return what a child spent of a budget that it shares."""
-    return dict(zip(LENT, (child.tool_calls, child.usage.total_tokens, child.cost_usd or 0), strict=True))
+    """Return the amounts that a child spent of a shared budget, by kind."""
+    return dict(zip(SHARED_KINDS, (child.tool_calls, child.usage.total_tokens, child.cost_usd or 0), strict=True))
 
 
 class ChildBudgets:
-    """The calls of one turn that may still ask for a part of the budget."""
+    """Divides the remaining budget between the calls of one turn that have not reserved their share yet."""
 
     def __init__(self, account: Account, waiting: int) -> None:
+        """Take the run's account.
+
+        waiting: calls that may reserve a share.
+        """
         self._account = account
         self._waiting = waiting
 
     def part(self, kind: Kind, least: float) -> float | None:
-        """Return what the next one may have of a kind at most: as much as each of those behind it.
+        """Return the share of the next call, equal to that of each waiting call; None if the kind is unlimited.
 
-        least: with less it can do nothing, so that it gets this much as long as it is there.
+        least: minimum that is useful to the child; it gets this much as long as it is available.
         """
         left = self._account.limit(kind).until_landing
         if left is None:
             return None
-        part = left / max(self._waiting, 1)
-        return max(part // 1, min(left, 1)) if kind is Kind.TOOL_CALLS else max(part, min(left, least))
+        share = left / max(self._waiting, 1)
+        return max(share // 1, min(left, 1)) if kind is Kind.TOOL_CALLS else max(share, min(left, least))
 
     def leave(self) -> None:
-        """Take one out."""
+        """Remove one waiting call."""
         self._waiting -= 1
 
 
 class ChildBudget:
-    """Lends to the child of one call, and books what came back."""
+    """Lends a share of the budget to the child of one call, and charges its spending."""
 
     def __init__(self, account: Account, observers: Observers, queue: ChildBudgets, *, shared: bool) -> None:
         """Take the parts of a run.
 
-        shared: whether its child draws on the run's budget; its usage is the run's in any case.
+        shared: whether the child draws on the run's budget; its usage is added to the run's in any case.
         """
         self._account = account
         self._observers = observers
         self._queue = queue
         self._shared = shared
         self._lent: dict[Kind, float] = {}
-        self._waits = True
+        self._is_waiting = True
         self.drawn: dict[Kind, float] = {}
-        """What was taken from the run's budget."""
+        """The amounts that the child spent of the run's budget."""
 
     def lend(self, wanted: Mapping[Kind, float | None], least: Mapping[Kind, float]) -> Mapping[Kind, float | None]:
-        """Set aside what a child wants, at most its part of what is left, and return what it gets.
+        """Reserve the limits that a child wants, each at most its share of the remaining budget; return its limits.
 
-        least: what it can do nothing without.
+        wanted: the child's own limits; None = no limit.
+        least: minimum amounts that are useful to it.
         """
         if not self._shared:
             return wanted
-        given = dict(wanted)
-        for kind in LENT:
-            part, want = self._queue.part(kind, least.get(kind, 0)), wanted.get(kind)
-            if part is not None:
-                given[kind] = self._lent[kind] = part if want is None else min(part, want)
+        granted = dict(wanted)
+        for kind in SHARED_KINDS:
+            share, limit = self._queue.part(kind, least.get(kind, 0)), wanted.get(kind)
+            if share is not None:
+                granted[kind] = self._lent[kind] = share if limit is None else min(share, limit)
                 self._account.lend(self._lent[kind], kind)
         self.leave()
-        return given
+        return granted
 
     def leave(self) -> None:
-        """Ask for nothing any more, so that those behind get the more."""
-        if self._waits:
-            self._waits = False
+        """Give up the place among the waiting calls, so that the others get larger shares."""
+        if self._is_waiting:
+            self._is_waiting = False
             self._queue.leave()
 
     def settle(self, child: Child | None) -> None:
-        """Book what the child spent, once, and take back the rest of what was lent; None where it never ran."""
+        """Charge the child's spending, once, and release the rest of the reservation.
+
+        child: None if it never ran.
+        """
         for kind, amount in self._lent.items():
             self._account.lend(-amount, kind)
         self._lent = {}
@@ -91,10 +99,10 @@ class ChildBudget:
         self._account.adopt(child, self.drawn)
 
     def warn(self, text: str) -> None:
-        """Tell whoever watches the run, and its outcome, that something is odd; the same only once."""
+        """Report a warning to the listeners and in the outcome, unless it was reported before."""
         if text not in self._observers.warnings:
             self._observers.tell(Warned(text))
 
     def pass_on(self, event: Event) -> None:
-        """Show an event of the child to whoever watches the run."""
+        """Notify the listeners of an event of the child."""
         self._observers.pass_on(event)

@@ -1,17 +1,17 @@
-"""How a child feels its budget: the augmenters that say in its results what is left."""
+"""Augmenters that show the model its remaining budget in tool results."""
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Limit, Phase
 from run_specialist.loop.executed import Augmenter, Executed
 
 WARN_AT_CHARACTERS = 0.9
-"""Where a warning that counts calls comes for characters, which no number of calls tells [share]."""
+"""Share of the character limit at which a warning set by a number of calls appears, too."""
 
 
 def countdown(style: str) -> Augmenter:
-    """Return the augmenter that tells what remains of the tightest kind.
+    """Return the augmenter that adds the remaining amount of the tightest kind to each result.
 
-    style: see `prompts.countdown`.
+    style: `remaining` or `budget`, the formats of `prompts.countdown`.
     """
 
     def remaining(executed: Executed) -> str | None:
@@ -21,9 +21,9 @@ def countdown(style: str) -> Augmenter:
 
 
 def warning(at: float) -> Augmenter:
-    """Return the augmenter that asks once, before the end, to come to one.
+    """Return the augmenter that asks the model once to finish, before a limit is reached.
 
-    at: an integer is what is left of the tool calls, a float the share spent of any kind.
+    at: when to warn; an integer = tool calls left, a float = share of any kind spent.
     """
     warned = False
 
@@ -38,10 +38,10 @@ def warning(at: float) -> Augmenter:
     return warn
 
 
-def _is_near(budget: Budget, at: float, calls_a_turn: int) -> bool:
+def _is_near(budget: Budget, at: float, calls_per_turn: int) -> bool:
     if not isinstance(at, int):
         return any(limit.reached(at) for limit in budget.limits)
     calls: Limit = budget[Kind.TOOL_CALLS]
-    # The next turn may make as many calls as this one did: the last of them is what the warning must come before.
-    few = calls.remaining is not None and calls.remaining <= max(at, calls_a_turn)
-    return few or budget[Kind.CHARACTERS].reached(WARN_AT_CHARACTERS)
+    # The next turn may make as many calls as this one, and the warning must come before the last call.
+    few_are_left = calls.remaining is not None and calls.remaining <= max(at, calls_per_turn)
+    return few_are_left or budget[Kind.CHARACTERS].reached(WARN_AT_CHARACTERS)

@@ -1,1 +1,1 @@
-"""A researcher that is no language model: it searches, reads around the hits, and answers in quotes."""
+"""A researcher without a language model: it searches, reads the context of the hits, and answers in quotes."""

@@ -1,4 +1,4 @@
-"""An answer in quotes, within its limits, and the honest word when there is none."""
+"""Compose an answer of verbatim quotes, or a statement that the notes contain none."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,25 +17,25 @@ LONGEST_ANSWER = 1500
 MOST_QUOTES = 8
 _LONGEST_LIST = 160
 _LOOKING = ("search", "grep", "read")
-_WORTH = 0.4
-"""A quote that rates less than this share of the best one is left out."""
-_ALIKE = 0.6
-"""Of two quotes that share so much of their words one is enough."""
+_MIN_SCORE = 0.4
+"""Minimum score of a quote, relative to the best one."""
+_MAX_OVERLAP = 0.6
+"""Maximum share of words that a quote may have in common with an earlier one."""
 _SAME_FILE = 0.95
-"""What each further quote from a file counts, since another note may say more."""
-_NOTHING_KNOWN, _NOTHING, _NOTHING_WITHOUT = 0.15, 0.3, 0.38
-"""When no line holds this share of the question nothing is quoted: less is enough when one of its names is known,
-more is asked when some word stands in no file."""
+"""Factor on the score per earlier quote from the same file, in favor of other files."""
+_MIN_KNOWN, _MIN_COVERAGE, _MIN_ABSENT = 0.15, 0.3, 0.38
+"""Minimum coverage of the question by the best line, else nothing is quoted: if one of the question's names was found;
+normally; if one of its terms occurs in no file."""
 _UNLIKELY, _LIKELY = 0.45, 0.62
-"""Below the one the notes hardly answer the question, from the other on they probably do."""
+"""Coverage below which the notes hardly answer the question, and from which on they probably do."""
 _FIRST, _FIRST_ONES, _OTHER = 380, 1, 280
-"""How long the first few quotes may be, and the others [characters]."""
+"""Maximum length of the first quotes [characters], their number, maximum length of the others [characters]."""
 _GROWS = 0.7
-"""A line joins the one that it stands beside when it rates at least this share of it."""
+"""Minimum score of a line that joins an adjacent quote, relative to the quote's."""
 
 
 def answer(question: Question, gathered: Gathered) -> Response:
-    """Make the best answer of what was seen."""
+    """Return the best answer from the lines seen so far."""
     weights = Weights(gathered.counts)
     absent = [term for term in question.terms if gathered.absent(term)]
     gaps = [term.text for term in absent]
@@ -43,7 +43,7 @@ def answer(question: Question, gathered: Gathered) -> Response:
     best = max(map(RankingTarget(question, weights).coverage, found), default=0.0)
     lead = _lead(absent, best)
     quotes: list[Quote] = []
-    if not _says_nothing(question, absent, best):
+    if not _is_unrelated(question, absent, best):
         quotes = list(_fitting(_Choice(question, found, weights).quotes(), LONGEST_ANSWER - len(lead)))
     if not quotes:
         return Response(
@@ -57,13 +57,16 @@ def answer(question: Question, gathered: Gathered) -> Response:
     )
 
 
-def _says_nothing(question: Question, absent: Sequence[Term], best: float) -> bool:
-    """Tell whether what was seen has nothing to do with the question."""
+def _is_unrelated(question: Question, absent: Sequence[Term], best: float) -> bool:
+    """Return whether the lines seen so far have nothing to do with the question.
+
+    best: coverage of the question by the best line.
+    """
     names = [term for term in question.terms if term.name]
     known = [term for term in names if term not in absent]
     if names and not known:
         return True
-    return best < (_NOTHING_KNOWN if known else _NOTHING_WITHOUT if absent else _NOTHING)
+    return best < (_MIN_KNOWN if known else _MIN_ABSENT if absent else _MIN_COVERAGE)
 
 
 def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> str:
@@ -72,8 +75,8 @@ def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> 
     missing = _listed([term for term in absent if term.name] or absent or question.terms)
     if not missing:
         return "The question names nothing that could be looked up in the notes."
-    said = "no file mentions it" if absent else "what they say nearest to it is about something else"
-    return f"The notes hold nothing on {missing}: {said}."
+    reason = "no file mentions it" if absent else "what they say nearest to it is about something else"
+    return f"The notes hold nothing on {missing}: {reason}."
 
 
 def _lead(absent: Sequence[Term], best: float) -> str:
@@ -89,7 +92,7 @@ def _listed(terms: Iterable[Term]) -> str:
 
 
 class _Choice:
-    """Chooses quotes one by one, each time something new, with a word for each part of the question."""
+    """Chooses quotes one by one, for each part of the question, and avoids repetition."""
 
     def __init__(self, question: Question, found: Sequence[Quotable], weights: Weights) -> None:
         self._question = question
@@ -99,55 +102,58 @@ class _Choice:
             self._by_file.setdefault(unit.path, []).append(unit)
         self._scores = scores(found, question, weights)
         self._taken: set[Quotable] = set()
-        self._words: list[frozenset[str]] = []
-        self._said: Counter[str] = Counter()
+        self._quoted_roots: list[frozenset[str]] = []
+        self._per_file: Counter[str] = Counter()
 
     def quotes(self) -> Iterator[Quote]:
-        """Yield the best quote for each part in turn, until nothing is worth it."""
+        """Yield the best quote for each part in turn, as long as one reaches the minimum score."""
         for rated in [*self._scores] * MOST_QUOTES:
-            worth, unit = max(((self._worth(unit, rated[unit]), unit) for unit in rated), key=itemgetter(0))
-            if worth >= _WORTH * max(rated.values()):
+            score, unit = max(((self._score(unit, rated[unit]), unit) for unit in rated), key=itemgetter(0))
+            if score >= _MIN_SCORE * max(rated.values()):
                 yield self._take(unit, rated)
 
-    def _worth(self, unit: Quotable, rated: float) -> float:
+    def _score(self, unit: Quotable, rated: float) -> float:
         if unit in self._taken:
             return 0.0
-        # That both hold the words of the question does not make two lines alike.
-        news = unit.roots - self._question.roots
-        if not news:
-            return 0.0  # it only says the question again
-        alike = max((len(news & said) / len(news) for said in self._words), default=0.0)
-        if alike > _ALIKE:
+        # Words of the question do not count as overlap.
+        new_roots = unit.roots - self._question.roots
+        if not new_roots:
+            return 0.0  # it only repeats the question
+        overlap = max((len(new_roots & quoted) / len(new_roots) for quoted in self._quoted_roots), default=0.0)
+        if overlap > _MAX_OVERLAP:
             return 0.0
-        return rated * (1 - 0.5 * alike) * _SAME_FILE ** self._said[unit.path]
+        return rated * (1 - 0.5 * overlap) * _SAME_FILE ** self._per_file[unit.path]
 
     def _take(self, unit: Quotable, rated: dict[Quotable, float]) -> Quote:
         least = _GROWS * rated[unit]
-        longest = _FIRST if len(self._words) < _FIRST_ONES else _OTHER
+        longest = _FIRST if len(self._quoted_roots) < _FIRST_ONES else _OTHER
         block = grown(
             unit, self._by_file[unit.path], longest, lambda other: rated[other] >= least and other not in self._taken
         )
         self._taken.update(block)
-        whole = replace(block[0], text="\n".join(one.text for one in block)) if len(block) > 1 else unit
-        quote = cut(whole, longest, self._told)
-        self._said[unit.path] += 1
-        self._words.append(roots(quote.text) - self._question.roots)
+        merged = replace(block[0], text="\n".join(one.text for one in block)) if len(block) > 1 else unit
+        quote = cut(merged, longest, self._rate)
+        self._per_file[unit.path] += 1
+        self._quoted_roots.append(roots(quote.text) - self._question.roots)
         return quote
 
-    def _told(self, text: str) -> float:
-        """Rate how much of the question a piece of text holds."""
+    def _rate(self, text: str) -> float:
+        """Rate how much of the question a piece of text covers."""
         own = roots(text)
         terms = sum(
             self._weights.of(term) * max(is_in(term, own), 0.5 * bool(term.kin & own)) for term in self._question.terms
         )
-        return terms + sum(2.0 for sign in self._question.signs if sign.shown.search(text))
+        return terms + sum(2.0 for kind in self._question.kinds if kind.shown.search(text))
 
 
-def _fitting(quotes: Iterable[Quote], room: int) -> Iterator[Quote]:
-    """Yield the quotes for which there is room, in their order."""
-    given = 0
+def _fitting(quotes: Iterable[Quote], left: int) -> Iterator[Quote]:
+    """Yield the quotes that fit, in order.
+
+    left: space for all quotes [characters].
+    """
+    count = 0
     for quote in quotes:
         size = len(str(quote)) + 1
-        if size <= room and given < MOST_QUOTES:
-            given, room = given + 1, room - size
+        if size <= left and count < MOST_QUOTES:
+            count, left = count + 1, left - size
             yield quote

@@ -1,4 +1,4 @@
-"""What a run has seen so far, read back from its transcript."""
+"""Parse the transcript of a run into the lines, word counts and files seen so far."""
 
 import json
 import re
@@ -16,7 +16,7 @@ _CLIPPED = re.compile(r"^… | …(?: \[clipped: .*\])?$")
 _COUNTS = re.compile(r"\[(?:passages|files) per word: (.*)\]")
 _ABSENT = re.compile(r"\[in no file: (.*)\]")
 _LONGEST = 4000
-"""No more of one line is kept [characters]."""
+"""Maximum length of a stored line [characters]."""
 
 
 @dataclass(frozen=True)
@@ -30,34 +30,34 @@ class Exchange:
 
 @dataclass
 class Gathered:
-    """The lines that were seen, and what became known about words and files."""
+    """The lines, word counts and files seen so far."""
 
     question: str
     exchanges: Sequence[Exchange]
-    over: bool
-    """True when the newest message ends with an order of ours: no more calls will be run."""
+    must_answer: bool
+    """True if the newest message ends with the harness's order to answer: further calls will not be executed."""
     recent: int
-    """How many calls were made since somebody last spoke; a resumed run begins anew."""
+    """Number of calls since the last user message, so that a resumed run counts from 0."""
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
-    """By path and number: the line, or those parts of a long one that were seen; all verbatim."""
+    """By path and line number: the line, or the parts seen of a long line; verbatim."""
     read: dict[str, set[int]] = field(default_factory=dict)
-    """Numbers of the lines that were seen together with those around them."""
+    """By path: numbers of the lines seen with their context."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How many passages hold a word, by its lower-case form; 0 where no file does."""
+    """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
     fruitless: set[str] = field(default_factory=set)
-    """Patterns that `grep` did not find."""
+    """Patterns of `grep` calls without a match."""
     files: list[str] = field(default_factory=list)
-    """What `glob` and `ls` named."""
+    """Paths from the results of `glob` and `ls`."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> "Gathered":
-        """Read a transcript; whatever it holds, this never fails."""
+        """Parse a transcript with any content; never raises."""
         texts = [text_of(message.blocks) if message.role == "user" else "" for message in messages]
-        said = [at for at, text in enumerate(texts) if text] or [0]
+        from_user = [at for at, text in enumerate(texts) if text] or [0]
         exchanges = tuple(_exchanges(messages))
-        recent = len(tuple(_exchanges(messages[said[-1] :])))
-        over = bool(messages and messages[-1].landing_instruction)
-        gathered = cls(_asked([text for text in texts if text]), exchanges, over, recent)
+        recent = len(tuple(_exchanges(messages[from_user[-1] :])))
+        must_answer = bool(messages and messages[-1].landing_instruction)
+        gathered = cls(_newest_question([text for text in texts if text]), exchanges, must_answer, recent)
         for exchange in exchanges:
             if not exchange.failed:
                 gathered._learn(exchange)
@@ -65,11 +65,11 @@ class Gathered:
 
     @property
     def called(self) -> frozenset[str]:
-        """The keys of all calls that were made."""
+        """The keys of all calls so far."""
         return frozenset(exchange.call.key for exchange in self.exchanges)
 
     def absent(self, term: Term) -> bool:
-        """Tell whether a term was looked for and stands in no file."""
+        """Return whether a term was searched for and occurs in no file."""
         if self.counts.get(term.text.casefold()) != 0 and literal(term.text) not in self.fruitless:
             return False
         seen = (text for lines in self.lines.values() for texts in lines.values() for text in texts)
@@ -113,8 +113,8 @@ class Gathered:
             known[:] = [*(part for part in known if part not in text), text]
 
 
-def _asked(texts: Sequence[str]) -> str:
-    """Return the newest question: the one that was added when the run was resumed, else the first."""
+def _newest_question(texts: Sequence[str]) -> str:
+    """Return the newest question: the one added on resume, else the first."""
     added = [text.partition(ASKS)[2] for text in texts if ASKS in text]
     return [*texts[:1], *added][-1] if texts else ""
 
@@ -124,9 +124,9 @@ def _exchanges(messages: Sequence[Message]) -> Iterator[Exchange]:
     for message in messages:
         for block in message.blocks:
             if block.get("type") == "tool_use":
-                given = block.get("input")
+                arguments = block.get("input")
                 name, id_ = str(block.get("name", "")), str(block.get("id", ""))
-                calls[id_] = ToolCall(id_, name, given if isinstance(given, Mapping) else None)
+                calls[id_] = ToolCall(id_, name, arguments if isinstance(arguments, Mapping) else None)
             elif block.get("type") == "tool_result":
                 call = calls.get(str(block.get("tool_use_id", "")))
                 if call is not None:
@@ -135,7 +135,7 @@ def _exchanges(messages: Sequence[Message]) -> Iterator[Exchange]:
 
 def _result_text(block: Block) -> str:
     text = text_of(block.get("content"))
-    # Where the limit stands in fields of the last result, its output is wrapped.
+    # A result that also reports the limits is a JSON object with the output in one field.
     if text.startswith("{"):
         try:
             fields = json.loads(text)

@@ -1,4 +1,4 @@
-"""What to look at next."""
+"""Choose the next tool calls of the offline researcher."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,72 +13,72 @@ from run_specialist.record.messages import ToolCall
 from run_specialist.tools.base import Toolset
 
 ENOUGH = 8
-"""After this many calls it stops when the best lines were read with what stands around them."""
+"""Number of calls after which the researcher stops once the context of the best lines was read."""
 MOST = 16
-"""It never makes more calls than this."""
+"""Maximum number of calls."""
 _AT_ONCE = 2
 _HOPEFUL, _SURE = 60, 5
-"""How many of the best lines are worth reading around: before it may stop, and after."""
+"""Of how many of the best lines the context is read: before `ENOUGH` calls, and after."""
 _BEFORE, _WINDOW = 10, 40
 _LONGEST_QUERY = 400
 _FEW, _RARE = 2, 40
 _TERMS, _ABSENT, _SYNONYMS, _FILES = 4, 2, 4, 6
-"""How many are looked up: telling terms together, words that no file holds, synonyms of a term, files by name."""
+"""Maximum numbers: specific terms in one query, terms absent from all files, synonyms of a term, files by name."""
 
 
 @dataclass(frozen=True)
 class NextCall:
-    """A call that would help."""
+    """A useful tool call."""
 
     tool: str
     arguments: Mapping[str, Any]
 
     @property
     def key(self) -> str:
-        """The key of the call that it would become."""
+        """The key of the resulting tool call."""
         return ToolCall("", self.tool, self.arguments).key
 
 
-def next_wishes(question: Question, gathered: Gathered, tools: Toolset) -> list[NextCall]:
-    """Return the calls of the next turn; none when it is time to answer."""
+def next_calls(question: Question, gathered: Gathered, tools: Toolset) -> list[NextCall]:
+    """Return the calls of the next turn; an empty list = time to answer."""
     most = min(_AT_ONCE, MOST - gathered.recent) if gathered.exchanges else 1
     new: dict[str, NextCall] = {}
-    for wish in _wishes(question, gathered, tools):
+    for call in _candidates(question, gathered, tools):
         if len(new) >= most:
             break
-        if wish.tool in tools and wish.key not in gathered.called:
-            new[wish.key] = wish
+        if call.tool in tools and call.key not in gathered.called:
+            new[call.key] = call
     return list(new.values())
 
 
-def _wishes(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[NextCall]:
+def _candidates(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[NextCall]:
     weights = Weights(gathered.counts)
-    telling = sorted(question.terms, key=weights.of, reverse=True)
+    specific = sorted(question.terms, key=weights.of, reverse=True)
     yield NextCall("search", {"query": question.text[:_LONGEST_QUERY], "limit": 15})
     if "search" not in tools:
         yield from (_grep(term.text) for term in sorted(question.terms, key=_by_look)[:5])
     for part in question.parts:
         if part is not question:
-            yield NextCall("search", {"query": _about(part, telling), "limit": 8})
-    if len(telling) > _FEW:
-        yield NextCall("search", {"query": " ".join(term.text for term in telling[:_TERMS]), "limit": 8})
-    if others := [word for term in telling[:_TERMS] for word in term.synonyms[:_SYNONYMS]]:
-        fixed = [term.text for term in telling[:3] if not term.synonyms]
+            yield NextCall("search", {"query": _about(part, specific), "limit": 8})
+    if len(specific) > _FEW:
+        yield NextCall("search", {"query": " ".join(term.text for term in specific[:_TERMS]), "limit": 8})
+    if others := [word for term in specific[:_TERMS] for word in term.synonyms[:_SYNONYMS]]:
+        fixed = [term.text for term in specific[:3] if not term.synonyms]
         yield NextCall("search", {"query": " ".join([*fixed, *others]), "limit": 8})
     yield from (_grep(phrase) for phrase in question.phrases[:2])
-    absent = [term for term in telling if gathered.counts.get(term.text.casefold()) == 0]
+    absent = [term for term in specific if gathered.counts.get(term.text.casefold()) == 0]
     yield from (_grep(_beginning(term.text)) for term in absent[:_ABSENT])
-    rare = [term for term in telling if term.name and 0 < gathered.counts.get(term.text.casefold(), 0) <= _RARE]
+    rare = [term for term in specific if term.name and 0 < gathered.counts.get(term.text.casefold(), 0) <= _RARE]
     yield from (_grep(term.text) for term in rare[:1])
     if not gathered.lines:
-        yield from (NextCall("glob", {"pattern": f"*{term.text}*"}) for term in telling[:2] if term.text.isalnum())
+        yield from (NextCall("glob", {"pattern": f"*{term.text}*"}) for term in specific[:2] if term.text.isalnum())
         yield from _browse(gathered)
     yield from _reads(question, gathered, weights)
 
 
-def _about(part: Question, telling: list[Term]) -> str:
-    """Word a part of a question so that it says what the whole is about."""
-    subject = [term.text for term in telling[:3] if term not in part.terms]
+def _about(part: Question, specific: list[Term]) -> str:
+    """Return a query for a part of a question, with the most specific terms of the full question added."""
+    subject = [term.text for term in specific[:3] if term not in part.terms]
     return " ".join([*(term.text for term in part.terms), *subject])[:_LONGEST_QUERY]
 
 
@@ -87,7 +87,7 @@ def _grep(text: str) -> NextCall:
 
 
 def _beginning(word: str) -> str:
-    """Shorten a word that was not found, so that its relatives are."""
+    """Return the stem of a word that was not found, to match its derivations."""
     return word[: max(5, len(word) - 3)] if word.isalpha() else word
 
 
@@ -96,28 +96,28 @@ def _by_look(term: Term) -> tuple[bool, int]:
 
 
 def _browse(gathered: Gathered) -> Iterator[NextCall]:
-    """Look around where nothing can be searched."""
+    """Yield calls that list and read files, for runs in which no search found anything."""
     yield NextCall("glob", {"pattern": "*.md"})
     yield NextCall("ls", {"path": "."})
     yield from (NextCall("read", {"path": path, "offset": 1, "limit": 200}) for path in gathered.files[:_FILES])
 
 
 def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[NextCall]:
-    """Read around the best lines, as long as that is worth a call."""
+    """Yield calls that read the context of the best lines, best first."""
     windows = [window for exchange in gathered.exchanges if (window := _window(exchange.call))]
     seen = all_units(gathered.lines)
     ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
-    # Notes begin with what matters.
+    # Notes tend to start with the essentials.
     begins = [(path, 1) for path in best_files(seen, question, weights)[:2]]
-    for wanted, line in [*begins, *((unit.path, unit.line) for unit in ranked)]:
-        if not any(path == wanted and line in lines for path, lines in windows):
+    for target, line in [*begins, *((unit.path, unit.line) for unit in ranked)]:
+        if not any(path == target and line in lines for path, lines in windows):
             first = max(1, line - _BEFORE)
-            windows.append((wanted, range(first, first + _WINDOW)))
-            yield NextCall("read", {"path": wanted, "offset": first, "limit": _WINDOW})
+            windows.append((target, range(first, first + _WINDOW)))
+            yield NextCall("read", {"path": target, "offset": first, "limit": _WINDOW})
 
 
 def _window(call: ToolCall) -> tuple[object, range] | None:
-    """Return the file and the lines that a call wanted to read."""
+    """Return file and lines of a `read` call; None for other calls."""
     arguments = call.arguments or {}
     first, limit = arguments.get("offset", 1), arguments.get("limit", _WINDOW)
     if call.name != "read" or not isinstance(first, int) or not isinstance(limit, int):

@@ -1,4 +1,4 @@
-"""The provider that needs no model, no key and no network."""
+"""The provider of the offline researcher, which needs no model, no key and no network."""
 
 import json
 from collections.abc import Sequence
@@ -7,35 +7,35 @@ from typing import Any
 from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.offline.answer import answer
 from run_specialist.providers.offline.gathered import Gathered
-from run_specialist.providers.offline.next_calls import next_wishes
+from run_specialist.providers.offline.next_calls import next_calls
 from run_specialist.providers.offline.question import Question
 from run_specialist.record.messages import Block, Message, Reply, Stop, Usage
 from run_specialist.tools.respond import NAME as RESPOND
 
 
 class OfflineProvider:
-    """Answers from what search and read bring to light; the same transcript always gets the same reply."""
+    """Answers from the results of search and read; deterministic for a given transcript."""
 
     model = "offline"
     capabilities = Capabilities(forced_choice=True, max_output_tokens=4096, is_language_model=False, vendor="offline")
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "OfflineConversation":
-        """Start a conversation; with `watch` each piece of a reply is passed on whole."""
+        """Start a conversation; `watch` receives each block of a reply as one piece."""
         return OfflineConversation(opening, watch)
 
     def cost(self, usage: Usage) -> float | None:  # noqa: ARG002 - nothing is billed
-        """Return 0: nobody is asked."""
+        """Return 0, since no model is called."""
         return 0.0
 
     async def aclose(self) -> None:
-        """Let go of nothing; there are no connections."""
+        """Do nothing: there are no connections."""
 
 
 class OfflineConversation:
-    """One run's exchange; it keeps nothing between the turns."""
+    """The conversation of one run; stateless between turns."""
 
     def __init__(self, opening: Opening, watch: Watch | None) -> None:
-        """Take what is frozen for the run."""
+        """Start a conversation with the tools of a run."""
         self._tools = opening.tools
         self._watch = watch
 
@@ -44,17 +44,16 @@ class OfflineConversation:
         messages, choice = request.messages, request.choice
         gathered = Gathered.of(messages)
         question = Question(gathered.question)
-        wishes = [] if choice is not Choice.AUTO or gathered.over else next_wishes(question, gathered, self._tools)
-        if wishes:
-            calls = [(wish.tool, dict(wish.arguments)) for wish in wishes]
-            return self._calls(calls, messages)
+        is_last = choice is not Choice.AUTO or gathered.must_answer
+        if calls := [] if is_last else next_calls(question, gathered, self._tools):
+            return self._calls([(call.tool, dict(call.arguments)) for call in calls], messages)
         response = answer(question, gathered)
         if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self._tools):
             return self._text(response.answer)
         return self._calls([(RESPOND, response.model_dump())], messages)
 
     def _calls(self, calls: Sequence[tuple[str, dict[str, Any]]], messages: Sequence[Message]) -> Reply:
-        # Ids must not repeat within a transcript; there is nothing else to tell turns apart by.
+        # Ids must be unique within a transcript, so they continue the count of previous calls.
         made = sum(block.get("type") == "tool_use" for message in messages for block in message.content)
         blocks: list[Block] = []
         for number, (name, arguments) in enumerate(calls, made + 1):

@@ -1,10 +1,10 @@
-"""What a question asks for: its words, its parts, and what kind of answer it wants."""
+"""Analyze a question: its terms, its parts, and the kind of answer it asks for."""
 
 import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from run_specialist.providers.offline.question_kinds import SIGNS, QuestionKind
+from run_specialist.providers.offline.question_kinds import QUESTION_KINDS, QuestionKind
 from run_specialist.providers.offline.similarity import plain, root, roots, synonyms
 from run_specialist.tools.search.terms import content_terms, parts, spellings
 
@@ -31,7 +31,7 @@ _ASKING = frozenset(
     summary think told whole
     """.split()  # noqa: SIM905 - as in STOP_WORDS
 )
-"""Words that say what is wanted of an answer, not what it is about."""
+"""Words that describe the desired answer, not its subject."""
 _LONGEST = 4000
 _MOST_TERMS = 24
 _LONG_ENOUGH = 4
@@ -42,45 +42,45 @@ class Term:
     """One word or identifier of the question."""
 
     text: str
-    """As the question spells it."""
+    """The term as spelled in the question."""
     forms: tuple[frozenset[str], ...]
-    """The roots of its spellings; of one of them all must be there for the term to be there."""
+    """Word roots of each spelling; a text contains the term if it contains all roots of one spelling."""
     synonyms: tuple[str, ...]
-    """Words that may stand for it."""
+    """Words with a similar meaning."""
     name: bool
-    """It looks like a name or an identifier, not like an ordinary word."""
+    """True if the term looks like a name or an identifier."""
 
     @cached_property
     def kin(self) -> frozenset[str]:
-        """The roots of its synonyms."""
+        """Roots of the synonyms."""
         return frozenset(map(root, self.synonyms))
 
     @cached_property
     def beginning(self) -> str | None:
-        """What longer words may begin with that hold the term; None for short or composed ones."""
+        """Prefix of longer words that contain the term; None for short or compound terms."""
         (first, *more), *_ = map(sorted, self.forms)
         return first if not more and len(first) >= _LONG_ENOUGH else None
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, taken apart."""
+    """A question and its analysis."""
 
     text: str
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """The words that say what it is about, in their order."""
+        """Terms for the subject of the question, in order."""
         text = plain(_ASKED_ABOUT_AMOUNT.sub(" ", self.text))
         words = content_terms(text[:_LONGEST])
-        telling = [word for word in words if word.casefold() not in _ASKING]
-        found = [_term(word, self.text) for word in telling or words]
+        subject = [word for word in words if word.casefold() not in _ASKING]
+        found = [_term(word, self.text) for word in subject or words]
         by_roots = {term.forms[0]: term for term in reversed(found)}
         return tuple(sorted(by_roots.values(), key=found.index))[:_MOST_TERMS]
 
     @cached_property
     def acronyms(self) -> tuple[tuple[str, frozenset[Term]], ...]:
-        """What neighbouring words are perhaps shortened to, with the terms that it stands for."""
+        """Possible acronyms of adjacent words, with the terms that they abbreviate."""
         runs = (run for size in (2, 3) for run in zip(*(self.terms[start:] for start in range(size)), strict=False))
         return tuple(
             ("".join(term.text[0] for term in run).upper(), frozenset(run))
@@ -90,30 +90,30 @@ class Question:
 
     @cached_property
     def parts(self) -> tuple["Question", ...]:
-        """The questions that it consists of; itself when it is one."""
+        """The separate questions in the text; the question itself if there is only one."""
         pieces = [piece.strip(" ,.;:?!") for piece in _PART_BREAK.split(self.text[:_LONGEST])]
         pieces = [piece for piece in pieces if len(piece.split()) > 1]
         return tuple(map(Question, pieces)) if len(pieces) > 1 else (self,)
 
     @cached_property
     def roots(self) -> frozenset[str]:
-        """The roots of all its words."""
+        """Roots of all words."""
         return roots(self.text)
 
     @cached_property
-    def signs(self) -> tuple[QuestionKind, ...]:
-        """What an answer to this kind of question is likely to hold."""
-        return tuple(sign for sign in SIGNS if sign.asked.search(self.text))
+    def kinds(self) -> tuple[QuestionKind, ...]:
+        """Kinds that match the question."""
+        return tuple(kind for kind in QUESTION_KINDS if kind.asked.search(self.text))
 
     @cached_property
     def phrases(self) -> tuple[str, ...]:
-        """What the question itself puts in quotes."""
+        """Quoted phrases in the question."""
         return tuple(dict.fromkeys(_QUOTED.findall(self.text)))
 
 
 def _term(word: str, text: str) -> Term:
     pieces = [piece for piece in parts(word) if len(piece) > 1] or parts(word)
-    # The first word of a sentence is capital anyway.
+    # The first word of a sentence is always capitalized.
     capital = word[:1].isupper() and re.search(rf"(?<![.?!:]\s)(?<!^)(?<!\n)\b{re.escape(word)}", text) is not None
     return Term(
         text=word,

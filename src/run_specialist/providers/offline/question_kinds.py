@@ -1,4 +1,4 @@
-"""Kinds of questions, and what tells their answers."""
+"""Kinds of questions, and patterns of their answers."""
 
 import re
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class QuestionKind:
-    """What a line is likely to hold that answers one kind of question."""
+    """Patterns for one kind of question and its answers."""
 
     asked: re.Pattern[str]
-    """Found in such a question."""
+    """Matches questions of this kind."""
     shown: re.Pattern[str]
-    """Found in its answers."""
+    """Matches answers."""
     above: re.Pattern[str] | None = None
-    """Found in the heading or the label of its answers."""
+    """Matches the heading or label of answers."""
     without: float = 0.95
-    """What a line still counts that does not show it."""
+    """Factor on the score of a line without a match."""
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
@@ -116,4 +116,4 @@ _WAY = QuestionKind(
     asked=_any(r"\bhow (?:do|can|to|should)\b", r"\bwhat can (?:i|we) do\b", r"\bworkaround"),
     shown=_any(r"`[^`]+`", r"\b(?:run|use|set|needed|should|must)\b", r"\bworkaround", r"\bfix", r"\$ \w"),
 )
-SIGNS = (_AMOUNT, _REASON, _TIME, _DECISION, _STATE, _NAMED, _WAY)
+QUESTION_KINDS = (_AMOUNT, _REASON, _TIME, _DECISION, _STATE, _NAMED, _WAY)

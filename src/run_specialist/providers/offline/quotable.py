@@ -1,4 +1,4 @@
-"""Lines put together to what can be quoted: a paragraph, a list item, a row, each below its headings."""
+"""Group lines into quotable units: a paragraph, a list item, a table row, each with its headings."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,62 +26,62 @@ class Quotable:
 
     path: str
     line: int
-    """The number of its first line."""
+    """Number of the first line."""
     text: str
-    """Verbatim, its lines joined by newlines."""
+    """Verbatim lines, joined by newlines."""
     headings: tuple[str, ...]
-    """The headings above it, as far as they were seen."""
+    """Headings above the unit, if they were seen."""
     around: str
-    """The lines just before and after it."""
+    """Lines just before and after the unit."""
     is_heading: bool = False
     is_label: bool = False
-    """It leads up to what follows: the line before a list, the head of a table."""
+    """True if the unit introduces what follows: the line before a list, a table header."""
     is_code: bool = False
-    """It stands between fences."""
+    """True inside a fenced code block."""
 
     @property
     def end(self) -> int:
-        """The number of its last line."""
+        """Number of the last line."""
         return self.line + self.text.count("\n")
 
     @cached_property
     def roots(self) -> frozenset[str]:
-        """The roots of its words."""
+        """Roots of the unit's words."""
         return roots(self.text)
 
     @cached_property
     def capitals(self) -> frozenset[str]:
-        """Its words in capital letters."""
+        """The unit's words in capital letters."""
         return frozenset(_CAPITALS.findall(self.text))
 
     @cached_property
     def root_list(self) -> str:
-        """The same in one string, a space before each."""
+        """The roots in one string, each after a space."""
         return "".join(f" {root}" for root in self.roots)
 
     @cached_property
     def near_roots(self) -> frozenset[str]:
-        """The roots of the words in it, around it, above it and in its path."""
+        """Roots of the words in the unit, in adjacent lines, in its headings and its path."""
         return self.roots | roots(self.around) | self.heading_roots
 
     @cached_property
     def label_roots(self) -> frozenset[str]:
-        """The roots of the words in the nearest heading, or in the line that leads up to it."""
+        """Roots of the words in the nearest heading or label."""
         return roots(self.headings[-1]) if self.headings else frozenset()
 
     @cached_property
     def heading_roots(self) -> frozenset[str]:
-        """The roots of the words in its headings and its path."""
+        """Roots of the words in the unit's headings and its path."""
         return roots(" ".join([*self.headings, self.path.replace("/", " ")]))
 
 
 def all_units(lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Quotable]:
-    """Put the known lines of all files together."""
+    """Group the known lines of all files into units."""
     return [unit for path, known in lines.items() for unit in units(path, known)]
 
 
 def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Quotable]:
-    """Put the known lines of a file together."""
+    """Group the known lines of a file into units."""
     headings: dict[int, str] = {}
     code = _fenced(lines)
     led = False
@@ -96,28 +96,28 @@ def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Quotable]:
             headings = {depth: heading for depth, heading in headings.items() if depth < level}
         near = [*range(first - _NEAR, first), *range(last + 1, last + 1 + _NEAR)]
         around = "\n".join(part for number in near for part in lines.get(number, ()))
-        # A line of which only parts are known gives one unit for each part.
+        # If only parts of a line are known, each part is a unit.
         for part in lines[first] if first == last else [text]:
             yield Quotable(
                 path, first, part, tuple(headings.values()), around, is_heading, level == _LABEL, first in code
             )
         if level:
             headings[level] = text
-        # A label leads up to one paragraph, or to the list or the table below it.
+        # A label introduces one paragraph, or the list or table below it.
         led = level != _LABEL
 
 
 def _fenced(lines: Mapping[int, Sequence[str]]) -> set[int]:
-    """Return the numbers of the lines that are code, as far as their fences were seen."""
+    """Return the numbers of the lines in fenced code blocks, if the fences were seen."""
     code: set[int] = set()
     opened, before, begin = False, 0, 0
     for number in sorted(lines):
-        # What was not seen may have closed a fence; blank lines are left out where passages are shown.
+        # A gap may have closed a fence. Small gaps do not count: search results omit blank lines.
         if number - before > _GAP:
             opened, begin = False, number
         fence = _FENCE.fullmatch(lines[number][0])
         if fence and not (opened or fence[1] or lines.get(number + 1, [""])[0].strip()):
-            # Nothing is fenced after it, so it closes what was opened before the first line that was seen.
+            # A blank line follows, so this fence closes a block that was opened before the first known line.
             code.update(line for line in lines if begin <= line <= number)
         elif fence:
             opened = not opened
@@ -130,7 +130,7 @@ def _fenced(lines: Mapping[int, Sequence[str]]) -> set[int]:
 
 
 def _level(text: str, below: str) -> int:
-    """Return how deep a heading is; a line that leads up to what follows comes below all headings."""
+    """Return the level of a heading, `_LABEL` for a line that introduces what follows, 0 for any other line."""
     if _HEADING.match(text):
         return text.index(" ")
     leads = text.rstrip().rstrip("*_").endswith((":", "?")) or _RULE.fullmatch(below)
@@ -138,7 +138,7 @@ def _level(text: str, below: str) -> int:
 
 
 def _groups(lines: Mapping[int, Sequence[str]]) -> Iterator[list[int]]:
-    """Yield the numbers of lines that belong together; lines that say nothing belong nowhere."""
+    """Yield the numbers of lines that belong together, without lines that contain no words."""
     group: list[int] = []
     for number in sorted(lines):
         text = lines[number][0]

@@ -1,4 +1,4 @@
-"""Verbatim quotes with their place: cut to what matters, or grown by the lines that belong to them."""
+"""Verbatim quotes with their source: cut to the best part, or extended by adjacent lines."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -8,12 +8,12 @@ from itertools import pairwise
 from run_specialist.providers.offline.quotable import Quotable
 
 _ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+"))
-"""Where a piece may begin or end, the better places first."""
+"""Where a piece may start or end, preferred boundaries first."""
 
 
 @dataclass(frozen=True)
 class Quote:
-    """Verbatim text and its place."""
+    """Verbatim text with its source."""
 
     path: str
     line: int
@@ -21,7 +21,7 @@ class Quote:
 
     @property
     def source(self) -> str:
-        """The place as `path:line`."""
+        """The source as `path:line`."""
         return f"{self.path}:{self.line}"
 
     def __str__(self) -> str:
@@ -29,23 +29,24 @@ class Quote:
 
 
 def cut(unit: Quotable, longest: int, rate: Callable[[str], float]) -> Quote:
-    """Quote a unit, or as many of its best sentences as fit, or its best lines or words where a sentence does not.
+    """Return a quote of a unit: all of it, else the best sentences that fit, else the best lines or words.
 
-    rate: tells how much a piece of text is worth.
+    longest: maximum length [characters].
+    rate: scores a piece of text.
     """
     start, end = max(_spans(unit.text, longest), key=lambda span: (rate(unit.text[slice(*span)]), -span[0]))
     return Quote(unit.path, unit.line + unit.text.count("\n", 0, start), unit.text[start:end])
 
 
 def _spans(text: str, longest: int) -> Iterator[tuple[int, int]]:
-    """Yield the begin and the end of each piece that could be quoted."""
-    begin, whole = len(text) - len(text.lstrip()), len(text.rstrip())
-    if whole - begin <= longest:
-        yield begin, whole
+    """Yield start and end of each piece that could be quoted."""
+    begin, end_of_text = len(text) - len(text.lstrip()), len(text.rstrip())
+    if end_of_text - begin <= longest:
+        yield begin, end_of_text
         return
-    stops = [begin, whole]
+    stops = [begin, end_of_text]
     for ends in _ENDS:
-        stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, whole))})
+        stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, end_of_text))})
         if all(after - before <= longest for before, after in pairwise(stops)):
             break
     for position, start in enumerate(stops[:-1]):
@@ -57,9 +58,11 @@ def _spans(text: str, longest: int) -> Iterator[tuple[int, int]]:
 def grown(
     unit: Quotable, neighbours: Sequence[Quotable], longest: int, worth: Callable[[Quotable], bool]
 ) -> list[Quotable]:
-    """Return a unit with those that follow and precede it line by line, as long as they are worth it and fit.
+    """Return a unit extended by the directly following and preceding units that are worth it and fit.
 
     neighbours: all units of the file in order.
+    longest: maximum total length [characters].
+    worth: returns whether a unit is good enough to be added.
     """
     first = last = neighbours.index(unit)
     size = len(unit.text)

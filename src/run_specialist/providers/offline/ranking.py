@@ -1,4 +1,4 @@
-"""Which lines answer a question best."""
+"""Rank lines and files by how well they answer a question."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,23 +10,23 @@ from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.similarity import roots
 
 _COMMON = 1000
-"""A word in this many passages says next to nothing."""
+"""Number of passages from which on a word has almost no weight."""
 _UNKNOWN = 30
-"""How many passages a word is thought to be in before a search has told."""
+"""Assumed number of passages for a word that was not searched yet."""
 _ORDINARY = 3.5
-"""The most that a word can weigh that is no name."""
+"""Maximum weight of a word that is not a name."""
 _NAME = 1.3
 _LABEL, _BEGINS, _ABOVE, _NEAR, _KIN_NEAR = 0.7, 0.6, 0.5, 0.4, 0.2
-"""What a term counts that is not in a line itself: in the label or heading just above; as the beginning of another
-word; in other headings or the path, or by its kin in the line; in the lines beside it, or by its kin there."""
+"""Weight of a term that is not in the line itself, but: in the label or heading just above; as the start of another
+word; in other headings or the path, or as a synonym in the line; in adjacent lines; as a synonym there."""
 _OWN, _OWN_VAGUE = 0.6, 0.35
-"""The weight of a part's own words against those of the whole question; less when they are few."""
-_SIGN, _AGAIN, _AGAIN_MOST = 1.25, 0.1, 2
-"""What a line counts that shows a sign of an answer, and what more for each further sign."""
-_NEWS, _MUCH_NEWS = 0.8, 5
-"""What a unit counts that only repeats the question, and how many other words make it count in full."""
+"""Weight of a part's terms relative to those of the full question; the second if the part has few terms."""
+_KIND_MATCH, _FURTHER_MATCH, _MAX_FURTHER = 1.25, 0.1, 2
+"""Factor for a line that matches the kind of question, bonus per further match, maximum number of bonuses."""
+_REPETITION, _NEW_WORDS = 0.8, 5
+"""Factor for a unit that only repeats the question, and the number of other words for the full score."""
 _TOPIC = 0.6
-"""What a line counts more whose headings and path name all that the question is about."""
+"""Bonus for a line whose headings and path contain all terms of the question."""
 _ORDERED = 0.15
 _FEW = 2
 _SHORT = 30
@@ -46,29 +46,29 @@ _LATE = re.compile(r"(?i)\b(?:after|now|latest|current|final|later|today|still|e
 
 @dataclass(frozen=True)
 class Weights:
-    """How much each term of a question says."""
+    """Weights of the terms of a question."""
 
     counts: Mapping[str, int]
-    """How many passages hold a word."""
+    """Number of passages that contain a word, by lowercase word."""
 
     def of(self, term: Term) -> float:
-        """Return the weight of a term: rare words and names say most."""
+        """Return the weight of a term: highest for rare words and names."""
         count = self.counts.get(term.text.casefold(), _UNKNOWN)
         weight = log(1 + _COMMON / max(count, 1))
-        # A rare name tells much; that the notes seldom use an ordinary word of the question tells little.
+        # A rare name is specific; an ordinary word that is rare in the notes is not.
         return _NAME * weight if term.name else min(weight, _ORDINARY)
 
 
-def is_in(term: Term, words: frozenset[str]) -> bool:
-    """Tell whether one of a term's spellings is among the roots of some words."""
+def is_in(term: Term, word_roots: frozenset[str]) -> bool:
+    """Return whether a set of word roots contains one of a term's spellings."""
     for form in term.forms:  # noqa: SIM110 - the innermost loop of a run; any() takes twice as long
-        if form <= words:
+        if form <= word_roots:
             return True
     return False
 
 
 def held(unit: Quotable, term: Term) -> float:
-    """Return how surely a unit is about a term, from 0 to 1."""
+    """Return the confidence that a unit is about a term, from 0 to 1."""
     if is_in(term, unit.roots):
         return 1.0
     if is_in(term, unit.label_roots):
@@ -83,18 +83,18 @@ def held(unit: Quotable, term: Term) -> float:
 
 
 class RankingTarget:
-    """A question, or a part of one, with the share that each of its terms has in it."""
+    """A question, or a part of one, with the relative weights of its terms."""
 
     def __init__(self, question: Question, weights: Weights) -> None:
-        """Weigh the terms."""
+        """Calculate the relative weights."""
         weighed = [(term, weights.of(term)) for term in question.terms]
-        whole = sum(weight for _, weight in weighed)
+        total = sum(weight for _, weight in weighed)
         self.question = question
-        self._shares = [(term, weight / whole) for term, weight in weighed if whole]
+        self._shares = [(term, weight / total) for term, weight in weighed if total]
         self._known: dict[Quotable, float] = {}
 
     def coverage(self, unit: Quotable) -> float:
-        """Return how much of the question's weight a unit holds, from 0 to 1."""
+        """Return the share of the question's weight that a unit covers, from 0 to 1."""
         known = self._known.get(unit)
         if known is None:
             short = self._short(unit)
@@ -103,40 +103,41 @@ class RankingTarget:
         return known
 
     def named(self, unit: Quotable) -> float:
-        """Return how much of the question's weight the headings and the path of a unit hold."""
+        """Return the share of the question's weight that a unit's headings and path cover, from 0 to 1."""
         return sum(share for term, share in self._shares if is_in(term, unit.heading_roots))
 
     def _short(self, unit: Quotable) -> frozenset[Term]:
-        """Return the terms that stand in a unit as the letters of an acronym."""
+        """Return the terms that a unit contains as an acronym."""
         short = [terms for acronym, terms in self.question.acronyms if acronym in unit.capitals]
         return frozenset[Term]().union(*short)
 
 
-def score(unit: Quotable, part: RankingTarget, whole: RankingTarget) -> float:
-    """Rate how well a unit answers a part of a question.
+def score(unit: Quotable, part: RankingTarget, full: RankingTarget) -> float:
+    """Return the score of a unit as an answer to a part of a question.
 
-    whole: the question that the part is of; its words say what the part is about.
+    full: the full question, whose terms are the subject of the part.
     """
     question = part.question
     rated = part.coverage(unit)
-    if part is not whole:
+    if part is not full:
         own = _OWN if any(term.name for term in question.terms) or len(question.terms) > _FEW else _OWN_VAGUE
-        rated = own * rated + (1 - own) * whole.coverage(unit)
-    if not any(is_in(term, unit.roots) for term in whole.question.terms):
+        rated = own * rated + (1 - own) * full.coverage(unit)
+    if not any(is_in(term, unit.roots) for term in full.question.terms):
         rated *= 0.8
     text = _NUMBERED.sub("", unit.text)
-    signs = question.signs or whole.question.signs
+    kinds = question.kinds or full.question.kinds
     label = unit.headings[-1] if unit.headings else ""
-    shown = [len(sign.shown.findall(text)) or bool(sign.above and sign.above.search(label)) for sign in signs]
-    for sign, times in zip(signs, shown, strict=True):
-        rated *= _SIGN + _AGAIN * min(times - 1, _AGAIN_MOST) if times else sign.without
-    news = len(unit.roots - unit.heading_roots - whole.question.roots)
-    rated *= 1 + _TOPIC * whole.named(unit)
-    return rated * _form(unit, answers=any(shown)) * min(1.0, _NEWS + (1 - _NEWS) * news / _MUCH_NEWS)
+    shown = [len(kind.shown.findall(text)) or bool(kind.above and kind.above.search(label)) for kind in kinds]
+    for kind, times in zip(kinds, shown, strict=True):
+        rated *= _KIND_MATCH + _FURTHER_MATCH * min(times - 1, _MAX_FURTHER) if times else kind.without
+    new_words = len(unit.roots - unit.heading_roots - full.question.roots)
+    rated *= 1 + _TOPIC * full.named(unit)
+    novelty = min(1.0, _REPETITION + (1 - _REPETITION) * new_words / _NEW_WORDS)
+    return rated * _form(unit, answers=any(shown)) * novelty
 
 
 def _form(unit: Quotable, *, answers: bool) -> float:
-    """Rate what a unit looks like: prose says more than headings, code, pointers to files and scraps."""
+    """Return a factor for the form of a unit: highest for prose, lower for headings, code, file references, scraps."""
     text = unit.text.strip()
     if unit.is_heading:
         return 0.8 if answers or ": " in text else 0.6
@@ -150,14 +151,14 @@ def _form(unit: Quotable, *, answers: bool) -> float:
 
 
 def _is_front(unit: Quotable) -> bool:
-    """Tell whether a unit is the front matter of a note."""
+    """Return whether a unit is the front matter of a note."""
     return unit.line <= _FRONT and _KEY.match(unit.text) is not None
 
 
 def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> list[dict[Quotable, float]]:
-    """Rate units for each part of a question; where it asks for the first or the last state, dates of notes count."""
-    whole = RankingTarget(question, weights)
-    parts = [whole if part is question else RankingTarget(part, weights) for part in question.parts]
+    """Return the scores of units for each part of a question; dates in paths count if it asks for the first or last."""
+    full = RankingTarget(question, weights)
+    parts = [full if part is question else RankingTarget(part, weights) for part in question.parts]
     dates = {unit.path: date[0] for unit in units if (date := _DATE.search(unit.path))}
     order = sorted(set(dates.values()))
     place = {path: 2 * order.index(date) / max(1, len(order) - 1) - 1 for path, date in dates.items()}
@@ -165,25 +166,25 @@ def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> l
     for part in parts:
         lean = bool(_LATE.search(part.question.text)) - bool(_EARLY.search(part.question.text))
         found.append(
-            {unit: score(unit, part, whole) * (1 + _ORDERED * lean * place.get(unit.path, 0.0)) for unit in units}
+            {unit: score(unit, part, full) * (1 + _ORDERED * lean * place.get(unit.path, 0.0)) for unit in units}
         )
     return found
 
 
 def best(units: Sequence[Quotable], question: Question, weights: Weights) -> list[Quotable]:
-    """Rank units by how well they answer one of the parts of a question, best first."""
+    """Return units by their best score for any part of the question, best first."""
     rated = scores(units, question, weights)
     return sorted(units, key=lambda unit: (-max(part[unit] for part in rated), unit.path, unit.line))
 
 
 def best_files(units: Iterable[Quotable], question: Question, weights: Weights) -> list[str]:
     """Rank the files by how much of the question all that was seen of them holds, their names above all."""
-    words: dict[str, frozenset[str]] = {}
+    word_roots: dict[str, frozenset[str]] = {}
     for unit in units:
-        words[unit.path] = words.get(unit.path, roots(unit.path.replace("/", " "))) | unit.roots
+        word_roots[unit.path] = word_roots.get(unit.path, roots(unit.path.replace("/", " "))) | unit.roots
 
     def rated(path: str) -> float:
         named = roots(path.replace("/", " "))
-        return sum(weights.of(term) * (is_in(term, words[path]) + is_in(term, named)) for term in question.terms)
+        return sum(weights.of(term) * (is_in(term, word_roots[path]) + is_in(term, named)) for term in question.terms)
 
-    return sorted(words, key=lambda path: (-rated(path), path))
+    return sorted(word_roots, key=lambda path: (-rated(path), path))

@@ -1,4 +1,4 @@
-"""When two words mean much the same: inflections, derivations, and a few everyday synonyms."""
+"""Match words with similar meaning: inflections, derivations, and a few common synonyms."""
 
 import re
 from functools import lru_cache
@@ -67,7 +67,7 @@ postpone defer delay
 
 @lru_cache(maxsize=65_536)
 def root(word: str) -> str:
-    """Reduce a word to what its inflections and derivations share; `predicting` and `prediction` are one."""
+    """Return the root of a word, shared by its inflections and derivations such as `predicting` and `prediction`."""
     reduced = _NUMBERS.get(word.casefold()) or stem(word)
     for suffix in _SUFFIXES:
         if reduced.endswith(suffix) and len(reduced) - len(suffix) >= _SHORTEST:
@@ -86,13 +86,13 @@ def _groups() -> dict[str, tuple[str, ...]]:
 
 
 def synonyms(word: str) -> list[str]:
-    """Return words that may stand for this one, itself left out."""
+    """Return words with a similar meaning, without the word itself."""
     own = root(word)
     return [other for other in dict.fromkeys(_groups().get(own, ())) if root(other) != own]
 
 
 def plain(text: str) -> str:
-    """Write verbs of two words as one, so that they can be found by it."""
+    """Replace phrasal verbs by single verbs, which search finds."""
     for phrase, verb in _PHRASES:
         text = phrase.sub(verb, text)
     return text
@@ -100,7 +100,7 @@ def plain(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def roots(text: str) -> frozenset[str]:
-    """Return the roots of all words of a text, identifiers also in their other spellings."""
+    """Return the roots of all words in a text, with all spellings of identifiers."""
     found: set[str] = set()
     for token in re.findall(r"[^\s()\[\]{}\"`,;]+", text):
         pieces = parts(token)
@@ -111,5 +111,5 @@ def roots(text: str) -> frozenset[str]:
 
 
 def literal(text: str) -> str:
-    """Return the pattern that finds a text as it stands."""
+    """Return a regular expression that matches a text literally."""
     return re.escape(text[:80]).replace(r"\ ", " ")

@@ -1,1 +1,1 @@
-"""Checks of JSON Schemas, and the schema of an answer."""
+"""Check JSON Schemas and validate answers."""

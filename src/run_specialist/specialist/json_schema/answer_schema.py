@@ -1,4 +1,4 @@
-"""The shape that an answer must have: the `output_schema` of a specialist."""
+"""The `output_schema` of a specialist: load it, validate answers, embed it in another schema."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from run_specialist.specialist.json_schema import schema_checks
 from run_specialist.specialist.json_schema.schema_file import plain, read
 from run_specialist.specialist.problems import shown
 
-# Their values are data: what looks like a reference in there is none.
+# Their values are data, in which a `$ref` is not a reference.
 _DATA = frozenset({"const", "enum", "default", "examples"})
-# The keys in their values are names that the author chose, not keywords.
+# The keys of their values are names chosen by the author, not keywords.
 _BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef"})
 
 
 @dataclass(frozen=True)
 class AnswerSchema:
-    """A JSON Schema that answers are held against; `load` makes it and checks it."""
+    """JSON Schema for answers; use `load` to create it, which checks the schema."""
 
     schema: Mapping[str, Any]
-    """As it was given; `{}` for `true`."""
+    """The schema as given; `{}` for `true`."""
 
     @classmethod
     def load(cls, value: Mapping[str, Any] | str, folder: Path, project: Path | None = None) -> Self:
-        """Check a schema, or the one in a JSON or YAML file.
+        """Check a schema given as a value, or load and check one from a JSON or YAML file.
 
-        value: the schema itself, or the path of its file.
-        folder: where a relative path starts.
-        project: what the path must not leave, by `..` or by a link; None to allow any path.
-        Raises ValueError with one clause: what is wrong, and where in the schema.
+        value: The schema, or the path of its file.
+        folder: Folder that relative paths are resolved against.
+        project: Folder that the path must stay in, `..` and symlinks resolved; None to allow any path.
+        Raises ValueError with the problem and its place in the schema.
         """
         if not isinstance(value, str):
             return cls._checked(plain(value))
@@ -48,49 +48,49 @@ class AnswerSchema:
         if schema is False:
             raise ValueError("is false, which no answer can match")
         if not isinstance(schema, dict):
-            raise ValueError("wanted a JSON Schema, which is a map")  # noqa: TRY004 - bad input, not a bad call
+            raise ValueError("must be a JSON Schema, which is a map")  # noqa: TRY004 - bad input, not a bad call
         schema_checks.check(schema)
         return cls(schema)
 
     def reason(self, value: object) -> str | None:
-        """Return None for a value that matches, else one line that names up to three places and what is wrong there.
+        """Return None for a valid value, otherwise one line with up to three errors and their places.
 
-        value: JSON as Python holds it.
+        value: JSON value as Python types.
         """
         return schema_checks.reason(value, self.schema)
 
     def embedded(self, pointer: str) -> Mapping[str, Any] | None:
-        """Return the schema as it is to stand at a pointer inside a JSON Schema 2020-12; None where it cannot.
+        """Return the schema for embedding in a JSON Schema 2020-12; None if that is not possible.
 
-        pointer: like `/properties/answer`; references into the schema itself are led there.
+        pointer: JSON pointer to its new place, such as `/properties/answer`; local references are rewritten to it.
         """
         own = {key: item for key, item in self.schema.items() if key != "$schema"}
         moved = _moved({key: item for key, item in own.items() if key != "$id"}, pointer)
-        # Where the `$id` is needed, it makes the schema a resource of its own, in which nothing has to change.
+        # With its `$id` the schema is a separate resource, so its references need no change.
         candidates = (moved, own) if "$id" in own else (moved,)
-        return next((one for one in candidates if _stands(one, pointer)), None)
+        return next((one for one in candidates if _is_valid_at(pointer, one)), None)
 
 
-def _stands(schema: Mapping[str, Any], pointer: str) -> bool:
-    """Tell whether a schema is sound where it stands in another one."""
-    whole = schema
+def _is_valid_at(pointer: str, schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema is valid at its place inside another one."""
+    outer = schema
     for name in reversed(pointer.split("/")[1:]):
-        whole = {name: whole}
+        outer = {name: outer}
     try:
-        schema_checks.check(whole)
+        schema_checks.check(outer)
     except ValueError:
         return False
     return True
 
 
 def _moved(schema: Mapping[str, Any], pointer: str) -> dict[str, Any]:
-    """Return a schema with its local references led to where it stands now."""
+    """Return a schema with its local references rewritten to its new place."""
     return {key: _moved_value(key, value, pointer) for key, value in schema.items()}
 
 
 def _moved_value(key: str, value: object, pointer: str) -> object:
     if key in _REFERENCES and isinstance(value, str):
-        # An anchor, `#name`, is found wherever it stands.
+        # An anchor, `#name`, does not depend on the place.
         return f"#{pointer}{value[1:]}" if value == "#" or value.startswith("#/") else value
     if key in _DATA:
         return value
@@ -102,5 +102,5 @@ def _moved_value(key: str, value: object, pointer: str) -> object:
 def _moved_part(part: object, pointer: str) -> object:
     if isinstance(part, list):
         return [_moved_part(item, pointer) for item in part]
-    # With an `$id` it is a resource of its own: its references start there.
+    # References in a subschema with an `$id` are relative to that subschema.
     return _moved(part, pointer) if isinstance(part, dict) and not isinstance(part.get("$id"), str) else part

@@ -1,4 +1,4 @@
-"""Say in one short line what is wrong with a value, and where in it."""
+"""Format validation errors of a value, with their places, as one short line."""
 
 import json
 import re
@@ -9,21 +9,21 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 MOST_PLACES = 3
-"""Places that a line names."""
+"""Maximum number of errors in a line."""
 LONGEST_PLACE, LONGEST_MESSAGE = 80, 240
-"""What is shown of a place, and of what is wrong there [characters]."""
+"""Maximum lengths of a place and of its error message [characters]."""
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*")
 
 
 def depth(error: "ValidationError") -> int:
-    """Return how deep in the value an error stands; the outermost matters most."""
+    """Return the depth of an error in the value; outer errors are reported first."""
     return len(error.absolute_path)
 
 
 def told(errors: "Iterable[ValidationError]", whole: str) -> str:
-    """Return one line on the first errors, each at the place that is most likely meant.
+    """Return one line with the first errors, each at its most relevant place.
 
-    whole: what stands for a place at the root.
+    whole: Name of the root.
     """
     lines: dict[str, None] = {}
     for error in errors:
@@ -36,27 +36,27 @@ def told(errors: "Iterable[ValidationError]", whole: str) -> str:
 
 
 def _meant(error: "ValidationError") -> "ValidationError":
-    """Return what is wrong in the one alternative that was most likely meant, where there are several."""
+    """Return the most relevant error: for alternatives, an error of the one closest to the value."""
     branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
-        # An alternative that is `false` has no place of its own, and is never what was meant.
+        # An alternative that is `false` has no place in the schema and is never the intended one.
         if inner.relative_schema_path:
             branches.setdefault(inner.relative_schema_path[0], []).append(inner)
-    ranked = sorted(branches.values(), key=_far)
-    if not ranked or (len(ranked) > 1 and _far(ranked[0]) == _far(ranked[1])):
+    ranked = sorted(branches.values(), key=_distance)
+    if not ranked or (len(ranked) > 1 and _distance(ranked[0]) == _distance(ranked[1])):
         return error
     return _meant(min(ranked[0], key=depth))
 
 
-def _far(branch: "list[ValidationError]") -> tuple[bool, bool, int]:
-    """Rate how far a value is from an alternative: another type, another fixed value, more that is wrong."""
+def _distance(branch: "list[ValidationError]") -> tuple[bool, bool, int]:
+    """Return the distance of the value from an alternative: different type, different constant, number of errors."""
     other_type = any(error.validator == "type" and not error.relative_path for error in branch)
     other_value = any(error.validator in {"const", "enum"} for error in branch)
     return other_type, other_value, len(branch)
 
 
 def place_of(path: Iterable[str | int]) -> str:
-    """Return `items[2].price`."""
+    """Return a path as text, such as `items[2].price`."""
 
     def steps() -> Iterator[str]:
         for name in path:
@@ -67,6 +67,6 @@ def place_of(path: Iterable[str | int]) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """Return a text on one line; of a long one the middle goes, because the point stands at its end."""
+    """Return a text on one line; long texts lose their middle, because their end matters most."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most // 2 - 3]} ... {line[-most // 2 + 2 :]}"

@@ -1,4 +1,4 @@
-"""Check the servers of a file: one that makes no sense is told with its line, and left out."""
+"""Check the MCP servers of a file: invalid ones are reported with their position and removed."""
 
 import difflib
 from typing import Any
@@ -23,15 +23,15 @@ KEYS = (
     "disabled",
     "enabled",
 )
-"""What an entry may hold; other programs know more, so only what is near to one of these is told."""
+"""Keys of an entry; other programs have more, so an unknown key is reported only if it resembles one of these."""
 
 
 def check_servers(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
-    """Warn about servers that cannot be started or talked to, and take them out of what is given."""
+    """Warn about unusable servers and remove them from `given`."""
     value = given.get(_KEY)
     if isinstance(value, dict):
-        kept = {key: entry for key, entry in value.items() if _fits(str(key), entry, front.fields[_KEY], problems)}
-        given[_KEY] = kept
+        usable = {key: entry for key, entry in value.items() if _fits(str(key), entry, front.fields[_KEY], problems)}
+        given[_KEY] = usable
     elif isinstance(value, list):
         field = front.fields[_KEY]
         given[_KEY] = [
@@ -48,7 +48,7 @@ def _fits(name: str, entry: object, field: Field, problems: Problems, *, index: 
         if str(key) not in KEYS and near:
             problems.warn(place, f"{shown(name)}: {shown(str(key))}: unknown key; did you mean {near[0]}?", _KEY)
     if why:
-        problems.warn(place, f"{shown(name)}: {shown(why, None)}; left out", _KEY)
+        problems.warn(place, f"{shown(name)}: {shown(why, None)}; ignored", _KEY)
     return not why
 
 
@@ -60,7 +60,7 @@ def _unusable(name: str, entry: object, problems: Problems) -> str:
 
 
 def _node(node: Node, name: str, index: int | None) -> Node | None:
-    """Return where an entry stands, as near as it can be told."""
+    """Return the node of an entry, or None if it cannot be found."""
     if isinstance(node, Items) and index is not None and index < len(node.items):
         return node.items[index]
     if isinstance(node, Pairs):

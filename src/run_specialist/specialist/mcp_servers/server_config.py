@@ -1,4 +1,4 @@
-"""One MCP server as a file tells of it: how it is reached, what trust it needs, how it is shown."""
+"""Configuration of one MCP server: how to reach it, its credentials, and its text form."""
 
 import ipaddress
 import json
@@ -23,80 +23,83 @@ _LONGEST_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """How to reach one server; `${VARIABLES}` stand in it as they are written, so that it can be shown and kept."""
+    """How to reach one server; `${VARIABLES}` are not expanded, so that it can be shown and stored."""
 
     name: str
     """Letters, digits, `_` and `-`: the middle of `mcp__server__tool`."""
     command: tuple[str, ...] | None = None
-    """What is started, with its arguments; None where there is a URL."""
+    """Program to start and its arguments; None for a server with a URL."""
     url: str | None = field(default=None, repr=False)
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Variables that the process gets beside a few harmless ones of ours."""
+    """Environment variables for the process, in addition to a few harmless ones of this process."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Sent with every request to the URL."""
+    """Headers of every request to the URL."""
     cwd: str | None = None
-    """Where the process works, seen from the root; None = the root."""
+    """Working directory of the process, relative to the root; None = the root."""
     timeout: float = START_TIMEOUT
-    """What it may take until the server has told its tools [s]."""
+    """Timeout for starting the server and listing its tools [s]."""
     source: Path | None = None
-    """The project's `.mcp.json` where that is what defines it; None where the specialist's own file does.
+    """`.mcp.json` of the project, if it defines the server; None if the specialist file does.
 
-    Whoever trusts the specialist's file has not thereby trusted this one.
+    Trusting the specialist file does not imply trusting this one.
     """
     unusable: str = ""
-    """Why it cannot be had; such a server has neither command nor URL."""
+    """Reason why the server cannot be used; such a server has neither command nor URL."""
 
     @property
     def is_loopback(self) -> bool:
-        """Whether its URL can only mean this machine; any of its users may listen there."""
+        """Whether its URL always points to this machine, where any user may run the server."""
         return self.url is not None and _is_loopback(self.url)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that are filled in, each once, in the order in which they appear."""
+        """Environment variables that it refers to, without duplicates, in order of appearance."""
         pairs = [*self.env, *self.headers]
         texts = [*(self.command or ()), self.url or "", self.cwd or "", *(value for _, value in pairs)]
         return tuple(dict.fromkeys(match[1] for text in texts for match in _VARIABLE.finditer(text)))
 
     def starts_file_of(self, project: Path) -> bool:
-        """Tell whether a relative path in its command leads to a file that is found in a project."""
-        program, *words = self.command or ("",)
+        """Return whether a relative path in its command is a file of a project."""
+        program, *arguments = self.command or ("",)
         folder = project / (self.cwd or "")
         # A program without a folder is looked up in PATH.
-        relative = [word for word in (os.path.dirname(program) and program, *words) if not os.path.isabs(word)]  # noqa: PTH117, PTH120 - a word, which need not be a path
+        relative = [word for word in (os.path.dirname(program) and program, *arguments) if not os.path.isabs(word)]  # noqa: PTH117, PTH120 - arguments need not be paths
         return any(word and os.path.isfile(folder / word) for word in relative)  # noqa: PTH113 - any text, NUL included
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What nobody is to read who reads what the server says: by its name a key, in whatever place it is given."""
+        """Credentials to redact from the server's output.
+
+        These are variables, headers and query parameters with names like `API_KEY`, and the password of the URL.
+        """
         named = [*self.env, *self.headers, *(parse_qsl(urlsplit(self.url).query) if self.url else ())]
-        told = [value for name, value in named if _SECRET.search(name)]
-        # Of `Bearer TOKEN` a server may repeat the token alone.
-        told += [word for value in told for word in value.split()]
+        found = [value for name, value in named if _SECRET.search(name)]
+        # Given `Bearer TOKEN`, a server may print the token alone.
+        found += [word for value in found for word in value.split()]
         password = urlsplit(self.url).password if self.url else None
-        return (*told, *([password, unquote(password)] if password else ()))
+        return (*found, *([password, unquote(password)] if password else ()))
 
     @property
     def fingerprint(self) -> str:
-        """What changes whenever anything of the server changes that trust was given for; variables unexpanded."""
+        """Text that identifies the trusted configuration; any change of the server changes it. Variables unexpanded."""
         return json.dumps(asdict(replace(self, source=None)), sort_keys=True)
 
     def __str__(self) -> str:
-        """Return what would be started or talked to, without the values of variables, headers and passwords.
+        """Return the command or URL, without the values of variables, headers and passwords.
 
-        A command is whole, however long: who is asked whether to trust it must see its end.
+        Commands are never truncated: a user who decides whether to trust one must see its end.
         """
         if self.command is None:
             return shown(_without_secrets(self.url) if self.url else self.unusable, _LONGEST_SHOWN)
-        words = [redact(shlex.join(self.command))]
-        words += [f"with {', '.join(name for name, _ in self.env)} set"] if self.env else []
-        words += [f"in {self.cwd}"] if self.cwd else []
-        return shown(", ".join(words), None)
+        parts = [redact(shlex.join(self.command))]
+        parts += [f"with {', '.join(name for name, _ in self.env)} set"] if self.env else []
+        parts += [f"in {self.cwd}"] if self.cwd else []
+        return shown(", ".join(parts), None)
 
     def expanded(self, environment: Mapping[str, str]) -> "ServerConfig":
-        """Return the server with its `${VAR}` and `${VAR:-default}` filled in; it is for starting only.
+        """Return the server with `${VAR}` and `${VAR:-default}` expanded, for starting it only.
 
-        Raises ValueError naming a variable that is not set and has no default.
+        Raises ValueError for a variable that is not set and has no default.
         """
 
         def filled(text: str) -> str:
@@ -114,7 +117,7 @@ class ServerConfig:
 
 def _value(match: re.Match[str], environment: Mapping[str, str]) -> str:
     name, default = match.groups()
-    # As in a shell: `:-` also stands in for what is set and empty.
+    # As in a shell, `:-` also replaces a variable that is set but empty.
     value = environment.get(name) or default
     if value is None and name not in environment:
         raise ValueError(f"the environment variable {name} is not set")
@@ -122,7 +125,7 @@ def _value(match: re.Match[str], environment: Mapping[str, str]) -> str:
 
 
 def _is_loopback(url: str) -> bool:
-    """Tell whether a URL can only mean this machine, whatever its variables stand for."""
+    """Return whether a URL points to this machine regardless of the values of its variables."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -137,9 +140,9 @@ def _is_loopback(url: str) -> bool:
 
 
 def _without_secrets(url: str) -> str:
-    """Return a URL without password and query, which may hold keys."""
+    """Return a URL without password and query, which may contain credentials."""
     try:
         parts = urlsplit(url)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
     except ValueError:
-        return "a URL that cannot be read"
+        return "an invalid URL"

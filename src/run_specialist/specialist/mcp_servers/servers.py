@@ -1,4 +1,4 @@
-"""The MCP servers that a file names, in any of the usual shapes; nothing is started here."""
+"""Parse the MCP servers of a file, in any of the common formats; nothing is started."""
 
 import json
 import re
@@ -20,10 +20,10 @@ __all__ = ["ServerConfig", "listed_in_project", "named_entry", "server_of", "ser
 
 LONGEST_START = 600.0
 PROJECT_FILE = ".mcp.json"
-"""Where a project lists its servers for every program, under `mcpServers`."""
+"""File in which a project lists its MCP servers for all programs, under `mcpServers`."""
 
 _LARGEST_FILE = 1024 * 1024
-_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+_DISALLOWED = re.compile(r"[^A-Za-z0-9_-]+")
 _STDIO = frozenset({"stdio", "local"})
 _HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamablehttp", "remote"})
 _SECRET = frozenset({"env", "headers"})
@@ -32,9 +32,9 @@ _URLS = ("url", "httpUrl", "serverUrl")
 
 
 def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
-    """Return the servers of a specialist by name; one that makes no sense is among them and says why.
+    """Return the servers of a specialist by name, including invalid ones with their `unusable` reason.
 
-    root: a name without more is looked up in the `.mcp.json` of the project that holds it.
+    root: Folder in the project whose `.mcp.json` defines the servers that are given by name only.
     """
     servers: dict[str, ServerConfig] = {}
     listed: Mapping[str, Any] | str | None = None
@@ -49,18 +49,19 @@ def servers_of(settings: Specialist, root: Path) -> Mapping[str, ServerConfig]:
             continue
         key = server.name
         if key in servers:
-            key, server = name, ServerConfig(server.name, unusable=f"{shown(name)} is called {key}, as another one is")
+            reason = f"{shown(name)} has the same normalized name as another server, {key}"
+            key, server = name, ServerConfig(server.name, unusable=reason)
         servers[key] = server
     return servers
 
 
 def server_of(name: str, entry: object) -> ServerConfig | None:
-    """Read what a file says of one server; None for one that is switched off."""
-    clean = _ODD.sub("_", name.strip()).strip("_") or "server"
+    """Parse the entry of one server; None for a disabled one."""
+    clean = _DISALLOWED.sub("_", name.strip()).strip("_") or "server"
     if isinstance(entry, str) and "://" in entry:
         entry = {"url": entry}
     if not isinstance(entry, Mapping):
-        return ServerConfig(clean, unusable="wanted a map with a command or a url")
+        return ServerConfig(clean, unusable="must be a map with a command or a url")
     if entry.get("disabled") is True or entry.get("enabled") is False:
         return None
     try:
@@ -70,7 +71,7 @@ def server_of(name: str, entry: object) -> ServerConfig | None:
 
 
 def named_entries(value: object) -> Iterator[tuple[str, object]]:
-    """Yield name and entry of each server in a map or a list of any of the usual shapes; None = looked up by name."""
+    """Yield name and entry of each server in a map or list; an entry of None is looked up by name."""
     if isinstance(value, Mapping):
         yield from ((str(name), entry) for name, entry in value.items())
     elif isinstance(value, list | tuple):
@@ -79,7 +80,7 @@ def named_entries(value: object) -> Iterator[tuple[str, object]]:
 
 
 def named_entry(item: object) -> tuple[str, object]:
-    """Return name and entry of one item of a list."""
+    """Return name and entry of a list item."""
     if not isinstance(item, Mapping):
         return (item, None) if isinstance(item, str) else (str(item), "")
     if "name" in item:
@@ -91,12 +92,12 @@ def named_entry(item: object) -> tuple[str, object]:
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - what YAML holds
-    """Return what a file says of its servers with a mask for each value that is set in clear, to be kept and shown."""
+    """Return a server configuration with each literal secret masked, for storing and showing."""
     if isinstance(value, list | tuple):
         return [without_secrets(item) for item in value]
     if isinstance(value, Mapping):
         return {key: _masked(inner) if key in _SECRET else without_secrets(inner) for key, inner in value.items()}
-    # What the query of a URL holds may be a key under any name.
+    # Query parameters of a URL may be credentials whatever their names.
     return _QUERY.sub(rf"\1{MASK}", redact(value)) if isinstance(value, str) else value
 
 
@@ -109,9 +110,9 @@ def _masked(values: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def project_file(start: Path) -> Path | None:
-    """Return the `.mcp.json` of the project that a folder lies in; None where there is none.
+    """Return the `.mcp.json` of the project that contains a folder, or None.
 
-    One above that belongs to another user is passed over.
+    Files in parent folders that belong to another user are ignored.
     """
     for folder in (start, *start.parents):
         if folder != start and stranger(folder, folder / PROJECT_FILE) is not None:
@@ -124,9 +125,9 @@ def project_file(start: Path) -> Path | None:
 
 
 def listed_in_project(name: str, folder: Path) -> str:
-    """Return why a name alone stands for no server in the project that a folder lies in; empty where it does.
+    """Return why a server name cannot be resolved in the project that contains a folder; empty if it can.
 
-    Where no project can be told, a run may still be in one.
+    Also empty outside of a project, because the run may take place in one.
     """
     path = project_file(folder.absolute())
     if path is None and not any((place / ".git").exists() for place in (folder.absolute(), *folder.absolute().parents)):
@@ -136,9 +137,9 @@ def listed_in_project(name: str, folder: Path) -> str:
 
 
 def _listed(path: Path | None) -> Mapping[str, Any] | str:
-    """Return the servers that a project lists, or why there are none."""
+    """Return the servers that a project lists, or the reason why there are none."""
     if path is None:
-        return f"nothing tells how to reach it: it is only named, and the project has no {PROJECT_FILE}"
+        return f"has neither a command nor a url, and the project has no {PROJECT_FILE} that defines it"
     try:
         with open_file(path, git_folder(path.parent) or path.parent) as file:
             data = file.read(_LARGEST_FILE + 1)
@@ -148,17 +149,17 @@ def _listed(path: Path | None) -> Mapping[str, Any] | str:
     except OSError as error:
         return f"{path} cannot be read: {error.strerror or error}"
     except (ValueError, RecursionError):
-        return f"{path} is no JSON"
+        return f"{path} is not valid JSON"
     servers = read.get("mcpServers") if isinstance(read, dict) else None
     return servers if isinstance(servers, dict) else f"{path} has no map mcpServers"
 
 
 def _from_project(name: str, path: Path | None, listed: Mapping[str, Any] | str) -> ServerConfig | None:
     if isinstance(listed, str):
-        return replace(ServerConfig(_ODD.sub("_", name)), unusable=listed)
+        return replace(ServerConfig(_DISALLOWED.sub("_", name)), unusable=listed)
     if listed.get(name) is None:
-        there = f"; there are {', '.join(map(shown, listed))}" if listed else ""
-        return ServerConfig(_ODD.sub("_", name), unusable=f"{path} lists no server of that name{there}")
+        available = f"; available: {', '.join(map(shown, listed))}" if listed else ""
+        return ServerConfig(_DISALLOWED.sub("_", name), unusable=f"{path} has no server of this name{available}")
     server = server_of(name, listed[name])
     return server and replace(server, source=path)
 
@@ -168,38 +169,38 @@ def _read(name: str, entry: Mapping[Any, Any]) -> ServerConfig:
     command, kind = entry.get("command"), entry.get("type", entry.get("transport"))
     known = kind is None or (isinstance(kind, str) and kind.lower() in _STDIO | _HTTP)
     if not known:
-        raise ValueError(f"wanted the type stdio or http, found {shown(str(kind))}")
+        raise ValueError(f"type must be stdio or http, got {shown(str(kind))}")
     if command and url:
-        raise ValueError("has both a command and a url; one of them is wanted")
+        raise ValueError("has both a command and a url; remove one of them")
     if isinstance(kind, str) and (kind.lower() in _STDIO if url else command and kind.lower() in _HTTP):
         raise ValueError(f"the type {shown(kind)} does not fit a {'url' if url else 'command'}")
     timeout = _seconds(entry.get("timeout"))
     if url:
         if not isinstance(url, str) or ("${" not in url and not re.match(r"https?://[^/]", url)):
-            raise ValueError(f"wanted a url that begins with http:// or https://, found {shown(str(url))}")
+            raise ValueError(f"url must begin with http:// or https://, got {shown(str(url))}")
         return ServerConfig(name, url=url, headers=_pairs(entry, "headers"), timeout=timeout)
     if not command:
         raise ValueError("has no command and no url")
     cwd = entry.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
-        raise ValueError("wanted a folder as cwd")
+        raise ValueError("cwd must be a folder")
     return ServerConfig(
-        name, _words(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout
+        name, _command(command, entry.get("args")), env=_pairs(entry, "env"), cwd=cwd or None, timeout=timeout
     )
 
 
-def _words(command: object, arguments: object) -> tuple[str, ...]:
+def _command(command: object, arguments: object) -> tuple[str, ...]:
     if isinstance(command, str) and arguments is None:
-        # Written as in a shell; with `args` it is one word, blanks included.
-        words: list[Any] = shlex.split(command)
+        # Without `args` the command is split like a shell command; with `args` it is one word, including blanks.
+        parts: list[Any] = shlex.split(command)
     else:
-        words = command if isinstance(command, list) else [command]
+        parts = command if isinstance(command, list) else [command]
     if arguments is not None and not isinstance(arguments, list):
-        raise ValueError("wanted a list as args")
-    words = [*words, *(arguments or [])]
-    if not words or any(isinstance(word, dict | list) or word is None for word in words):
-        raise ValueError("wanted words as command and args")
-    return tuple(_text(word) for word in words)
+        raise ValueError("args must be a list")
+    parts = [*parts, *(arguments or [])]
+    if not parts or any(isinstance(part, dict | list) or part is None for part in parts):
+        raise ValueError("command and args must be texts")
+    return tuple(_text(part) for part in parts)
 
 
 def _pairs(entry: Mapping[Any, Any], key: str) -> tuple[tuple[str, str], ...]:
@@ -207,7 +208,7 @@ def _pairs(entry: Mapping[Any, Any], key: str) -> tuple[tuple[str, str], ...]:
     if value is None:
         return ()
     if not isinstance(value, Mapping) or any(isinstance(item, dict | list) for item in value.values()):
-        raise ValueError(f"wanted a map of names and texts as {key}")
+        raise ValueError(f"{key} must be a map of names to texts")
     return tuple(sorted((str(name), "" if item is None else _text(item)) for name, item in value.items()))
 
 
@@ -219,5 +220,5 @@ def _seconds(value: object) -> float:
     if value is None:
         return START_TIMEOUT
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_START:
-        raise ValueError(f"wanted up to {LONGEST_START:g} seconds as timeout, found {shown(str(value))}")
+        raise ValueError(f"timeout must be above 0 and at most {LONGEST_START:g} seconds, got {shown(str(value))}")
     return float(value)

@@ -1,1 +1,1 @@
-"""From bytes to front matter and body."""
+"""Parse the bytes of a specialist file into front matter and body."""

@@ -1,11 +1,11 @@
-"""Bytes of a file to text with LF line ends."""
+"""Decode the bytes of a file to text with LF line ends."""
 
 import codecs
 import re
 
 from run_specialist.specialist.problems import START, Position, Problems
 
-# UTF-32 stands first: its little-endian mark begins with that of UTF-16.
+# UTF-32 comes first because its little-endian mark begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
     (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
@@ -13,26 +13,26 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
 )
 _LINE_END = re.compile(r"\r\n?|\n")
-# No store and no model takes these two: a NUL, and half of a UTF-16 pair.
+# NUL and lone surrogates, which neither databases nor model APIs accept.
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
 
 
 def decode(data: bytes | str, problems: Problems) -> str:
-    """Return the text of a file, warning about all that had to be repaired except its line ends."""
+    """Return the text of a file; repairs other than of line ends are reported as warnings."""
     text = data if isinstance(data, str) else _to_text(data, problems)
     if text.startswith("\ufeff"):
-        problems.warn(START, "starts with a byte order mark, which is left out")
+        problems.warn(START, "starts with a byte order mark, which is ignored")
         text = text.lstrip("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if bad := _UNUSABLE.search(text):
-        problems.warn(place_of(text, bad.start()), f"holds characters that cannot be kept; {_REPLACEMENT} instead")
+        problems.warn(place_of(text, bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}")
         text = _UNUSABLE.sub(_REPLACEMENT, text)
     return text
 
 
 def place_of(text: str, index: int) -> Position:
-    """Return the place of a character in a text with LF line ends."""
+    """Return the position of a character in a text with LF line ends."""
     return Position(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 
@@ -46,5 +46,5 @@ def _to_text(data: bytes, problems: Problems) -> str:
     except UnicodeDecodeError as error:
         before = _LINE_END.split(data[: error.start].decode("utf-8", "replace"))
         place = Position(len(before), len(before[-1]) + 1)
-        problems.warn(place, f"is not UTF-8 here ({error.reason}); {_REPLACEMENT} stands for what could not be read")
+        problems.warn(place, f"is not valid UTF-8 here ({error.reason}); invalid bytes are replaced by {_REPLACEMENT}")
         return data.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Read front matter that is no valid YAML field by field."""
+"""Parse front matter that is invalid YAML field by field."""
 
 import re
 import textwrap
@@ -21,18 +21,18 @@ _ESCAPED = {"n": "\n", "t": "\t"}
 
 @dataclass(frozen=True, slots=True)
 class FieldSpan:
-    """The lines of one field."""
+    """Source lines of one field."""
 
     key: str
     text: str
     line: int
-    """Line of the file."""
+    """First line, counted in the file."""
 
 
-def stretches(front: str, line: int) -> tuple[list[FieldSpan], int]:
-    """Cut broken front matter into fields; also return the characters that belong to them.
+def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
+    """Split invalid front matter into fields; also return the number of characters they cover.
 
-    What follows is body: a fence that never closed may find a rule far below.
+    The rest belongs to the body: if the closing fence is missing, a `---` rule far below may end `front`.
     """
     lines = front.split("\n", MOST_LINES)
     margin = _margin(lines)
@@ -67,33 +67,33 @@ def stretches(front: str, line: int) -> tuple[list[FieldSpan], int]:
     return fields, len("\n".join(lines))
 
 
-def read_stretch(stretch: FieldSpan, problems: Problems) -> tuple[Node, Chunk]:
-    """Return the value of a field: as YAML where it is valid on its own, else its text."""
-    chunk = Chunk(stretch.text, stretch.line)
+def read_span(span: FieldSpan, problems: Problems) -> tuple[Node, Chunk]:
+    """Return the value of a field: parsed as YAML if the field alone is valid, otherwise its text."""
+    chunk = Chunk(span.text, span.line)
     try:
-        root = parse(stretch.text)
+        root = parse(span.text)
     except UnreadableError:
         root = None
     if isinstance(root, Pairs) and len(root.pairs) == 1:
         key, node = root.pairs[0]
-        if isinstance(key, Scalar) and key.text == stretch.key:
+        if isinstance(key, Scalar) and key.text == span.key:
             return _with_line_breaks(node), chunk
-    match = KEY.search(stretch.text)
+    match = KEY.search(span.text)
     start = match.end() if match else 0
-    if start < len(stretch.text) and not stretch.text[start].isspace():
-        problems.warn(chunk.place(start), "no blank after the colon", stretch.key)
-    start += len(stretch.text[start:]) - len(stretch.text[start:].lstrip())
-    return _raw(stretch, start, chunk, problems), chunk
+    if start < len(span.text) and not span.text[start].isspace():
+        problems.warn(chunk.place(start), "no blank after the colon", span.key)
+    start += len(span.text[start:]) - len(span.text[start:].lstrip())
+    return _raw(span, start, chunk, problems), chunk
 
 
 def _margin(lines: list[str]) -> str:
-    """Return the indentation of the first line, which is where keys stand."""
+    """Return the indentation of the first line, which all keys share."""
     first = next((line for line in lines if line.strip()), "")
     return first[: len(first) - len(first.lstrip())]
 
 
 def _last_key(lines: list[str], margin: str) -> int:
-    """Return the last line with a key that ends a description, -1 without one; code in a body has none."""
+    """Return the index of the last line with a key that can end a description, or -1; code blocks are skipped."""
     last, in_code = -1, False
     for index, text in enumerate(lines):
         if text.lstrip().startswith("```"):
@@ -104,7 +104,7 @@ def _last_key(lines: list[str], margin: str) -> int:
 
 
 def _without_comments(text: str) -> str:
-    """Leave out the comment lines at the end, which stand above the next key."""
+    """Remove trailing comment lines, which belong to the next key."""
     lines = text.split("\n")
     while len(lines) > 1 and (not lines[-1].strip() or _COMMENT.match(lines[-1])):
         lines.pop()
@@ -122,29 +122,29 @@ def _back_over_headings(lines: list[str], index: int) -> int:
 
 
 def _with_line_breaks(node: Node) -> Node:
-    """Turn a literal backslash-n of a plain scalar into a newline."""
+    r"""Replace a literal `\n` in a plain scalar by a newline."""
     if isinstance(node, Scalar) and node.plain and "\\n" in node.text:
         return Scalar(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
     return node
 
 
-def _raw(stretch: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> Scalar:
-    """Return the text after the colon, later lines dedented, as one scalar."""
-    whole = _without_comments(stretch.text[start:]).rstrip()
-    end = start + len(whole)
-    block = _BLOCK.match(whole)
+def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> Scalar:
+    """Return the text after the colon as one scalar, with later lines dedented."""
+    raw = _without_comments(span.text[start:]).rstrip()
+    end = start + len(raw)
+    block = _BLOCK.match(raw)
     last = chunk.place(end).line
-    if whole and not block and last > stretch.line:
-        problems.warn(chunk.place(0), f"is no valid YAML by itself; its text up to line {last} is taken", stretch.key)
-    first, _, rest = ("", "", whole[block.end() :]) if block else whole.partition("\n")
+    if raw and not block and last > span.line:
+        problems.warn(chunk.place(0), f"is not valid YAML; using its text up to line {last}", span.key)
+    first, _, rest = ("", "", raw[block.end() :]) if block else raw.partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
     unquoted = _unquote(text)
     if unquoted is None and text[:1] in _QUOTES and not _closing(text[0]).search(text, 1):
-        problems.warn(chunk.place(start), "a quote is opened and never closed", stretch.key)
+        problems.warn(chunk.place(start), "an opening quote is never closed", span.key)
         unquoted = text[1:].strip().replace("\\n", "\n")
     if unquoted is not None:
         return Scalar(start, end, unquoted, plain=False)
-    if canonical(stretch.key) in _TEXT_KEYS:
+    if canonical(span.key) in _TEXT_KEYS:
         return Scalar(start, end, text.replace("\\n", "\n"), plain=False)
     return Scalar(start, end, text)
 
@@ -153,12 +153,12 @@ _TEXT_KEYS = _PROSE_KEYS | {"name", "model"}
 
 
 def _unquote(text: str) -> str | None:
-    """Return what stands between the quotes around a text, None where they are not a pair around all of it."""
+    """Return the text inside a pair of quotes; None if the quotes do not enclose the complete text."""
     quote = text[:1]
     if quote not in _QUOTES or len(text) < 2 or text[-1] != quote:  # noqa: PLR2004, an opening and a closing one
         return None
     inner = text[1:-1]
-    # A quote that closes a word before any opens one ended the first; apostrophes do neither.
+    # A closing quote before any opening one ends the first pair; apostrophes neither open nor close.
     closes = _closing(quote).search(inner)
     opens = re.search(rf"(?<![^\s(]){quote}(?=\w)", inner)
     if closes and not (opens and opens.start() < closes.start()):

@@ -1,4 +1,4 @@
-"""Find the front matter between its fences, also where they are not quite right."""
+"""Find the front matter between its fences, tolerating malformed ones."""
 
 import re
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from run_specialist.specialist.keys import is_known
 from run_specialist.specialist.problems import START, Position, Problems
 from run_specialist.specialist.reading.decoding import place_of
 
-# Beyond them no key is looked for; real front matter has a few dozen.
+# Maximum number of lines searched for keys; real front matter has a few dozen.
 MOST_LINES = 10_000
 
-# One blank stretch, comment line or HTML comment.
+# Blank lines, a comment line or an HTML comment.
 _LEAD = re.compile(r"[ \t\n]*\n|[ \t]*#[^\n]*\n|[ \t]*<!--.*?-->[ \t]*(?:\n|\Z)", re.DOTALL)
 _OPENING = re.compile(r"([ \t]*)-{3,}([ \t]*)(?:\n|\Z)")
 _CLOSING = re.compile(r"^(?:-{3,}|\.\.\.)[ \t]*$", re.MULTILINE)
@@ -19,30 +19,31 @@ KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]*)\1[ \t]*:""")
 
 @dataclass(frozen=True, slots=True)
 class FencedParts:
-    """A file cut into front matter and body; `text` is the whole of it, dedented where it was indented."""
+    """Positions of front matter and body in a file."""
 
     text: str
+    """The complete file, dedented if it was indented."""
     start: int
     """First character of the front matter."""
     end: int
     body: int
     """First character of the body."""
     indent: int = 0
-    """Columns that were taken away before every line."""
+    """Number of columns removed from every line."""
 
     @property
     def front(self) -> str:
-        """The front matter without its fences."""
+        """Front matter without its fences."""
         return self.text[self.start : self.end]
 
     @property
     def line(self) -> int:
-        """Line of the file where the front matter starts."""
+        """First line of the front matter, counted in the file."""
         return self.text.count("\n", 0, self.start) + 1
 
 
 def cut(text: str, problems: Problems) -> FencedParts | None:
-    """Return the two parts of a file, None where it has no front matter; odd fences are warned about."""
+    """Split a file into its parts, with warnings for malformed fences; None if it has no front matter."""
     at, hashes = _skip_lead(text)
     opening = _OPENING.match(text, at)
     if opening is None:
@@ -52,7 +53,7 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
         dedented = _dedent(text, opening[1])
         if dedented is None:
             return None
-        problems.warn(START, f"every line is indented by {indent}; read without")
+        problems.warn(START, f"every line is indented by {indent}; the indentation is ignored")
         text = dedented
         at, hashes = _skip_lead(text)
         opening = _OPENING.match(text, at)
@@ -72,7 +73,7 @@ def cut(text: str, problems: Problems) -> FencedParts | None:
 
 
 def is_key_line(line: str) -> str | None:
-    """Return the key that a line starts with, None where it is text; `key:value` counts for known keys only."""
+    """Return the key at the start of a line, or None; `key:value` without a blank counts for known keys only."""
     match = KEY.match(line)
     if match is None:
         return None
@@ -81,7 +82,7 @@ def is_key_line(line: str) -> str | None:
 
 
 def _skip_lead(text: str, at: int = 0) -> tuple[int, bool]:
-    """Return where blank and comment lines end, and whether a `#` line was among them."""
+    """Return the end of the blank and comment lines, and whether any of them starts with `#`."""
     hashes = False
     while match := _LEAD.match(text, at):
         at = match.end()
@@ -90,7 +91,7 @@ def _skip_lead(text: str, at: int = 0) -> tuple[int, bool]:
 
 
 def _dedent(text: str, indent: str) -> str | None:
-    """Return the text without `indent` before each line, None where a line lacks it."""
+    """Return the text without `indent` at the start of each line; None if a line lacks it."""
     lines = text.split("\n")
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
@@ -109,7 +110,7 @@ def _check_fence(fence: str, place: Position, which: str, problems: Problems) ->
 
 
 def _unclosed(text: str, start: int, indent: int, fence: Position, problems: Problems) -> FencedParts | None:
-    """Take the leading key lines, with what is indented below them, for the front matter."""
+    """Return the leading key lines and their indented continuation lines as front matter."""
     end = at = start
     lines = 0
     blank_before = False
@@ -119,19 +120,19 @@ def _unclosed(text: str, start: int, indent: int, fence: Position, problems: Pro
         line = text[at:stop]
         if not line.strip() or (end == start and line.startswith("#")):
             blank_before = True
-        elif _goes_on(line, end > start, blank_before):
+        elif _is_front_matter(line, end > start, blank_before):
             end, blank_before = stop, False
         else:
             break
         at = stop
     if end == start:
         return None
-    problems.warn(fence, "the front matter is never closed; its leading key lines are taken")
+    problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
     return FencedParts(text, start, end, end, indent)
 
 
-def _goes_on(line: str, begun: bool, blank_before: bool) -> bool:  # noqa: FBT001, two facts about the line before
-    """Tell whether a line still belongs to front matter without an end."""
+def _is_front_matter(line: str, begun: bool, blank_before: bool) -> bool:  # noqa: FBT001 - private
+    """Return whether a line belongs to front matter that has no closing fence."""
     key = is_key_line(line)
     if key:
         return not blank_before or is_known(key)

@@ -1,4 +1,4 @@
-"""YAML text to nodes that know where they stand, and nodes to plain values."""
+"""Parse YAML to nodes with positions, and convert nodes to plain values."""
 
 import math
 import re
@@ -34,23 +34,23 @@ _WORDS = {
 
 
 class UnreadableError(ValueError):
-    """The text is no YAML that we take; `index` is where reading stopped [characters]."""
+    """The text is invalid or unsupported YAML; `index` is the position of the error [characters]."""
 
     def __init__(self, text: str, index: int) -> None:
-        """Keep the place beside the words."""
+        """Store the position with the message."""
         super().__init__(text)
         self.index = index
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value as text; `start` and `end` are the span of its source [characters]."""
+    """A scalar as text; `start` and `end` are the span of its source [characters]."""
 
     start: int
     end: int
     text: str
     plain: bool = True
-    """Written without quotes and not as a block."""
+    """Whether it is written without quotes and not as a block."""
     tag: str | None = None
 
 
@@ -65,7 +65,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A map, in the order of the file, keys repeated as often as written."""
+    """A map, in the order of the file, including repeated keys."""
 
     start: int
     end: int
@@ -77,24 +77,24 @@ Node = Scalar | Items | Pairs
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of a file that was read on its own."""
+    """A part of a file that is parsed separately."""
 
     text: str
     line: int
-    """Line of the file where it starts."""
+    """First line, counted in the file."""
     indent: int = 0
-    """Columns that were taken away before each of its lines."""
+    """Number of columns removed from each line."""
 
     def place(self, index: int) -> Position:
-        """Return where in the file a character of this chunk stands."""
+        """Return the position in the file of a character in this chunk."""
         before = self.text.rfind("\n", 0, index)
         return Position(self.line + self.text.count("\n", 0, index), index - before + self.indent)
 
 
 def parse(text: str) -> Node | None:
-    """Return the root of a YAML text, None for an empty one; nothing in it is ever constructed.
+    """Return the root node of a YAML text, None for an empty one; no Python object is constructed from it.
 
-    The events are read instead of `yaml.compose`: libyaml's composer overflows the C stack on deep nesting.
+    Uses the parser's events, because the composer of libyaml overflows the C stack on deep nesting.
     Raises UnreadableError.
     """
     if len(text) > LONGEST:
@@ -114,7 +114,7 @@ def parse(text: str) -> Node | None:
 
 
 def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
-    """Build the tree with a stack of our own, so that depth is a number and not a crash."""
+    """Build the tree with an explicit stack, so that deep nesting is an error and not a crash."""
     root: Node | None = None
     anchors: dict[str, Node] = {}
     opened: list[tuple[yaml.CollectionStartEvent, list[Node]]] = []
@@ -141,7 +141,7 @@ def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
         if opened:
             opened[-1][1].append(node)
         elif root is None:
-            # Read on: what follows may be no YAML.
+            # Continue parsing to find errors in the rest.
             root = node
         else:
             raise UnreadableError("more than one document", start)
@@ -160,14 +160,14 @@ def _collection(opened: yaml.CollectionStartEvent, children: list[Node], end: in
 
 
 def scalar_value(node: Scalar) -> str | int | float | bool | None:
-    """Return what YAML 1.2 makes of a scalar: no yes/no booleans, no dates, no base 60."""
+    """Return the YAML 1.2 value of a scalar: no yes/no booleans, no dates, no base 60."""
     if not node.plain or node.tag == _STR_TAG or (node.tag and node.tag not in CORE_TAGS):
         return node.text
     return plain_value(node.text)
 
 
 def plain_value(text: str) -> str | int | float | bool | None:
-    """Return what YAML 1.2 makes of a plain scalar's text."""
+    """Return the YAML 1.2 value of the text of a plain scalar."""
     if text in _WORDS:
         return _WORDS[text]
     try:
@@ -175,20 +175,20 @@ def plain_value(text: str) -> str | int | float | bool | None:
             return int(text)
         if _INT_BASED.fullmatch(text):
             return int(text, 0)
-    except ValueError:  # more digits than Python turns into a number
+    except ValueError:  # more digits than Python converts to an integer
         return text
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
 def is_null(node: Node) -> bool:
-    """Tell whether the value was left empty, or written as null or ~."""
+    """Return whether the value is empty, null or ~."""
     return isinstance(node, Scalar) and scalar_value(node) is None
 
 
 def value_of(node: Node) -> tuple[object, tuple[Scalar, ...]]:
-    """Return a node as dicts, lists and scalars, and the keys that one of its maps repeats; the last wins.
+    """Return a node as dicts, lists and scalars, and the repeated keys of its maps, of which the last value wins.
 
-    Raises UnreadableError when aliases make it grow beyond `MOST_VALUES`, or when a key is no scalar.
+    Raises UnreadableError if aliases expand it beyond `MOST_VALUES`, or if a key is not a scalar.
     """
     expansion = _Expansion(MOST_VALUES, [])
     return expansion.value(node, 0), tuple(expansion.repeated)
@@ -201,9 +201,9 @@ class _Expansion:
 
     def value(self, node: Node, depth: int) -> object:
         self.left -= 1
-        # Aliases can nest deeper than the text that they stand in.
+        # Expanded aliases can nest deeper than the text.
         if self.left < 0 or depth > DEEPEST:
-            raise UnreadableError(f"holds more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
+            raise UnreadableError(f"contains more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
         if isinstance(node, Scalar):
             return scalar_value(node)
         if isinstance(node, Items):

@@ -1,1 +1,1 @@
-"""Tools that show files."""
+"""File tools: search, grep, glob, read and ls."""

@@ -1,4 +1,4 @@
-"""The file tools: search, grep, glob, read and ls, all rooted in one folder."""
+"""The file tools search, grep, glob, read and ls, confined to one root folder."""
 
 import os
 import sys
@@ -12,10 +12,10 @@ from pydantic import Field
 from run_specialist.errors import ToolError
 from run_specialist.tools.base import Tool
 from run_specialist.tools.files import grep as by_pattern
-from run_specialist.tools.files.present import describe, hit_lines, listed, numbered
-from run_specialist.tools.sandbox.listing import entries, files, near, pattern_spec
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
-from run_specialist.tools.sandbox.text import count_on, fit, is_text, text_lines
+from run_specialist.tools.files.present import comma_list, describe, hit_lines, numbered
+from run_specialist.tools.sandbox.listing import entries, files, pattern_spec, similar_hint
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
+from run_specialist.tools.sandbox.text import count_lines, fit, is_text, text_lines
 from run_specialist.tools.search.index import Index
 
 _SEARCH = (
@@ -43,11 +43,11 @@ _LS = (
 
 
 def file_tools(root: Path, paths: Sequence[str] = (), result_limit: int = 20_000) -> list[Tool]:
-    """Make the five tools.
+    """Return the five file tools.
 
-    paths: folders or globs under the root; when given, nothing else can be seen.
-    result_limit: the most that one result may hold [characters].
-    Raises UsageError when one of `paths` leads out of the root.
+    paths: folders or globs under the root; if given, all other files are invisible.
+    result_limit: maximum length of one result [characters].
+    Raises UsageError if one of `paths` is outside the root.
     """
     tools = _FileTools(Sandbox(root, paths), result_limit)
     return [
@@ -60,7 +60,7 @@ def file_tools(root: Path, paths: Sequence[str] = (), result_limit: int = 20_000
 
 
 class _FileTools:
-    """The functions behind the tools; they may run in several threads at once."""
+    """Functions of the tools; thread-safe."""
 
     def __init__(self, sandbox: Sandbox, result_limit: int) -> None:
         self._sandbox = sandbox
@@ -72,19 +72,21 @@ class _FileTools:
         query: Annotated[str, Field(description="A question or key words; rare words count most.")],
         limit: Annotated[int, Field(ge=1, le=50, description="How many passages to return.")] = 10,
     ) -> str:
-        """Return the passages that fit a question best."""
+        """Return the best passages for a question."""
         self._sandbox.require_root()
         hits = self._index.search(query, limit)
         lines = list(hit_lines(hits.best, query))
         notes = []
-        if held := listed(f"{word} {count}" for word, count in hits.counts.items() if count):
-            notes.append(f"[{hits.unit} per word: {held}]")
-        if absent := listed(word for word, count in hits.counts.items() if not count):
+        if counted := comma_list(f"{word} {count}" for word, count in hits.counts.items() if count):
+            notes.append(f"[{hits.unit} per word: {counted}]")
+        if absent := comma_list(word for word, count in hits.counts.items() if not count):
             notes.append(f"[in no file: {absent}]")
         if not self._index.complete:
             notes.append(f"[only the first {self._index.files} files were searched: the root is too large; use grep]")
         if skipped := self._index.skipped:
-            notes.append(f"[large files not searched: {len(skipped)}, such as {shown(skipped[0])[-40:]}; use grep]")
+            notes.append(
+                f"[large files not searched: {len(skipped)}, such as {escape_path(skipped[0])[-40:]}; use grep]"
+            )
         if not hits.best:
             notes.append(f"[nothing found in {self._index.files} files; use other words, or grep for a part of one]")
 
@@ -98,7 +100,7 @@ class _FileTools:
 
         return fit(lines, self._limit, note)
 
-    def grep(  # noqa: PLR0913, PLR0917 - what a model may choose; always given by keyword
+    def grep(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
         pattern: Annotated[
             str,
@@ -142,7 +144,7 @@ class _FileTools:
                 return "[no file matches; try a shorter pattern such as `*word*`]"
             return f"[the first {taken}; narrow the pattern to see others]" if taken < len(found) else ""
 
-        return fit(map(shown, found[:limit]), self._limit, note)
+        return fit(map(escape_path, found[:limit]), self._limit, note)
 
     def read(
         self,
@@ -151,17 +153,17 @@ class _FileTools:
         limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 200,
     ) -> str:
         """Return numbered lines of a file."""
-        # Python counts no further, and no file has as many lines.
+        # `islice` takes no larger number.
         offset = min(offset, sys.maxsize)
         relative = self._existing(path)
         if (self._sandbox.root / relative).is_dir():
-            raise ToolError(f"{shown(path)} is a folder; use ls to see what is in it")
+            raise ToolError(f"{escape_path(path)} is a folder; use ls to see what is in it")
         with text_lines(self._sandbox, relative) as text:
             before = sum(1 for _ in islice(text.lines, offset - 1))
             chosen = list(numbered(islice(text.lines, limit), offset, alone=limit == 1))
-            total = count_on(text, before + len(chosen))
+            total = count_lines(text, before + len(chosen))
         if not chosen and before:
-            raise ToolError(f"{shown(path)} ends before line {offset}; it has {total} lines")
+            raise ToolError(f"{escape_path(path)} ends before line {offset}; it has {total} lines")
 
         def note(taken: int) -> str:
             last = offset + taken - 1
@@ -176,28 +178,28 @@ class _FileTools:
         """List a folder."""
         relative = self._existing(path)
         if not (self._sandbox.root / relative).is_dir():
-            raise ToolError(f"{shown(path)} is no folder; use read to see what it says")
+            raise ToolError(f"{escape_path(path)} is no folder; use read to see what it says")
         try:
-            listed = entries(self._sandbox, relative)
+            found = entries(self._sandbox, relative)
         except OSError as error:
-            raise ToolError(f"{shown(path)} cannot be listed: {error.strerror}") from error
-        listed.sort(key=lambda entry: (entry.kind != "folder", entry.relative))
+            raise ToolError(f"{escape_path(path)} cannot be listed: {error.strerror}") from error
+        found.sort(key=lambda entry: (entry.kind != "folder", entry.relative))
 
         def note(taken: int) -> str:
-            if not listed:
+            if not found:
                 return "[the folder is empty, or all in it is hidden]"
-            return f"[{taken} of {len(listed)} entries; use glob to see others]" if taken < len(listed) else ""
+            return f"[{taken} of {len(found)} entries; use glob to see others]" if taken < len(found) else ""
 
-        return fit((describe(self._sandbox, entry) for entry in listed), self._limit, note)
+        return fit((describe(self._sandbox, entry) for entry in found), self._limit, note)
 
     def _existing(self, path: str) -> str:
         relative = self._sandbox.locate(path)
         if not os.path.lexists(self._sandbox.root / relative):
-            raise ToolError(f"{shown(path)} does not exist{near(self._sandbox, relative)}")
+            raise ToolError(f"{escape_path(path)} does not exist{similar_hint(self._sandbox, relative)}")
         return relative
 
     def _matching(self, path: str | None, glob: str | None) -> Iterator[str]:
-        """Yield the files below a path whose own path matches a glob; without either, all."""
+        """Yield the files below a path whose path matches a glob; None for no restriction."""
         self._sandbox.require_root()
         start = self._existing(path) if path else ""
         spec = pattern_spec(glob.removeprefix(f"{self._sandbox.root.as_posix()}/")) if glob else None

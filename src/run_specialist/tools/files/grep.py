@@ -1,4 +1,4 @@
-"""Find lines by a regular expression: with ripgrep when it is there, else with Python."""
+"""Regular expression search, with ripgrep if it is installed, else with Python."""
 
 import os
 import re
@@ -16,45 +16,45 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.files.search_process import run
 from run_specialist.tools.sandbox import linescan
 from run_specialist.tools.sandbox.ignore import COMPILING
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.sandbox.text import clip, text_lines
 from run_specialist.tools.threads import is_cancelled
 
-SECONDS = 10.0
-"""How long one search by pattern may take; it is then ended and says so."""
+TIMEOUT = 10.0
+"""Timeout of one search; the result then says that the search was stopped [s]."""
 _BATCH = 100_000 if os.name == "posix" else 20_000
-"""How much of a command line the paths may take [bytes]; Windows allows 32,767 characters in all."""
+"""Maximum size of the paths on one command line [bytes]; Windows limits a command line to 32,767 characters."""
 _ERROR = 2
-# ripgrep leaves out the column of an empty match at the end of a file.
-_PLACE = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
+# ripgrep omits the column of an empty match at the end of a file.
+_MATCH = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The first match in one line."""
+    """First match in one line."""
 
     path: str
     line: int
-    """From 1."""
+    """Line number, from 1."""
     column: int
-    """From 1, in bytes of UTF-8."""
+    """Column of the match, from 1 [bytes of UTF-8]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search by pattern came to."""
+    """Result of a search."""
 
     matches: tuple[Match, ...]
     cut: bool
-    """There are more matches than were asked for."""
+    """Whether there are more matches than requested."""
     stopped: str
-    """Why the search ended before all files were read; empty when it did not."""
+    """Why the search stopped before all files were read; empty if it did not."""
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise ToolError, naming the position, when a pattern is no regular expression of Python's."""
+    """Raise ToolError, with the position, if a pattern is not a valid Python regular expression."""
     try:
-        # The list of warning filters is shared by all threads.
+        # All threads share the list of warning filters.
         with COMPILING, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             re.compile(pattern)
@@ -67,24 +67,24 @@ def check_pattern(pattern: str) -> None:
 
 
 def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> Found:
-    """Find the lines that match, in order of path and line.
+    """Find matching lines, in order of path and line.
 
-    paths: text files as seen from the root; both engines read exactly these, so they see the same files.
-    limit: the most matches to return.
-    Raises ToolError when no engine can be run.
+    paths: text files relative to the root; both engines read exactly these files.
+    limit: maximum number of matches to return.
+    Raises ToolError if no engine can be run.
     """
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + TIMEOUT
     options = (pattern, ignore_case, limit + 1)
     ripgrep = shutil.which("rg")
-    # Found by a PATH that holds `.`, it would be a file of the root.
-    engines = [_ripgrep(ripgrep, *options)] if ripgrep and Path(ripgrep).is_absolute() else []
-    engines.append(_python(*options))
+    # A relative path means that PATH contains `.`: the program could then be a file of the root.
+    engines = [_ripgrep_command(ripgrep, *options)] if ripgrep and Path(ripgrep).is_absolute() else []
+    engines.append(_python_command(*options))
     matches: list[Match] = []
     for batch in _batches(paths):
         output, stopped = _search(engines, batch, sandbox.root, deadline)
         matches += [
             Match(os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
-            for path, line, column in map(re.Match.groups, islice(_PLACE.finditer(output), limit + 1))
+            for path, line, column in map(re.Match.groups, islice(_MATCH.finditer(output), limit + 1))
         ]
         if stopped or len(matches) > limit:
             return Found(tuple(matches[:limit]), cut=len(matches) > limit, stopped=stopped)
@@ -92,7 +92,7 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
-    """Group paths so that each group fits on a command line."""
+    """Split paths into batches that fit on a command line."""
     batch: list[str] = []
     size = 0
     for path in paths:
@@ -106,21 +106,21 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _ripgrep(program: str, pattern: str, ignore_case: bool, most: int) -> list[str]:  # noqa: FBT001 - see `find`
-    # The files are chosen by us, so that ripgrep's own rules for ignoring and skipping must not add to ours.
+def _ripgrep_command(program: str, pattern: str, ignore_case: bool, max_count: int) -> list[str]:  # noqa: FBT001 - see `find`
+    # The caller has chosen the files, so ripgrep must not apply its own ignore rules.
     command = [program, "--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--threads=1"]
     command += ["--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column"]
-    command += ["--crlf", "--max-columns=1", f"--max-count={most}"]
+    command += ["--crlf", "--max-columns=1", f"--max-count={max_count}"]
     return [*command, "--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
 
 
-def _python(pattern: str, ignore_case: bool, most: int) -> list[str]:  # noqa: FBT001 - see `find`
+def _python_command(pattern: str, ignore_case: bool, max_count: int) -> list[str]:  # noqa: FBT001 - see `find`
     flags = re.IGNORECASE if ignore_case else 0
-    return [sys.executable, "-I", "-S", linescan.__file__, pattern, str(int(flags)), str(most)]
+    return [sys.executable, "-I", "-S", linescan.__file__, pattern, str(int(flags)), str(max_count)]
 
 
 def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float) -> tuple[bytes, str]:
-    """Search one batch of files; return the output, and why it ended early where it did."""
+    """Search one batch of files; return the output, and why the search stopped early, or an empty string."""
     if is_cancelled():
         return b"", "because nobody waits for it"
     command, *others = engines
@@ -129,14 +129,14 @@ def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, dead
     except (OSError, ValueError) as error:
         raise ToolError(f"the search could not be run: {error}") from error
     if code is None:
-        return output, f"after {SECONDS:g} s"
-    # ripgrep exits with 2 also when some of the files could not be read.
+        return output, f"after {TIMEOUT:g} s"
+    # ripgrep also exits with 2 if it could not read some of the files.
     if code in {0, 1} or (code == _ERROR and output):
         return output, ""
     if others and code > 0 and not output:
-        # A pattern that ripgrep does not know, such as one that looks ahead.
+        # ripgrep does not support this pattern, e.g. a lookahead.
         return _search(others, paths, root, deadline)
-    if code < 0 or code == linescan.BROKE_OFF:
+    if code < 0 or code == linescan.SEARCH_FAILED:
         return output, "by a limit of time or memory"
     raise ToolError(f"the search could not be run: {Path(command[0]).name} exited with code {code}")
 
@@ -159,4 +159,4 @@ def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator
                 first, last = False, number
                 mark = ":" if number in columns else "-"
                 start = len(line.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore"))
-                yield f"{shown(path)}{mark}{number}{mark} {clip(line, length, start)}"
+                yield f"{escape_path(path)}{mark}{number}{mark} {clip(line, length, start)}"

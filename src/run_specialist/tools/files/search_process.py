@@ -1,4 +1,4 @@
-"""Run a search program that never outlives the call that waits for it."""
+"""Search processes that never outlive the call that waits for them."""
 
 import os
 import subprocess
@@ -10,19 +10,19 @@ from pathlib import Path
 from run_specialist.tools.threads import when_cancelled
 
 GRACE = 1.0
-"""The kernel kills a search this much later than its caller would [s], so that the caller reports the timeout."""
+"""Extra time before the kernel kills a search [s], so that normally its caller does and reports the timeout."""
 _LIMITED = str(Path(__file__).with_name("limited.py"))
 _CAN_LIMIT = bool(sys.executable) and find_spec("resource") is not None
-"""False on Windows: there the caller alone ends a search."""
+"""False on Windows, where only the caller can stop a search."""
 
 
 def run(command: Sequence[str], folder: Path, seconds: float) -> tuple[bytes, int | None]:
-    """Return what a command wrote to standard output, and its exit code: None when the time was up.
+    """Run a command; return its standard output and its exit code, None after a timeout.
 
-    A negative exit code names the signal that killed the command, as in `subprocess`.
-    folder: where it runs.
-    seconds: of wall time, after which it is killed.
-    Raises OSError or ValueError when it cannot be started.
+    A negative exit code is the signal that killed the command, as in `subprocess`.
+    folder: working folder.
+    seconds: timeout, after which it is killed.
+    Raises OSError or ValueError if it cannot be started.
     """
     with subprocess.Popen(  # noqa: S603 - no shell
         _limited(command, seconds + GRACE),
@@ -42,7 +42,7 @@ def run(command: Sequence[str], folder: Path, seconds: float) -> tuple[bytes, in
 
 
 def _limited(command: Sequence[str], seconds: float) -> list[str]:
-    """Return a command that limits itself, and then becomes the given one."""
+    """Wrap a command so that the kernel limits it."""
     if not _CAN_LIMIT:
         return list(command)
     return [sys.executable, "-I", "-S", _LIMITED, str(seconds), str(os.getpid()), *command]

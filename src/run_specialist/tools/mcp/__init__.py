@@ -1,1 +1,1 @@
-"""Tools of MCP servers, as `mcp__server__tool`."""
+"""MCP client: the tools of MCP servers, named `mcp__server__tool`."""

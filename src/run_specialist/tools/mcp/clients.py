@@ -1,4 +1,4 @@
-"""Tools of MCP servers, as `mcp__server__tool`."""
+"""Connections to the MCP servers of a runner, and their tools."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -16,32 +16,32 @@ from run_specialist.tools.threads import in_thread
 
 
 class McpClients:
-    """The servers that a runner's specialists use; each is started for the first run that names it."""
+    """MCP servers that a runner's specialists use; each is started by the first run that names it."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
+        """Create the collection without starting any server."""
         self._connections: dict[tuple[ServerConfig, Path], Connection] = {}
 
     async def tools(
         self, servers: Mapping[str, ServerConfig], *, root: Path
     ) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-        """Return all tools of some servers, and why others cannot be had; a server that fails costs its tools alone.
+        """Return the tools of some servers, and warnings; a server that fails loses only its own tools.
 
-        They are started at the same time, and kept until `aclose`.
-        root: the folder that their processes work in.
+        The servers start concurrently and run until `aclose`.
+        root: working folder of their processes.
         """
-        found = await asyncio.gather(*(self._listed(server, root) for server in servers.values()))
-        made: tuple[tuple[Tool, ...], tuple[str, ...]] = await in_thread(lambda: _made(found))
+        found = await asyncio.gather(*(self._list_tools(server, root) for server in servers.values()))
+        made: tuple[tuple[Tool, ...], tuple[str, ...]] = await in_thread(lambda: _make_tools(found))
         return made
 
     async def aclose(self) -> None:
-        """End all connections, and the processes behind them."""
+        """Close all connections and stop their processes."""
         connections = list(self._connections.values())
         self._connections.clear()
         await asyncio.gather(*(connection.close() for connection in connections))
 
-    async def _listed(self, server: ServerConfig, root: Path) -> tuple[ServerConfig, Connection, Listing | str]:
-        """Return a server with what it offers, or why it cannot be had."""
+    async def _list_tools(self, server: ServerConfig, root: Path) -> tuple[ServerConfig, Connection, Listing | str]:
+        """Return a server with its tools, or with the reason why it is unavailable."""
         if server.unusable:
             return server, Connection(server, root), server.unusable
         connection = self._connections.setdefault((server, root), Connection(server, root))
@@ -51,31 +51,33 @@ class McpClients:
             return server, connection, str(error)
 
 
-def _made(found: Iterable[tuple[ServerConfig, Connection, Listing | str]]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Make the tools; as each schema is checked, many of them take their time."""
+def _make_tools(
+    found: Iterable[tuple[ServerConfig, Connection, Listing | str]],
+) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """Create the tools; validating the schemas of many tools is slow."""
     tools: list[Tool] = []
     warnings: list[str] = []
     names: set[str] = set()
     for server, connection, listing in found:
         place = f"mcp_servers: {server.name}"
         if isinstance(listing, str):
-            warnings.append(f"{place}: {listing}; the run goes on without its tools")
+            warnings.append(f"{place}: {listing}; the run continues without its tools")
             continue
         if not listing.complete:
-            warnings.append(f"{place}: it lists more tools than are taken; there are the first {len(listing.tools):,}")
-        if listing.lost:
-            warnings.append(f"{place}: {listing.lost}")
+            warnings.append(f"{place}: it lists too many tools; only the first {len(listing.tools):,} are used")
+        if listing.rejected:
+            warnings.append(f"{place}: {listing.rejected}")
         listed = [(one.name, one.description or one.title or "", one.input_schema) for one in listing.tools]
         for definition in definitions(server.name, listed, names):
             tools.append(_tool(definition, connection))
             if definition.name != tool_name(server.name, definition.called):
-                told = f"{shown(definition.called)} is called {definition.name}, since another one has its name"
-                warnings.append(f"{place}: {told}")
+                renamed = f"{shown(definition.called)} is renamed to {definition.name}"
+                warnings.append(f"{place}: {renamed}, because another tool already has that name")
     return tuple(tools), tuple(warnings)
 
 
 def _tool(definition: Definition, connection: Connection) -> Tool:
-    async def call(**arguments: Any) -> str:  # noqa: ANN401 - what fits is known to the server
+    async def call(**arguments: Any) -> str:  # noqa: ANN401 - the server validates them
         return await connection.call(definition.called, arguments)
 
     return Tool(definition.name, definition.description, call, schema=definition.schema)

@@ -1,4 +1,4 @@
-"""An MCP server as its callers see it: there when it is called, started anew when it has ended."""
+"""Connection to an MCP server, which restarts a server that has ended."""
 
 import json
 from collections.abc import Mapping
@@ -12,61 +12,64 @@ from run_specialist.tools.mcp.session import Listing, McpSession, SessionForgott
 
 
 class Connection:
-    """One server, shared by all runs that name it."""
+    """Connection to one server, shared by all runs that name it."""
 
     def __init__(self, server: ServerConfig, root: Path) -> None:
-        """Take what to reach, and the folder that its process works in; nothing is started yet."""
+        """Create a connection without starting the server.
+
+        root: working folder of the server's process.
+        """
         self._server = server
         self._root = root
-        self._line: McpSession | None = None
-        self._lost = ""
+        self._session: McpSession | None = None
+        self._restart_error = ""
 
     async def listing(self) -> Listing:
-        """Return the tools of the server, which is started unless it runs.
+        """Return the tools of the server, starting it if it is not running.
 
         Raises Unreachable.
         """
-        self._lost = ""
-        return await self._current().listing()
+        self._restart_error = ""
+        return await self._live_session().listing()
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """Return what a tool answers; a server that has ended since is started once more before.
+        """Call a tool and return its result; a server that has ended is restarted first, once.
 
-        A call that was under way when it ended is not repeated: it may have had its effect.
-        tool: as the server calls it.
-        Raises ToolError for whatever goes wrong.
+        A call in progress when the server ended is not retried, since it may have had side effects.
+        tool: name of the tool on the server.
+        Raises ToolError for every failure.
         """
         try:
             json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
         except ValueError:
             raise ToolError("the arguments hold half a character, or a number that is none") from None
         try:
-            return await (await self._begun()).call(tool, arguments)
+            return await (await self._restarted()).call(tool, arguments)
         except SessionForgotten:
             await self.close()
         try:
-            return await (await self._begun()).call(tool, arguments)
+            return await (await self._restarted()).call(tool, arguments)
         except SessionForgotten:
             raise ToolError("the server forgets who asks between one request and the next") from None
 
     async def close(self) -> None:
-        """End the connection, and the process behind it."""
-        if self._line is not None:
-            await self._line.close()
+        """Close the connection and stop the server's process."""
+        if self._session is not None:
+            await self._session.close()
 
-    async def _begun(self) -> McpSession:
-        if self._lost:
-            raise ToolError(self._lost)
-        line = self._current()
+    async def _restarted(self) -> McpSession:
+        if self._restart_error:
+            raise ToolError(self._restart_error)
+        session = self._live_session()
         try:
-            await line.listing()
+            await session.listing()
         except Unreachable as error:
-            # Each try may take as long as a start does; the next run tries again.
-            self._lost = f"the server is gone, and could not be started again: {error}"
-            raise ToolError(self._lost) from None
-        return line
+            # A restart may take long, so it is tried again only by the next run.
+            self._restart_error = f"the server is gone, and could not be started again: {error}"
+            raise ToolError(self._restart_error) from None
+        return session
 
-    def _current(self) -> McpSession:
-        if self._line is None or self._line.is_over:
-            self._line = McpSession(self._server, self._root)
-        return self._line
+    def _live_session(self) -> McpSession:
+        if self._session is None or self._session.is_closed:
+            self._session = McpSession(self._server, self._root)
+        return self._session

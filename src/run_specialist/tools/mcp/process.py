@@ -1,8 +1,7 @@
-"""The process of an MCP server: messages over its pipes, with a bound on each, and no trace of it afterwards."""
+"""Process of an MCP server: size-limited messages over its pipes, and reliable termination."""
 
 import asyncio
 import atexit
-import json
 import os
 import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
@@ -11,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.specialist.problems import shown
+from run_specialist.tools.mcp.messages import parse, read_line
 from run_specialist.tools.mcp.server_errors import Hide
-from run_specialist.tools.mcp.surrogates import whole_signs
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -21,120 +20,120 @@ if TYPE_CHECKING:
     Streams = tuple[MemoryObjectReceiveStream["SessionMessage | Exception"], MemoryObjectSendStream["SessionMessage"]]
 
 LARGEST_MESSAGE = 10 * 1024 * 1024
-"""Bytes of one line; a server that sends a longer one is stopped, since what follows cannot be told apart."""
-TO_LEAVE, TO_OBEY = 1.0, 1.0
-"""What a server gets to end by itself when its input is closed, and after a SIGTERM [s]."""
+"""Maximum size of one line; a server that sends a longer one is stopped [bytes]."""
+EXIT_GRACE, TERM_GRACE = 1.0, 1.0
+"""Grace periods for a server to exit after its input was closed, and after a SIGTERM [s]."""
 
-_LAST_WORDS = 4096
-_FOR_LAST_WORDS = 0.2
+_STDERR_TAIL = 4096
+_DRAIN_TIMEOUT = 0.2
 _LONGEST_SHOWN = 300
 _POLL = 0.01
-_OWN_GROUP = os.name == "posix"
-_alive: set[int] = set()
-"""Process groups that were started and not yet seen off."""
+_USE_GROUPS = os.name == "posix"
+_running: set[int] = set()
+"""Process groups that were started and not yet stopped."""
 
 
 class ServerProcess:
-    """A process that is spoken to line by line; whatever it writes beside messages never reaches our terminal."""
+    """Process that exchanges messages line by line; its standard error never reaches the terminal."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], folder: str, ended: Callable[[], None]
+        self, command: Sequence[str], environment: Mapping[str, str], folder: str, on_end: Callable[[], None]
     ) -> None:
-        """Take what is started.
+        """Set up a process without starting it.
 
-        environment: all variables that it gets.
-        ended: told once when nothing more can come from it.
+        environment: all of its environment variables.
+        on_end: callback for when the process can send no more messages.
         """
         self._command = command
         self._environment = environment
         self._folder = folder
-        self._ended = ended
-        self._trouble = ""
-        self._said = b""
-        self._seen_off = False
-        self._left = False
-        self._code: int | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._on_end = on_end
+        self._fault = ""
+        self._stderr = b""
+        self._closing = False
+        self._ended_early = False
+        self._exit_code: int | None = None
+        self._read_task: asyncio.Task[None] | None = None
 
-    def last_words(self, hide: Hide) -> str:
-        """How it ended by itself, and the last line that it wrote to its standard error; empty where there is none."""
-        lines = [line for line in self._said.decode(errors="replace").splitlines() if line.strip()]
-        said = shown(" ".join(hide(lines[-1]).split()), _LONGEST_SHOWN) if lines else ""
-        if self._trouble or not self._left:
-            return self._trouble or (said and f"its last words: {said}")
-        code = self._code
+    def failure(self, hide: Hide) -> str:
+        """Return how the process ended on its own, and the last line of its standard error; may be empty."""
+        lines = [line for line in self._stderr.decode(errors="replace").splitlines() if line.strip()]
+        last_line = shown(" ".join(hide(lines[-1]).split()), _LONGEST_SHOWN) if lines else ""
+        if self._fault or not self._ended_early:
+            return self._fault or (last_line and f"its last words: {last_line}")
+        code = self._exit_code
         how = "closed its output" if code is None else f"exited with code {code}" if code >= 0 else "was killed"
-        return f"it {how}{f', saying: {said}' if said else ''}"
+        return f"it {how}{f', saying: {last_line}' if last_line else ''}"
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator["Streams"]:
-        """Start it and give the streams of messages from it and to it; no process of its group is left at the end.
+        """Start the process and yield its incoming and outgoing message streams; on exit, kill its process group.
 
-        Raises OSError or ValueError where it cannot be started.
+        Raises OSError or ValueError if it cannot be started.
         """
-        import anyio  # noqa: PLC0415 - only where a server is used
+        import anyio  # noqa: PLC0415 - needed only with a server
 
-        # Registered once, however often.
+        # Register it only once.
         atexit.unregister(kill_all)
         atexit.register(kill_all)
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
-            lambda: _Watched(LARGEST_MESSAGE, loop, self._exited),
+            lambda: _ExitWatcher(LARGEST_MESSAGE, loop, self._on_exit),
             *self._command,
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
             env=dict(self._environment),
             cwd=self._folder,
-            # Ctrl-C is for us: the servers are needed until the run has landed.
-            start_new_session=_OWN_GROUP,
+            # Ctrl-C must not stop the servers: the run needs them until it has landed.
+            start_new_session=_USE_GROUPS,
         )
         process = Process(transport, protocol, loop)
-        _alive.add(process.pid)
+        _running.add(process.pid)
         to_reader, reader = anyio.create_memory_object_stream[Any](0)
         writer, from_writer = anyio.create_memory_object_stream[Any](0)
-        work = [
+        tasks = [
             asyncio.create_task(one)
-            for one in (self._read(process, to_reader), self._write(process, from_writer), self._listen(process))
+            for one in (self._read(process, to_reader), self._write(process, from_writer), self._read_stderr(process))
         ]
-        self._reading = work[0]
-        if self._left:
-            # It was gone before there was a reader to stop.
-            self._exited()
+        self._read_task = tasks[0]
+        if self._ended_early:
+            # It exited before there was a task to stop.
+            self._on_exit()
         try:
             yield reader, writer
         finally:
-            # Whatever cancels us, the process is seen off; who cancels once more has it killed.
+            # A cancellation still lets the process exit gracefully; a second one kills it.
             with anyio.CancelScope(shield=True):
                 try:
-                    await self._see_off(process, work[-1])
+                    await self._stop(process, tasks[-1])
                 finally:
                     _kill(process.pid)
-                    _alive.discard(process.pid)
+                    _running.discard(process.pid)
                     transport.close()
                     for stream in (to_reader, reader, writer, from_writer):
                         stream.close()
-                    for task in work:
+                    for task in tasks:
                         task.cancel()
-                    await asyncio.wait(work)
+                    await asyncio.wait(tasks)
 
     async def _read(self, process: Process, messages: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
-        """Pass on what the server writes; lines that are no message are nobody's business."""
+        """Forward the server's messages; ignore lines that are not messages."""
         import anyio  # noqa: PLC0415 - as above
 
-        assert process.stdout is not None  # noqa: S101 - there is a pipe
+        assert process.stdout is not None  # noqa: S101 - stdout is a pipe
         try:
-            while line := await _line(process.stdout):
-                if message := _message(line):
+            while line := await read_line(process.stdout):
+                if message := parse(line):
                     await messages.send(message)
-            self._left |= not self._seen_off
+            self._ended_early |= not self._closing
         except asyncio.LimitOverrunError:
-            self._trouble = f"it sent more than {LARGEST_MESSAGE // 1024**2} MiB in one message, and was stopped"
+            self._fault = f"it sent more than {LARGEST_MESSAGE // 1024**2} MiB in one message, and was stopped"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
             messages.close()
-            self._ended()
+            self._on_end()
 
     async def _write(self, process: Process, messages: "MemoryObjectReceiveStream[SessionMessage]") -> None:
         import anyio  # noqa: PLC0415 - as above
@@ -145,86 +144,52 @@ class ServerProcess:
                 process.stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await process.stdin.drain()
             return
-        # What it said before is still on its way.
-        await asyncio.sleep(TO_LEAVE)
-        self._trouble = "it takes no more requests"
-        self._ended()
+        # Its earlier answers may still be in the pipe.
+        await asyncio.sleep(EXIT_GRACE)
+        self._fault = "it takes no more requests"
+        self._on_end()
 
-    def _exited(self) -> None:
-        if not self._seen_off:
-            self._left = True
-            if self._reading is not None:
-                # What it said last is still read.
-                asyncio.get_running_loop().call_later(_FOR_LAST_WORDS, self._reading.cancel)
+    def _on_exit(self) -> None:
+        if not self._closing:
+            self._ended_early = True
+            if self._read_task is not None:
+                # Its last output is still read.
+                asyncio.get_running_loop().call_later(_DRAIN_TIMEOUT, self._read_task.cancel)
 
-    async def _listen(self, process: Process) -> None:
+    async def _read_stderr(self, process: Process) -> None:
         assert process.stderr is not None  # noqa: S101 - as above
-        while said := await process.stderr.read(_LAST_WORDS):
-            self._said = (self._said + said)[-_LAST_WORDS:]
+        while chunk := await process.stderr.read(_STDERR_TAIL):
+            self._stderr = (self._stderr + chunk)[-_STDERR_TAIL:]
 
-    async def _see_off(self, process: Process, listening: "asyncio.Task[None]") -> None:
-        self._seen_off = True
+    async def _stop(self, process: Process, stderr_task: "asyncio.Task[None]") -> None:
+        self._closing = True
         assert process.stdin is not None  # noqa: S101 - as above
         process.stdin.close()
-        if self._trouble or not await _gone(process, TO_LEAVE):
+        if self._fault or not await _exits_within(process, EXIT_GRACE):
             _signal(process.pid, signal.SIGTERM)
-            if not await _gone(process, TO_OBEY):
+            if not await _exits_within(process, TERM_GRACE):
                 _kill(process.pid)
-                await _gone(process, TO_OBEY)
-        elif self._left:
-            self._code = process.returncode
-            # A child of its own may keep the pipe open.
-            await asyncio.wait([listening], timeout=_FOR_LAST_WORDS)
+                await _exits_within(process, TERM_GRACE)
+        elif self._ended_early:
+            self._exit_code = process.returncode
+            # A child of the server may keep the pipe open.
+            await asyncio.wait([stderr_task], timeout=_DRAIN_TIMEOUT)
 
 
-class _Watched(SubprocessStreamProtocol):
-    """Tells when the process is gone, also where a child of its own keeps the pipes open."""
+class _ExitWatcher(SubprocessStreamProtocol):
+    """Reports the exit of the process even if a child of it keeps the pipes open."""
 
-    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop, exited: Callable[[], None]) -> None:
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop, on_exit: Callable[[], None]) -> None:
         super().__init__(limit, loop)
-        self._exited = exited
+        self._on_exit = on_exit
 
     def process_exited(self) -> None:
         super().process_exited()
-        self._exited()
+        self._on_exit()
 
 
-async def _line(stream: asyncio.StreamReader) -> bytes:
-    """Return the next line; empty at the end. Raises LimitOverrunError for one that is too long."""
-    try:
-        return await stream.readuntil(b"\n")
-    except asyncio.IncompleteReadError as error:
-        return error.partial
-
-
-def _message(line: bytes) -> "SessionMessage | None":
-    from mcp.shared.message import SessionMessage  # noqa: PLC0415 - a heavy library
-    from mcp.types import JSONRPCError, jsonrpc_message_adapter  # noqa: PLC0415 - likewise
-
-    line = whole_signs(line)
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        # An answer that breaks the protocol is still an answer: nobody shall wait for another one.
-        number = _answered(line)
-    if number is None:
-        return None
-    error = {"code": -32700, "message": "its answer is no valid message"}
-    return SessionMessage(JSONRPCError.model_validate({"jsonrpc": "2.0", "id": number, "error": error}))
-
-
-def _answered(line: bytes) -> int | None:
-    """Return which of our requests a line that is no valid message means to answer."""
-    try:
-        read = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    number = read.get("id") if isinstance(read, dict) and "method" not in read else None
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
-
-
-async def _gone(process: Process, seconds: float) -> bool:
-    """Wait for the process alone: one that it started may keep its pipes open."""
+async def _exits_within(process: Process, seconds: float) -> bool:
+    """Wait for the process only, since a child of it may keep the pipes open; return False after a timeout [s]."""
     deadline = asyncio.get_running_loop().time() + seconds
     while process.returncode is None:
         if asyncio.get_running_loop().time() >= deadline:
@@ -235,17 +200,17 @@ async def _gone(process: Process, seconds: float) -> bool:
 
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        if _OWN_GROUP:
+        if _USE_GROUPS:
             os.killpg(pid, number)
         else:
             os.kill(pid, number)
 
 
 def _kill(pid: int) -> None:
-    _signal(pid, signal.SIGKILL if _OWN_GROUP else signal.SIGTERM)
+    _signal(pid, signal.SIGKILL if _USE_GROUPS else signal.SIGTERM)
 
 
 def kill_all() -> None:
-    """Kill all servers at once: the program ends."""
-    for pid in _alive:
+    """Kill all servers at once, at the end of the program."""
+    for pid in _running:
         _kill(pid)

@@ -1,4 +1,4 @@
-"""What goes wrong with an MCP server, in one line each."""
+"""One-line descriptions of MCP server errors."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -11,30 +11,30 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 CLOSED = "Connection closed"
-"""What the library says of a server that just went away."""
+"""Message of the library for a closed connection."""
 
 Hide = Callable[[str], str]
-"""Masks what is secret; before anything is cut, for a part of a key would not be known again."""
+"""Masks secrets; applied before truncation, since a truncated key would not be recognized."""
 
 _LONGEST = 300
-_LECTURE = re.compile(r":\s*\d+ validation errors? for .*", re.DOTALL)
+_VALIDATION_DETAILS = re.compile(r":\s*\d+ validation errors? for .*", re.DOTALL)
 
 
 class Unreachable(Exception):
-    """A server cannot be had; `str(error)` says why, in one line."""
+    """A server is unavailable; `str(error)` is the reason, on one line."""
 
 
-def first_line(words: Iterable[str], hide: Hide = redact) -> str:
-    """Return the first words that are not empty, printable, on one line, without keys and a validator's lecture."""
-    one = next((word for word in words if word.strip()), "")
-    return shown(" ".join(hide(_LECTURE.sub("", one)).split()), _LONGEST)
+def first_line(texts: Iterable[str], hide: Hide = redact) -> str:
+    """Return the first nonempty text as one printable line, without secrets and validation details."""
+    one = next((text for text in texts if text.strip()), "")
+    return shown(" ".join(hide(_VALIDATION_DETAILS.sub("", one)).split()), _LONGEST)
 
 
-def misfit(what: str, error: "ValidationError", hide: Hide, *, within: int = 0) -> str:
-    """Return where an answer of the server breaks the protocol.
+def violation(what: str, error: "ValidationError", hide: Hide, *, within: int = 0) -> str:
+    """Return where a response of the server violates the protocol.
 
-    what: with its verb.
-    within: how many parts of the place `what` tells.
+    what: subject and verb of the sentence.
+    within: number of leading location parts that `what` already names.
     """
     wrong = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in wrong["loc"][within:])
@@ -42,14 +42,14 @@ def misfit(what: str, error: "ValidationError", hide: Hide, *, within: int = 0) 
 
 
 def cause(error: BaseException) -> BaseException:
-    """Return the first error of a group, which the library's tasks make of any."""
+    """Return the first error of nested exception groups, in which the library's tasks wrap errors."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-def told(error: BaseException, hide: Hide) -> str:
-    """Return in one line what went wrong; empty where the other side just went away."""
+def describe(error: BaseException, hide: Hide) -> str:
+    """Return an error as one line; empty if the connection was merely closed."""
     error = cause(error)
     text = first_line([str(error)], hide)
     if text == CLOSED:

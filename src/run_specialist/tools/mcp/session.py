@@ -1,4 +1,4 @@
-"""One life of a connection to an MCP server: a task that holds it open until one of both sides ends it."""
+"""Session with an MCP server: a task that keeps it open until either side closes it."""
 
 import asyncio
 import os
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from run_specialist.errors import ToolError
 from run_specialist.redaction import redact, redactor
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.tools.mcp.process import TO_LEAVE, TO_OBEY, ServerProcess
+from run_specialist.tools.mcp.process import EXIT_GRACE, TERM_GRACE, ServerProcess
 from run_specialist.tools.mcp.result import text_of
-from run_specialist.tools.mcp.server_errors import CLOSED, Hide, Unreachable, cause, first_line, misfit, told
+from run_specialist.tools.mcp.server_errors import CLOSED, Hide, Unreachable, cause, describe, first_line, violation
 from run_specialist.tools.mcp.tool_filter import ToolFilter
 from run_specialist.tools.mcp.web import Web
 from run_specialist.tools.threads import in_thread
@@ -21,94 +21,94 @@ from run_specialist.version import release
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import Tool as Listed
+    from mcp.types import Tool as ListedTool
 
 MOST_TOOLS = 1_000
 MOST_PAGES = 100
-TO_CLOSE = 2 * TO_LEAVE + 2 * TO_OBEY
-"""After these a connection that does not end is cut [s]."""
+CLOSE_TIMEOUT = 2 * EXIT_GRACE + 2 * TERM_GRACE
+"""Timeout for closing a session, after which its task is cancelled [s]."""
 
-_SESSION_GONE = "Session terminated"
+_SESSION_TERMINATED = "Session terminated"
 
 
 class SessionForgotten(Exception):
-    """The server no longer knows us, and has not run the call."""
+    """The server no longer knows the session, and has not executed the call."""
 
 
 class _Transport(Protocol):
-    def last_words(self, hide: Hide) -> str: ...
+    def failure(self, hide: Hide) -> str: ...
 
     def connected(self) -> AbstractAsyncContextManager[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of a server, as it told them when it was started."""
+    """Tools that a server listed when it was started."""
 
-    tools: tuple["Listed", ...]
+    tools: tuple["ListedTool", ...]
     complete: bool
-    """False where there are more than are taken."""
-    lost: str = ""
-    """Which tools are left out because they are none, and why; empty where all are taken."""
+    """Whether the list is complete; False above the limits."""
+    rejected: str = ""
+    """Names of invalid tools that were omitted, with the reason; empty if there are none."""
 
 
 class McpSession:
-    """A server that was started, or is being started; it ends when it is closed, or by itself."""
+    """Session with a server, from its start until either side closes it."""
 
     def __init__(self, server: ServerConfig, root: Path) -> None:
-        """Start it in a task of its own: what the library opens has to be closed where it was opened.
+        """Start the server in a separate task, since the library must close its resources in the task that opened them.
 
-        root: the folder that its process works in.
+        root: working folder of the server's process.
         """
         loop = asyncio.get_running_loop()
         self._server = server
         self._root = root
         self._transport: _Transport | None = None
         self._client: Client | None = None
-        self._over = asyncio.Event()
-        self._gone = False
-        self._why = ""
+        self._closed = asyncio.Event()
+        self._transport_closed = False
+        self._error = ""
         self._hide: Hide = redact
-        self._listed: asyncio.Future[Listing | Unreachable] = loop.create_future()
+        self._listing: asyncio.Future[Listing | Unreachable] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
-        self._task = asyncio.create_task(self._hold())
+        self._task = asyncio.create_task(self._run())
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing can be asked over it any more."""
-        return self._over.is_set()
+    def is_closed(self) -> bool:
+        """Whether the session is closed for requests."""
+        return self._closed.is_set()
 
     async def listing(self) -> Listing:
-        """Wait until the server has told its tools.
+        """Wait until the server has listed its tools, and return them.
 
         Raises Unreachable.
         """
-        listed = await asyncio.shield(self._listed)
+        listed = await asyncio.shield(self._listing)
         if isinstance(listed, Unreachable):
             raise listed
         return listed
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """Return what a tool answers; cancelling tells the server so.
+        """Call a tool and return its result; a cancellation is sent to the server.
 
-        Raises ToolError, and Forgotten where the call may simply be made again over another line.
+        Raises ToolError, and SessionForgotten if the call can be retried in a new session.
         """
-        from mcp import MCPError  # noqa: PLC0415 - a heavy library, loaded since the server was started
-        from pydantic import ValidationError  # noqa: PLC0415 - likewise
+        from mcp import MCPError  # noqa: PLC0415 - slow to import; loaded when the server started
+        from pydantic import ValidationError  # noqa: PLC0415 - as above
 
         try:
-            return await self._called(tool, arguments)
+            return await self._send_call(tool, arguments)
         except MCPError as error:
-            if self.is_over or error.error.message == CLOSED:
-                await self._ended()
-                raise ToolError(f"the server ended before it answered: {self._words()}") from None
-            if error.error.message == _SESSION_GONE:
+            if self.is_closed or error.error.message == CLOSED:
+                await self._wait_closed()
+                raise ToolError(f"the server ended before it answered: {self._failure()}") from None
+            if error.error.message == _SESSION_TERMINATED:
                 raise SessionForgotten from None
             raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
         except ValidationError as error:
-            raise ToolError(misfit("its answer is", error, self._hide)) from None
+            raise ToolError(violation("its answer is", error, self._hide)) from None
 
-    async def _called(self, tool: str, arguments: Mapping[str, Any]) -> str:
+    async def _send_call(self, tool: str, arguments: Mapping[str, Any]) -> str:
         from mcp.types import (  # noqa: PLC0415 - as above
             CallToolRequest,
             CallToolRequestParams,
@@ -118,90 +118,92 @@ class McpSession:
         from pydantic import TypeAdapter  # noqa: PLC0415 - as above
 
         if self._client is None:
-            raise ToolError(f"the server ended: {self._words()}")
+            raise ToolError(f"the server ended: {self._failure()}")
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         wanted: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
-        # Not by `call_tool`, which throws a result away that does not fit the server's own schema of it.
+        # `call_tool` would discard a result that does not match the server's own output schema.
         result = await self._client.session.send_request(request, wanted)
         if isinstance(result, InputRequiredResult):
             raise ToolError("the server asks for more input, and there is nobody to ask")
         return self._hide(text_of(result))
 
     async def close(self) -> None:
-        """End it, and the process behind it."""
-        if not self._listed.done():
+        """Close the session and stop the server's process."""
+        if not self._listing.done():
             self._task.cancel()
-        await self._ended()
+        await self._wait_closed()
 
-    async def _ended(self) -> None:
-        self._over.set()
-        await asyncio.wait([self._task], timeout=TO_CLOSE)
+    async def _wait_closed(self) -> None:
+        self._closed.set()
+        await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
         if not self._task.done():
             self._task.cancel()
-            await asyncio.wait([self._task], timeout=TO_CLOSE)
+            await asyncio.wait([self._task], timeout=CLOSE_TIMEOUT)
 
-    def _late(self) -> None:
-        if not self._listed.done():
-            self._why = f"it did not tell its tools within {self._server.timeout:g} seconds"
+    def _on_timeout(self) -> None:
+        if not self._listing.done():
+            self._error = f"it did not tell its tools within {self._server.timeout:g} seconds"
             self._task.cancel()
 
-    def _left(self) -> None:
-        # Before the server has told its tools, what is being asked of it fails by itself.
-        self._gone = True
-        if self._listed.done():
-            self._over.set()
+    def _on_transport_closed(self) -> None:
+        # Before the tools are listed, the pending request fails by itself.
+        self._transport_closed = True
+        if self._listing.done():
+            self._closed.set()
 
-    async def _hold(self) -> None:
+    async def _run(self) -> None:
         try:
-            await self._live()
+            await self._connect()
         except asyncio.CancelledError:
-            # By `close`, by `_late`, or because the program ends: nobody waits for this task to be cancelled.
+            # Cancelled by `close`, by the timeout, or at the end of the program: nothing awaits the cancellation.
             pass
-        except BaseException as error:  # noqa: BLE001 - whatever a server or the library does, its tools alone are lost
-            self._why = self._why or told(error, self._hide)
+        except BaseException as error:  # noqa: BLE001 - any failure of a server must only lose its own tools
+            self._error = self._error or describe(error, self._hide)
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            self._over.set()
-            if not self._listed.done():
-                self._listed.set_result(Unreachable(self._words()))
+            self._closed.set()
+            if not self._listing.done():
+                self._listing.set_result(Unreachable(self._failure()))
 
-    async def _live(self) -> None:
+    async def _connect(self) -> None:
         server = self._server.expanded(os.environ)
         self._hide = redactor(server.secrets)
         try:
-            await in_thread(_load)
+            await in_thread(_import_library)
         except ImportError as error:
-            raise Unreachable(f"install what talks to it: pip install 'run-specialist[mcp]' ({error})") from None
-        # Our own loading is not the server's time.
-        self._timer = asyncio.get_running_loop().call_later(server.timeout, self._late)
+            raise Unreachable(
+                f"the MCP client is not installed; run: pip install 'run-specialist[mcp]' ({error})"
+            ) from None
+        # The timeout starts after the import of the library.
+        self._timer = asyncio.get_running_loop().call_later(server.timeout, self._on_timeout)
         from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above
 
-        # Every program that is about speaks the old beginning, and some end at once when they hear another one.
+        # All servers support the legacy handshake, and some exit at once on the new one.
         for mode in ("auto",) if server.url else ("legacy", "auto"):
             try:
-                await self._talk(server, mode)
+                await self._serve(server, mode)
             except Exception as error:
                 code = getattr(cause(error), "code", None)
-                if mode == "auto" or self._listed.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
+                if mode == "auto" or self._listing.done() or code != UNSUPPORTED_PROTOCOL_VERSION:
                     raise
             else:
                 return
 
-    async def _talk(self, server: ServerConfig, mode: str) -> None:
+    async def _serve(self, server: ServerConfig, mode: str) -> None:
         from mcp import Client  # noqa: PLC0415 - as above
         from mcp.types import Implementation  # noqa: PLC0415 - as above
 
-        self._transport, self._gone = self._transport_of(server), False
-        us = Implementation(name="run-specialist", version=release())
-        sieve = ToolFilter()
-        connected = sieve.over(self._transport.connected())
-        async with Client(connected, client_info=us, mode=mode, cache=None) as client:
-            listing = await _listing(client, sieve, self._hide)
+        self._transport, self._transport_closed = self._transport_of(server), False
+        client_info = Implementation(name="run-specialist", version=release())
+        tool_filter = ToolFilter()
+        connected = tool_filter.wrap(self._transport.connected())
+        async with Client(connected, client_info=client_info, mode=mode, cache=None) as client:
+            listing = await _list_tools(client, tool_filter, self._hide)
             self._client = client
-            self._listed.set_result(listing)
-            if not self._gone:
-                await self._over.wait()
+            self._listing.set_result(listing)
+            if not self._transport_closed:
+                await self._closed.wait()
 
     def _transport_of(self, server: ServerConfig) -> _Transport:
         from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above
@@ -212,37 +214,37 @@ class McpSession:
         folder = self._root / (server.cwd or "")
         if not folder.is_dir():
             raise Unreachable(f"there is no folder {folder}")
-        return ServerProcess(server.command or (), environment, str(folder), self._left)
+        return ServerProcess(server.command or (), environment, str(folder), self._on_transport_closed)
 
-    def _words(self) -> str:
-        last = self._transport.last_words(self._hide) if self._transport else ""
-        return f"{self._why} ({last})" if self._why and last else self._why or last or "the connection was closed"
+    def _failure(self) -> str:
+        last = self._transport.failure(self._hide) if self._transport else ""
+        return f"{self._error} ({last})" if self._error and last else self._error or last or "the connection was closed"
 
 
-def _load() -> None:
-    import logging  # noqa: PLC0415 - beside its use
+def _import_library() -> None:
+    import logging  # noqa: PLC0415 - needed only here
 
-    import mcp.client.stdio  # noqa: PLC0415 - a second of work, in a thread
-    import mcp.client.streamable_http  # noqa: F401, PLC0415 - likewise
+    import mcp.client.stdio  # noqa: PLC0415 - takes a second, so it runs in a thread
+    import mcp.client.streamable_http  # noqa: F401, PLC0415 - as above
 
-    # What the library would tell of a server's faults stands in our warnings; it must not reach the terminal by itself.
+    # Server faults are reported as warnings of the run; the library must not log them to the terminal.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
-async def _listing(client: "Client", sieve: ToolFilter, hide: Hide) -> Listing:
+async def _list_tools(client: "Client", tool_filter: ToolFilter, hide: Hide) -> Listing:
     from mcp.types import PaginatedRequestParams  # noqa: PLC0415 - as above
     from pydantic import ValidationError  # noqa: PLC0415 - as above
 
-    tools: list[Listed] = []
+    tools: list[ListedTool] = []
     cursor = None
-    sieve.begin(client.protocol_version)
+    tool_filter.begin(client.protocol_version)
     for _ in range(MOST_PAGES):
         try:
             page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         except ValidationError as error:
-            raise Unreachable(misfit("its list of tools is", error, hide)) from None
+            raise Unreachable(violation("its list of tools is", error, hide)) from None
         tools += page.tools
         cursor = page.next_cursor
         if not cursor or len(tools) > MOST_TOOLS:
             break
-    return Listing(tuple(tools[:MOST_TOOLS]), not cursor and len(tools) <= MOST_TOOLS, sieve.end(hide))
+    return Listing(tuple(tools[:MOST_TOOLS]), not cursor and len(tools) <= MOST_TOOLS, tool_filter.end(hide))

@@ -1,23 +1,23 @@
-"""Halves of signs in JSON, which the library refuses with the whole message around them."""
+"""Repair of lone surrogates in JSON, for which the library would reject the entire message."""
 
 import re
 
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(
     rb"""
-    \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # both halves of a sign
-  | (\\u[dD][89a-fA-F][0-9a-fA-F]{2})                            # one half alone
+    \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}  # surrogate pair
+  | (\\u[dD][89a-fA-F][0-9a-fA-F]{2})                            # lone surrogate
   | \\.                                                          # any other escape
     """,
     re.VERBOSE | re.DOTALL,
 )
 
 
-def whole_signs(line: bytes) -> bytes:
-    """Return a line of JSON with a replacement for each half of a sign.
+def replace_lone_surrogates(line: bytes) -> bytes:
+    """Replace lone surrogates in a line of JSON with U+FFFD.
 
-    Programs that count in UTF-16, as all in JavaScript do, cut texts in the middle of an emoji and send what is left.
+    They come from programs that truncate UTF-16 strings, e.g. in JavaScript, in the middle of an emoji.
     """
-    if not _HALF.search(line):
+    if not _SURROGATE.search(line):
         return line
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)

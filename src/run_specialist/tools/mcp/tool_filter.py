@@ -1,72 +1,74 @@
-"""A server's list of tools without those that break the protocol, for one of which the library refuses them all."""
+"""Filter for invalid tools in a server's list, because of which the library would reject the entire list."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from run_specialist.specialist.problems import shown
-from run_specialist.tools.mcp.server_errors import Hide, misfit
+from run_specialist.tools.mcp.server_errors import Hide, violation
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-_NAMED = 10
+_MAX_NAMED = 10
 
 
 class ToolFilter:
-    """Passes on all that a server says, but for tools that are none."""
+    """Forwards all messages of a server, and removes invalid tools from its lists."""
 
     def __init__(self) -> None:
-        """Let everything pass."""
+        """Create a filter that is not active yet."""
         self._version: str | None = None
-        self._lost: list[str] = []
-        self._first: ValidationError | None = None
+        self._rejected: list[str] = []
+        self._first_error: ValidationError | None = None
 
     @asynccontextmanager
-    async def over(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        """Give the streams of a transport, with the sieve over what comes in."""
+    async def wrap(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        """Yield the streams of a transport, with the incoming one filtered."""
         async with transport as (reader, writer):
-            yield _FilteredResult(reader, self._sift), writer
+            yield _FilteredStream(reader, self._filter), writer
 
     def begin(self, version: str) -> None:
-        """Take tools out from now on.
+        """Start removing invalid tools.
 
-        version: of the protocol, as it was agreed upon.
+        version: negotiated protocol version.
         """
         self._version = version
 
     def end(self, hide: Hide) -> str:
-        """Let everything pass again, and return in a line what was taken out; empty for nothing."""
+        """Stop filtering, and return one line about the removed tools; empty if there are none."""
         self._version = None
-        if self._first is None:
+        if self._first_error is None:
             return ""
-        more = len(self._lost) - _NAMED
-        names = ", ".join(self._lost[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        one = len(self._lost) == 1
-        told = misfit(f"its tool {names} is" if one else f"its tools {names} are", self._first, hide, within=2)
-        return f"{told}; the run goes on without {'it' if one else 'them'}"
+        more = len(self._rejected) - _MAX_NAMED
+        names = ", ".join(self._rejected[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        single = len(self._rejected) == 1
+        reason = violation(
+            f"its tool {names} is" if single else f"its tools {names} are", self._first_error, hide, within=2
+        )
+        return f"{reason}; the run continues without {'it' if single else 'them'}"
 
-    def _sift(self, item: Any) -> None:  # noqa: ANN401 - a message, or an exception that the transport met
+    def _filter(self, item: Any) -> None:  # noqa: ANN401 - a message, or an exception of the transport
         result = getattr(getattr(item, "message", None), "result", None)
         if self._version is None or not isinstance(result, dict) or not isinstance(result.get("tools"), list):
             return
-        # Of what is wrong beside the tools the library lets some pass; that is no tool's fault.
-        if _misfit({**result, "tools": []}, self._version):
+        # The list is invalid even without tools, so no tool is at fault; the library tolerates some such errors.
+        if _validation_error({**result, "tools": []}, self._version):
             return
-        kept = []
+        valid = []
         for number, tool in enumerate(result["tools"], 1):
-            if error := _misfit({**result, "tools": [tool]}, self._version):
+            if error := _validation_error({**result, "tools": [tool]}, self._version):
                 name = tool.get("name") if isinstance(tool, dict) else None
-                self._lost.append(shown(name) if isinstance(name, str) and name else f"number {number}")
-                self._first = self._first or error
+                self._rejected.append(shown(name) if isinstance(name, str) and name else f"number {number}")
+                self._first_error = self._first_error or error
             else:
-                kept.append(tool)
-        result["tools"] = kept
+                valid.append(tool)
+        result["tools"] = valid
 
 
-def _misfit(result: dict[str, Any], version: str) -> "ValidationError | None":
-    from mcp_types import methods  # noqa: PLC0415 - a heavy library, loaded since the server was started
-    from pydantic import ValidationError  # noqa: PLC0415 - likewise
+def _validation_error(result: dict[str, Any], version: str) -> "ValidationError | None":
+    from mcp_types import methods  # noqa: PLC0415 - slow to import; loaded when the server started
+    from pydantic import ValidationError  # noqa: PLC0415 - as above
 
     try:
         methods.parse_server_result("tools/list", version, result)
@@ -75,20 +77,20 @@ def _misfit(result: dict[str, Any], version: str) -> "ValidationError | None":
     return None
 
 
-class _FilteredResult:
-    """A stream of messages as the library reads it."""
+class _FilteredStream:
+    """Message stream for the library that filters each message."""
 
-    def __init__(self, stream: Any, sift: Callable[[Any], None]) -> None:  # noqa: ANN401 - of several kinds
+    def __init__(self, stream: Any, apply: Callable[[Any], None]) -> None:  # noqa: ANN401 - several types
         self._stream = stream
-        self._sift = sift
+        self._filter = apply
 
     @property
-    def last_context(self) -> Any:  # noqa: ANN401 - the library's own affair
+    def last_context(self) -> Any:  # noqa: ANN401 - internal to the library
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:  # noqa: ANN401 - as above
         item = await self._stream.receive()
-        self._sift(item)
+        self._filter(item)
         return item
 
     async def aclose(self) -> None:
@@ -99,7 +101,7 @@ class _FilteredResult:
 
     async def __anext__(self) -> Any:  # noqa: ANN401 - as above
         item = await self._stream.__anext__()
-        self._sift(item)
+        self._filter(item)
         return item
 
     async def __aenter__(self) -> Self:

@@ -1,1 +1,1 @@
-"""What the file tools may see, and how it is opened."""
+"""File access for the file tools: visible paths, ignore rules, and safe reading."""

@@ -1,7 +1,7 @@
-"""Gitignore patterns, compiled so that one path is matched against very many of them at once.
+"""Gitignore patterns, compiled so that a path is matched against many of them at once.
 
-Patterns without wildcards, and those like `*.log`, are looked up in a dictionary, so that their number does not
-matter; pathspec translates all others into regular expressions, of which many are tried in one call.
+Patterns without wildcards, and those like `*.log`, are looked up in a dictionary, so their number does not matter;
+pathspec translates all others into regular expressions, which are combined into a few large ones.
 """
 
 import errno
@@ -12,68 +12,68 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from run_specialist.tools.sandbox.globs import entire, tamed
+from run_specialist.tools.sandbox.globs import full_match, without_backtracking
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 COMPILING = threading.Lock()
-"""Held while patterns are compiled without the warnings that `re` has for them."""
+"""Held while patterns are compiled with the warnings of `re` suppressed."""
 MOST_WILDCARDS = 100_000
-"""Of patterns with wildcards, other than `*.log`, one file may hold this much; each takes time for each path
-[characters]."""
-_AT_ONCE = 50
-_PLAIN = re.compile(r"[^*?\[\\]+")
-_ENDING = re.compile(r"\*\.[^*?\[\\/]+")
+"""Maximum total length of a file's wildcard patterns, except those like `*.log` [characters]; each of them costs time
+for each path."""
+_PATTERNS_PER_REGEX = 50
+_NO_WILDCARD = re.compile(r"[^*?\[\\]+")
+_EXTENSION = re.compile(r"\*\.[^*?\[\\/]+")
 
 
 def spec_of(lines: Iterable[str]) -> "GitIgnoreSpec":
-    """Compile gitignore patterns; one that cannot be read is left out, as git does."""
-    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - a heavy import that many runs never need
+    """Compile gitignore patterns; invalid ones are skipped, as git does."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - slow to import, and many runs never need it
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - as above
 
     patterns: list[GitIgnoreSpecPattern] = []
-    # The list of warning filters is shared by all threads, and classes such as `[[:alpha:]]` make `re` warn.
+    # All threads share the list of warning filters, and classes such as `[[:alpha:]]` make `re` warn.
     with COMPILING, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for line in lines:
             try:
                 regex, include = GitIgnoreSpecPattern.pattern_to_regex(line)
                 if regex is not None:
-                    patterns.append(GitIgnoreSpecPattern(re.compile(tamed(regex), re.DOTALL), include))
+                    patterns.append(GitIgnoreSpecPattern(re.compile(without_backtracking(regex), re.DOTALL), include))
             except (ValueError, re.error):
                 continue
     return GitIgnoreSpec(patterns)
 
 
 @dataclass(frozen=True, slots=True)
-class _Expressions:
-    """Some patterns with wildcards, each a group of one expression, the newest first."""
+class _PatternGroup:
+    """Several wildcard patterns in one regular expression, one group each, last pattern first."""
 
     regex: re.Pattern[str]
     ranks: Sequence[int]
-    """Of each group, falling; see `IgnoreFile`."""
+    """Rank of each group, descending; `IgnoreFile` defines the rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreFile:
-    """The patterns of one .gitignore. Each has a rank: twice its line number, and one more when it hides."""
+    """Patterns of one .gitignore, each with a rank: twice its line number, plus one if it hides entries."""
 
     plain: Mapping[str, int]
-    """By pattern: `name`, `/path/from/here` or `*.ext`, for folders alone with a `/` at the end."""
-    names: Sequence[_Expressions]
-    """Of names at any depth, the newest first."""
-    paths: Sequence[_Expressions]
-    """Of paths from the folder of the file, the newest first."""
+    """Rank by pattern: `name`, `/path/from/here` or `*.ext`; with a trailing `/` if for folders only."""
+    names: Sequence[_PatternGroup]
+    """Patterns for names at any depth, last first."""
+    paths: Sequence[_PatternGroup]
+    """Patterns for paths relative to the file's folder, last first."""
 
     def hides(self, relative: str, *, is_folder: bool) -> bool | None:
-        """Tell whether the last pattern that fits an entry hides it; None when none fits.
+        """Return whether the last pattern that matches an entry hides it; None if none matches.
 
-        relative: to the folder that the file lies in, whose folders below are not hidden.
+        relative: path relative to the file's folder; no folder in between is hidden.
         """
-        name, end = relative.rpartition("/")[2], "/" * is_folder
-        rank = max(self.plain.get(key, -1) for key in _keys(relative, name, end)) if self.plain else -1
-        for group, text in ((self.names, name + end), (self.paths, relative + end)):
+        name, slash = relative.rpartition("/")[2], "/" * is_folder
+        rank = max(self.plain.get(key, -1) for key in _matching_keys(relative, name, slash)) if self.plain else -1
+        for group, text in ((self.names, name + slash), (self.paths, relative + slash)):
             for expressions in group:
                 if expressions.ranks[0] < rank:
                     break
@@ -83,27 +83,27 @@ class IgnoreFile:
         return None if rank < 0 else bool(rank % 2)
 
 
-def _keys(relative: str, name: str, end: str) -> Iterator[str]:
-    """Yield the patterns without wildcards, and those like `*.log`, that fit an entry."""
+def _matching_keys(relative: str, name: str, slash: str) -> Iterator[str]:
+    """Yield the patterns without wildcards, and those like `*.log`, that would match an entry."""
     found = [name, f"/{relative}"]
     dot = name.find(".")
     while dot >= 0:
         found.append(f"*{name[dot:]}")
         dot = name.find(".", dot + 1)
     yield from found
-    if end:
+    if slash:
         yield from (f"{key}/" for key in found)
 
 
 def ignore_file(lines: Iterable[str]) -> IgnoreFile:
-    """Compile the lines of a .gitignore; a pattern that cannot be read is left out, as git does.
+    """Compile the lines of a .gitignore; invalid patterns are skipped, as git does.
 
-    Raises OSError (EFBIG) for more wildcards than can be matched in time.
+    Raises OSError (EFBIG) for more wildcard patterns than can be matched in time.
     """
     plain: dict[str, int] = {}
-    wild: list[tuple[int, str, bool]] = []
+    wildcards: list[tuple[int, str, bool]] = []
     for number, line in enumerate(lines):
-        text = _stripped(line)
+        text = _strip_trailing(line)
         if not text or text[0] == "#":
             continue
         pattern = text.removeprefix("!")
@@ -111,38 +111,38 @@ def ignore_file(lines: Iterable[str]) -> IgnoreFile:
         if body.startswith("**/") and "/" not in body[3:]:
             body = body[3:]
         rank = 2 * number + (not text.startswith("!"))
-        if (key := _key(body)) is not None:
+        if (key := _lookup_key(body)) is not None:
             plain[key + "/" * is_for_folders] = rank
         elif body:
-            wild.append((rank, text, "/" not in body))
-    if sum(len(text) for _, text, _ in wild) > MOST_WILDCARDS:
+            wildcards.append((rank, text, "/" not in body))
+    if sum(len(text) for _, text, _ in wildcards) > MOST_WILDCARDS:
         raise OSError(errno.EFBIG, f"more than {MOST_WILDCARDS:,} characters of patterns with wildcards")
-    wild.reverse()
-    names = _expressions([(rank, text) for rank, text, is_name in wild if is_name], is_name=True)
-    paths = _expressions([(rank, text) for rank, text, is_name in wild if not is_name], is_name=False)
+    wildcards.reverse()
+    names = _compile_groups([(rank, text) for rank, text, is_name in wildcards if is_name], is_name=True)
+    paths = _compile_groups([(rank, text) for rank, text, is_name in wildcards if not is_name], is_name=False)
     return IgnoreFile(plain, tuple(names), tuple(paths))
 
 
-def _stripped(line: str) -> str:
-    """Remove white space at the end, but, as git does, no blank after a backslash."""
+def _strip_trailing(line: str) -> str:
+    """Remove trailing white space, but, like git, keep a space escaped by a backslash."""
     text = line.rstrip()
     escapes = len(text) - len(text.rstrip("\\"))
     return f"{text} " if escapes % 2 and line.startswith(f"{text} ") else text
 
 
-def _key(body: str) -> str | None:
-    """Return by what a pattern is looked up; None for one that takes an expression.
+def _lookup_key(body: str) -> str | None:
+    """Return the dictionary key of a pattern; None if it needs a regular expression.
 
-    body: without the signs before and after it that say which entries it is for.
+    body: the pattern without a leading `!` or a trailing `/`.
     """
-    if _ENDING.fullmatch(body):
+    if _EXTENSION.fullmatch(body):
         return body
-    if not _PLAIN.fullmatch(body):
+    if not _NO_WILDCARD.fullmatch(body):
         return None
     return f"/{body.removeprefix('/')}" if "/" in body else body
 
 
-def _expressions(patterns: Sequence[tuple[int, str]], *, is_name: bool) -> Iterator[_Expressions]:
+def _compile_groups(patterns: Sequence[tuple[int, str]], *, is_name: bool) -> Iterator[_PatternGroup]:
     if not patterns:
         return
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - as above
@@ -154,13 +154,13 @@ def _expressions(patterns: Sequence[tuple[int, str]], *, is_name: bool) -> Itera
         except ValueError:
             continue
         if regex is not None:
-            found.append((rank, entire(regex, is_name=is_name)))
-    for start in range(0, len(found), _AT_ONCE):
-        yield from _compiled(found[start : start + _AT_ONCE])
+            found.append((rank, full_match(regex, is_name=is_name)))
+    for start in range(0, len(found), _PATTERNS_PER_REGEX):
+        yield from _compile_group(found[start : start + _PATTERNS_PER_REGEX])
 
 
-def _compiled(found: Sequence[tuple[int, str]]) -> Iterator[_Expressions]:
-    """Compile regular expressions into one; those that `re` does not take are left out."""
+def _compile_group(found: Sequence[tuple[int, str]]) -> Iterator[_PatternGroup]:
+    """Combine regular expressions into one; those that `re` rejects are skipped."""
     try:
         with COMPILING, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -168,6 +168,6 @@ def _compiled(found: Sequence[tuple[int, str]]) -> Iterator[_Expressions]:
     except re.error:
         if len(found) > 1:
             for one in found:
-                yield from _compiled([one])
+                yield from _compile_group([one])
         return
-    yield _Expressions(regex, tuple(rank for rank, _ in found))
+    yield _PatternGroup(regex, tuple(rank for rank, _ in found))

@@ -1,4 +1,4 @@
-"""What the .gitignore files of a tree hide."""
+"""Ignore rules from the .gitignore files of a folder tree."""
 
 import errno
 import os
@@ -10,35 +10,35 @@ from run_specialist.safe_open import Folder
 from run_specialist.tools.sandbox.ignore import IgnoreFile, ignore_file
 
 LARGEST = 4_000_000
-"""A larger .gitignore is not read, and its folder stays closed [bytes]."""
-_MOST_KEPT = 8_000_000
-"""How much of them is kept compiled, which takes some ten times as much memory [bytes]."""
-_EACH = 2_000
-"""What a small one is counted for [bytes]."""
+"""Maximum size of a .gitignore [bytes]; with a larger one, the folder cannot be read."""
+_MAX_CACHED = 8_000_000
+"""Maximum total size of the files cached in compiled form, which takes about ten times as much memory [bytes]."""
+_COST_PER_FILE = 2_000
+"""Fixed cost per cached file, added to its size [bytes]."""
 
 
 @dataclass(frozen=True)
 class IgnoreRules:
-    """The .gitignore files from the root down to one folder; the nearest that says anything wins."""
+    """The .gitignore files from the root down to one folder; the nearest one with a matching pattern wins."""
 
     files: tuple[tuple[str, IgnoreFile], ...] = ()
-    """Each after the folder it lies in, relative to the root and ending in `/`; empty for the root."""
+    """Files with their folders: relative to the root and ending in `/`, or empty for the root."""
 
     def within(self, folder: Folder, relative: str) -> Self:
-        """Return the rules that hold inside a folder.
+        """Return the rules that apply inside a folder.
 
-        relative: the same folder as seen from the root; empty for the root itself.
-        Raises OSError when there is a .gitignore that cannot be read or is too large: nobody knows what it hides.
+        relative: path of the same folder relative to the root; empty for the root itself.
+        Raises OSError if its .gitignore cannot be read or is too large, because its rules are then unknown.
         """
         base = f"{relative}/" if relative else ""
         try:
             content = _read(folder)
-            return type(self)((*self.files, (base, _COMPILED.of(content)))) if content else self
+            return type(self)((*self.files, (base, _CACHE.get(content)))) if content else self
         except OSError as error:
             raise OSError(error.errno, f"{base}.gitignore: {error.strerror}") from error
 
     def hide(self, relative: str, *, is_folder: bool) -> bool:
-        """Tell whether the entry is ignored, given that no folder above it is."""
+        """Return whether an entry is ignored, provided that no folder above it is."""
         for base, file in reversed(self.files):
             hides = file.hides(relative[len(base) :], is_folder=is_folder)
             if hides is not None:
@@ -46,41 +46,41 @@ class IgnoreRules:
         return False
 
 
-class _Compiled:
-    """Compiled .gitignore files by their content, for all runs of the process; threads may share it."""
+class _Cache:
+    """Thread-safe cache of compiled .gitignore files by content, shared by all runs of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._files: dict[bytes, IgnoreFile] = {}
         self._size = 0
 
-    def of(self, content: bytes) -> IgnoreFile:
-        """Return the patterns of a .gitignore; raises OSError for too many."""
+    def get(self, content: bytes) -> IgnoreFile:
+        """Return the compiled patterns of a .gitignore; raises OSError for too many."""
         found = self._files.get(content)
         if found is None:
             with self._lock:
-                found = self._files.get(content) or self._added(content)
+                found = self._files.get(content) or self._compile(content)
         return found
 
-    def _added(self, content: bytes) -> IgnoreFile:
-        # Git passes over the mark that some editors begin a file with, and takes names as bytes.
+    def _compile(self, content: bytes) -> IgnoreFile:
+        # Git skips a byte order mark, and treats names as bytes.
         lines = os.fsdecode(content.removeprefix(b"\xef\xbb\xbf")).splitlines()
         found = self._files[content] = ignore_file(lines)
-        self._size += len(content) + _EACH
-        while self._size > _MOST_KEPT and len(self._files) > 1:
+        self._size += len(content) + _COST_PER_FILE
+        while self._size > _MAX_CACHED and len(self._files) > 1:
             oldest = next(iter(self._files))
             del self._files[oldest]
-            self._size -= len(oldest) + _EACH
+            self._size -= len(oldest) + _COST_PER_FILE
         return found
 
 
-_COMPILED = _Compiled()
+_CACHE = _Cache()
 
 
 def _read(folder: Folder) -> bytes:
-    """Return the content of a folder's .gitignore; empty when there is none that git would read either."""
+    """Return the content of a folder's .gitignore; empty if there is none that git would read."""
     try:
-        # It may be a FIFO, or a link out of the tree; git follows no link here either.
+        # It may be a FIFO, or a symlink out of the tree; git does not follow symlinks here either.
         with folder.file(".gitignore") as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:

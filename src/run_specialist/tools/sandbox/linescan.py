@@ -1,7 +1,7 @@
-"""Read text files line by line, and find the lines that a pattern matches.
+"""Text file reader by line, and a script that prints the lines that match a pattern.
 
-Imports the standard library only: it is also run as a script, because `re` knows no time limit and holds the
-interpreter while it works. To stop a pattern that backtracks for ever, the process has to be killed: `limited.py`.
+It imports the standard library only. The search runs as a separate process, because `re` has no timeout and blocks the
+interpreter: a pattern that backtracks endlessly can only be stopped by killing the process, as `limited.py` does.
 """
 
 import codecs
@@ -15,16 +15,16 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO
 
-HEAD = 8192
-"""How much of a file decides whether it is text [bytes]."""
-LONGEST = 65_536
-"""How much of one line is ever held [characters]."""
-BROKE_OFF = 3
-"""Exit code of a search that an error ended, e.g. for want of memory; 0 to 2 mean what they mean for ripgrep."""
+DETECTION_SIZE = 8192
+"""Size of the prefix used to detect whether a file is text [bytes]."""
+LONGEST_LINE = 65_536
+"""Maximum length of a line; the rest is cut [characters]."""
+SEARCH_FAILED = 3
+"""Exit code of a search that failed, e.g. out of memory; 0 to 2 have the same meaning as for ripgrep."""
 
 
 def encoding_of(head: bytes | bytearray) -> str | None:
-    """Name the encoding of a file by its first bytes; None when it is not text."""
+    """Detect the encoding of a file from its first bytes; return None if it is not text."""
     if head.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -33,32 +33,32 @@ def encoding_of(head: bytes | bytearray) -> str | None:
 
 
 def lines_of(file: BinaryIO, encoding: str, until: float = math.inf) -> Iterator[tuple[str, int]]:
-    r"""Yield each line, without its end and cut to LONGEST, and its whole length [characters].
+    r"""Yield each line, without its line ending and cut to LONGEST_LINE, and its original length [characters].
 
-    Only `\n` and `\r\n` end a line, as in ripgrep; other breaks that Unicode knows do not.
-    until: when to give up, on the clock of `time.monotonic` [s].
-    Raises TimeoutError then: a file may be without an end, or grow faster than it is read.
+    Only `\n` and `\r\n` end a line, as in ripgrep; other Unicode line breaks do not.
+    until: deadline on the clock of `time.monotonic` [s].
+    Raises TimeoutError after the deadline: a file may be endless, or grow faster than it is read.
     """
     with io.TextIOWrapper(file, encoding, errors="replace", newline="\n") as text:
-        while line := text.readline(LONGEST):
+        while line := text.readline(LONGEST_LINE):
             length, piece = len(line), line
-            while not piece.endswith("\n") and (piece := text.readline(LONGEST)):
+            while not piece.endswith("\n") and (piece := text.readline(LONGEST_LINE)):
                 length += len(piece)
-                _check(until)
-            _check(until)
-            kept = line.rstrip("\r\n")
-            yield kept, max(len(kept), length - 1 if length > LONGEST else 0)
+                _check_deadline(until)
+            _check_deadline(until)
+            content = line.rstrip("\r\n")
+            yield content, max(len(content), length - 1 if length > LONGEST_LINE else 0)
 
 
 def lines_in(text: str) -> list[str]:
-    """Return the lines of a text as `lines_of` yields those of a file."""
+    """Split a text into lines in the same way as `lines_of`."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    return [line[:LONGEST].rstrip("\r") for line in lines]
+    return [line[:LONGEST_LINE].rstrip("\r") for line in lines]
 
 
-def _check(until: float) -> None:
+def _check_deadline(until: float) -> None:
     if time.monotonic() > until:
         raise TimeoutError("that would take too long; it is too large to be read so far")
 
@@ -68,8 +68,8 @@ def main() -> None:
     pattern = re.compile(sys.argv[1], int(sys.argv[2]))
     for path in sys.argv[4:]:
         try:
-            with open(path, "rb") as file:  # noqa: PTH123 - pathlib would double the start-up time
-                encoding = encoding_of(file.read(HEAD) or b"") or "latin-1"
+            with open(path, "rb") as file:  # noqa: PTH123 - importing pathlib would double the start-up time
+                encoding = encoding_of(file.read(DETECTION_SIZE) or b"") or "latin-1"
                 file.seek(0)
                 found = (
                     f"{number}:{len(line[: match.start()].encode('utf-8', 'replace')) + 1}:\n"
@@ -86,5 +86,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except Exception:  # noqa: BLE001 - Python would exit with 1, which means that nothing was found
-        sys.exit(BROKE_OFF)
+    except Exception:  # noqa: BLE001 - exit code 1 would mean that nothing was found
+        sys.exit(SEARCH_FAILED)

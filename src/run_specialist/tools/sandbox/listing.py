@@ -1,4 +1,4 @@
-"""Walk what a sandbox lets be seen."""
+"""Listing of the visible files and folders of a sandbox."""
 
 import difflib
 import os
@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.ignore import spec_of
 from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.threads import check_cancelled
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-_MOST_STARS = 12
-_NEAR_AMONG = 20_000
+_MAX_WILDCARDS = 12
+_MAX_COMPARED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file, folder or link that may be seen."""
+    """A visible file, folder or symlink."""
 
     relative: str
-    """As seen from the root, in `/`."""
+    """Path relative to the root, separated by `/`."""
     kind: str
     """`file`, `folder`, `link` or `special` (FIFO, socket, device)."""
 
@@ -37,39 +37,39 @@ class Entry:
 
 
 def entries(sandbox: Sandbox, relative: str) -> list[Entry]:
-    """Return what is directly in a folder, sorted by name.
+    """Return the visible entries of a folder, sorted by name.
 
-    Raises OSError when the folder cannot be listed.
+    Raises OSError if the folder cannot be listed.
     """
-    return _inside(sandbox, relative, _rules_above(sandbox, relative), check_cancelled)[0]
+    return _list_folder(sandbox, relative, _rules_above(sandbox, relative), check_cancelled)[0]
 
 
-def _inside(
+def _list_folder(
     sandbox: Sandbox, relative: str, rules: IgnoreRules, check: Callable[[], None]
 ) -> tuple[list[Entry], IgnoreRules]:
-    """Return what is directly in a folder, and what is ignored there.
+    """Return the visible entries of a folder, and the ignore rules that apply in it.
 
-    rules: what is ignored in the folder above.
+    rules: ignore rules of the parent folder.
     """
-    seen: list[Entry] = []
+    visible: list[Entry] = []
     with sandbox.folder(relative) as folder:
         rules = rules.within(folder, relative)
         with folder.listing() as found:
             for item in found:
                 check()
                 entry = Entry(f"{relative}/{item.name}" if relative else item.name, _kind(item))
-                if _may_be_seen(sandbox, entry, rules):
-                    seen.append(entry)
-    seen.sort(key=lambda entry: entry.relative)
-    return seen, rules
+                if _is_visible(sandbox, entry, rules):
+                    visible.append(entry)
+    visible.sort(key=lambda entry: entry.relative)
+    return visible, rules
 
 
-def _may_be_seen(sandbox: Sandbox, entry: Entry, rules: IgnoreRules) -> bool:
+def _is_visible(sandbox: Sandbox, entry: Entry, rules: IgnoreRules) -> bool:
     is_folder = entry.kind == "folder"
     return (
         entry.name.casefold() != ".git"
-        and sandbox.reaches(entry.relative)
-        and sandbox.asked(entry.relative, is_folder=is_folder)
+        and sandbox.is_short_enough(entry.relative)
+        and sandbox.is_selected(entry.relative, is_folder=is_folder)
         and not sandbox.is_closed(entry.relative, is_folder=is_folder)
         and not rules.hide(entry.relative, is_folder=is_folder)
     )
@@ -93,70 +93,72 @@ def _rules_above(sandbox: Sandbox, relative: str) -> IgnoreRules:
 def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = check_cancelled) -> Iterator[str]:
     """Yield every regular file at or below a located path, in order of path.
 
-    Links are not followed: what they lead to inside the root is found where it lies. Folders that cannot be
-    listed are left out.
-    check: called for each entry, also those that are not yielded; ends the walk by raising an exception.
-    Raises ToolError when the folder to begin with cannot be listed.
+    Symlinks are not followed; their targets inside the root are found at their own paths. Folders that cannot be
+    listed are skipped.
+    check: called for each entry, including those not yielded; stops the walk by raising an exception.
+    Raises ToolError if the first folder cannot be listed.
     """
     if relative and not (sandbox.root / relative).is_dir():
         yield relative
         return
     try:
-        waiting = [(Entry(relative, "folder"), _rules_above(sandbox, relative))]
+        pending = [(Entry(relative, "folder"), _rules_above(sandbox, relative))]
     except OSError:
         return
-    while waiting:
-        entry, rules = waiting.pop()
+    while pending:
+        entry, rules = pending.pop()
         if entry.kind == "file":
             yield entry.relative
         elif entry.kind == "folder":
             check()
             try:
-                inside, here = _inside(sandbox, entry.relative, rules, check)
+                listed, inner_rules = _list_folder(sandbox, entry.relative, rules, check)
             except OSError as error:
                 if entry.relative == relative:
-                    raise ToolError(f"{shown(relative) or 'the root'} cannot be listed: {error.strerror}") from error
+                    raise ToolError(
+                        f"{escape_path(relative) or 'the root'} cannot be listed: {error.strerror}"
+                    ) from error
                 continue
-            waiting += [(item, here) for item in reversed(inside)]
+            pending += [(item, inner_rules) for item in reversed(listed)]
 
 
 def holds_any(sandbox: Sandbox) -> bool:
-    """Tell whether any file may be seen, and look no further than to the first one."""
+    """Return whether any file is visible; stops at the first one."""
     return any(next(files(sandbox, start), None) is not None for start in sandbox.starts())
 
 
 def pattern_spec(pattern: str) -> "GitIgnoreSpec":
     """Compile a glob: without a `/` it matches names at any depth, else paths from the root; `{a,b}` works.
 
-    Raises ToolError for one that leads upwards, or has so many stars that matching could take for ever.
+    Raises ToolError for a glob with `..`, or with so many stars that matching could take too long.
     """
-    # Each pair of braces doubles them.
-    alternatives = list(islice(_braces(pattern.removeprefix("./")), _MOST_STARS + 1))
+    # Braces multiply: each pair may double the alternatives.
+    alternatives = list(islice(_expand_braces(pattern.removeprefix("./")), _MAX_WILDCARDS + 1))
     if ".." in PurePosixPath(pattern).parts:
         raise ToolError(f"the glob {pattern!r} leads out of the folder that you may read; leave out `..`")
-    if any(item.count("*") > _MOST_STARS for item in alternatives) or len(alternatives) > _MOST_STARS:
-        raise ToolError(f"the glob {pattern!r} has too many wildcards; at most {_MOST_STARS} are understood")
+    if any(item.count("*") > _MAX_WILDCARDS for item in alternatives) or len(alternatives) > _MAX_WILDCARDS:
+        raise ToolError(f"the glob {pattern!r} has too many wildcards; at most {_MAX_WILDCARDS} are understood")
     return spec_of(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
 
 
-def _braces(pattern: str) -> Iterator[str]:
+def _expand_braces(pattern: str) -> Iterator[str]:
     head, opened, rest = pattern.partition("{")
     middle, closed, tail = rest.partition("}")
     if not (opened and closed and "," in middle):
         yield pattern
         return
     for choice in middle.split(","):
-        for end in _braces(tail):
+        for end in _expand_braces(tail):
             yield f"{head}{choice}{end}"
 
 
-def near(sandbox: Sandbox, relative: str) -> str:
-    """Word a hint that names files whose path or name resembles one that does not exist; may be empty."""
-    known = list(islice(files(sandbox), _NEAR_AMONG))
+def similar_hint(sandbox: Sandbox, relative: str) -> str:
+    """Return a hint with files whose names resemble that of a missing file; may be empty."""
+    known = list(islice(files(sandbox), _MAX_COMPARED))
     wanted = relative.rpartition("/")[2].casefold()
     names: dict[str, list[str]] = {}
     for path in known:
         names.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
-    alike = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
-    found = [path for name in alike for path in names[name]][:3]
-    return f"; did you mean {' or '.join(map(shown, found))}?" if found else ""
+    similar = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
+    found = [path for name in similar for path in names[name]][:3]
+    return f"; did you mean {' or '.join(map(escape_path, found))}?" if found else ""

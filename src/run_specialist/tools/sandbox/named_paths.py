@@ -1,4 +1,4 @@
-"""The `paths` of a specialist: which entries of the root they let be seen."""
+"""The `paths` of a specialist, which select the visible entries of the root."""
 
 import re
 from collections.abc import Sequence
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NamedPath:
-    """One of them: a folder, a file or a glob."""
+    """One of the `paths`: a folder, a file or a glob."""
 
     folder: str
-    """The part before the first wildcard, links resolved, as seen from the root."""
+    """Part before the first wildcard, relative to the root, with symlinks resolved."""
     rest: str
-    """The part from the first wildcard on; empty for none."""
+    """Part from the first wildcard on; empty if there is none."""
     written: Sequence[str]
-    """The parts as they are written in the specialist's file."""
+    """Path components as written in the specialist's file."""
 
     @property
     def is_root(self) -> bool:
-        """Tell whether everything is named."""
+        """Whether it selects the entire root."""
         return not (self.folder or self.rest)
 
     @property
     def names_secret(self) -> bool:
-        """Tell whether it names a file or folder that usually holds secrets, in so many words.
+        """Whether it explicitly names a file or folder that usually holds secrets.
 
-        Leading to one through a link of another name does not count.
+        A symlink with another name to such a file does not count.
         """
         parts = [part for part in f"{self.folder}/{self.rest}".split("/") if part]
         written = {part.casefold() for part in self.written}
@@ -44,18 +44,18 @@ class NamedPath:
 
 
 class NamedPaths:
-    """Several of them together."""
+    """A set of `paths`."""
 
     def __init__(self, paths: Sequence[NamedPath]) -> None:
-        """Take them as they are; patterns are compiled when they are first needed."""
+        """Create the set; patterns are compiled when first needed."""
         self.paths = paths
 
-    def hold(self, relative: str, *, is_folder: bool) -> bool:
-        """Tell whether any of them means this entry, or one above it; of a folder also, whether one may lie in it."""
+    def select(self, relative: str, *, is_folder: bool) -> bool:
+        """Return whether any path selects this entry or a folder above it, or, for a folder, may select its entries."""
         if is_folder and any(
             f"{path.folder}/".startswith(f"{relative}/")
             or not relative
-            or (path.rest and _under(relative, path.folder))
+            or (path.rest and _is_at_or_below(relative, path.folder))
             for path in self.paths
         ):
             return True
@@ -63,13 +63,13 @@ class NamedPaths:
 
     @cached_property
     def _spec(self) -> "GitIgnoreSpec":
-        return spec_of(_anchored(path.folder, path.rest) for path in self.paths)
+        return spec_of(_as_pattern(path.folder, path.rest) for path in self.paths)
 
 
-def _under(relative: str, folder: str) -> bool:
+def _is_at_or_below(relative: str, folder: str) -> bool:
     return not folder or relative == folder or relative.startswith(f"{folder}/")
 
 
-def _anchored(folder: str, rest: str) -> str:
+def _as_pattern(folder: str, rest: str) -> str:
     literal = re.sub(r"([*?\[\]\\! #])", r"\\\1", folder)
     return "/" + "/".join(part for part in (literal, rest) if part)

@@ -1,80 +1,80 @@
-"""Names of files and folders that usually hold secrets; the file tools keep them closed unless `paths` names them.
+"""Names of files and folders that usually hold secrets; the file tools hide them unless `paths` names them.
 
-Only names count, in any case, and never the content: `id_card.md`, `keys/`, `secrets.md` and `server.crt` stay open.
-The list follows the defaults of coding agents and the names that scanners for leaked secrets look for.
+Only names count, case-insensitively, never the content: `id_card.md`, `keys/`, `secrets.md` and `server.crt` stay
+readable. The list follows the defaults of coding agents and the names that secret scanners look for.
 """
 
 import re
 from functools import lru_cache
 
-_TEMPLATES = (".example", ".sample", ".template", ".dist", ".tpl")
-"""A file of variables that ends like this has no values."""
-_NAMES = frozenset(
+_TEMPLATE_EXTENSIONS = (".example", ".sample", ".template", ".dist", ".tpl")
+"""Extensions of template files, which contain no secret values."""
+_SECRET_NAMES = frozenset(
     {
-        # Variables of the environment; `_LIKE` has the others.
+        # Environment files; `_LIKE` matches the others.
         ".env", ".envrc",
-        # Keys, and what holds them.
+        # Keys and key stores.
         ".ssh", ".gnupg", ".password-store", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk",
         "id_ed25519_sk", ".vault-token", ".secrets",
         # Clouds and clusters.
         ".aws", ".azure", ".oci", ".boto", ".s3cfg", ".dockercfg", ".dockerconfigjson", ".terraformrc",
-        # Package registries, hosts of code, other servers.
+        # Package registries, code hosts, other servers.
         ".npmrc", ".pypirc", ".netrc", "_netrc", ".git-credentials", ".smbcredentials", ".credentials.json",
         # Databases.
         ".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf", ".htpasswd",
         # Applications.
         "credentials.json", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
-        # Commands that were typed, with the passwords among them.
+        # Command histories, which may contain passwords.
         ".bash_history", ".zsh_history", ".mysql_history", ".psql_history", ".python_history",
     }
 )  # fmt: skip
-_PLACES = frozenset(
+_SECRET_PATHS = frozenset(
     {
         ".docker/config.json", ".kube/config", ".config/gcloud", ".config/hub", "gh/hosts.yml", "rclone/rclone.conf",
         ".terraform.d/credentials.tfrc.json", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials",
         ".composer/auth.json", ".codex/auth.json", ".m2/settings.xml", "sops/age",
     }
 )  # fmt: skip
-"""Names that say little by themselves, each in its folder."""
-_ENDINGS = (
+"""Names that are secret only in a certain folder."""
+_SECRET_EXTENSIONS = (
     ".pem", ".key", ".p8", ".pk8", ".p12", ".pfx", ".pkcs12", ".ppk", ".jks", ".keystore", ".bks", ".kdb", ".kdbx",
     ".psafe3", ".keychain", ".keychain-db", ".env", ".tfstate", ".tfvars", ".tfvars.json", ".kubeconfig", ".ovpn",
 )  # fmt: skip
-_LIKE = re.compile(
+_SECRET_PATTERN = re.compile(
     r"\.env[.-].*|ssh_host_.*_key|service[-_]?account.*\.json|client_secret.*\.json|.*\.tfstate\..*", re.DOTALL
 )
-_OPEN = frozenset({f"{word[1:]}.env" for word in _TEMPLATES})
-"""`example.env` and the like, which are templates too."""
+_TEMPLATE_NAMES = frozenset({f"{word[1:]}.env" for word in _TEMPLATE_EXTENSIONS})
+"""Template names with the extension `.env`, e.g. `example.env`."""
 _WILDCARDS = str.maketrans("", "", "*?")
 
 
 def is_secret(relative: str) -> bool:
-    """Tell whether a file or folder usually holds secrets, by its name or that of a folder that it lies in.
+    """Return whether a file or folder usually holds secrets, by its name or that of a folder above it.
 
-    relative: as seen from the root, which counts as no secret whatever its own name is.
+    relative: path relative to the root; the name of the root itself does not count.
     """
     above, _, name = relative.rpartition("/")
-    return _is_named_so(above.rpartition("/")[2], name) or _is_inside(above)
+    return _is_secret_name(above.rpartition("/")[2], name) or _is_in_secret_folder(above)
 
 
 def names_secret(above: str, part: str) -> bool:
-    """Tell whether a part of one of a specialist's `paths` means such a name and not only anything that it fits.
+    """Return whether a component of a specialist's `paths` names a secret file, and does not merely match it.
 
-    above: the part before it.
-    part: a name or a glob: `.env`, `.env*` and `*.pem` do, `*` and `id_*` do not.
+    above: the component before it.
+    part: a name or a glob; `.env`, `.env*` and `*.pem` do, `*` and `id_*` do not.
     """
-    return _is_named_so(above, part) or _is_named_so(above, part.translate(_WILDCARDS))
+    return _is_secret_name(above, part) or _is_secret_name(above, part.translate(_WILDCARDS))
 
 
-@lru_cache(maxsize=256)  # it is asked for each entry of a folder
-def _is_inside(folder: str) -> bool:
+@lru_cache(maxsize=256)  # called for each entry of a folder
+def _is_in_secret_folder(folder: str) -> bool:
     parts = folder.split("/")
-    return any(_is_named_so(above, name) for above, name in zip(["", *parts], parts, strict=False))
+    return any(_is_secret_name(above, name) for above, name in zip(["", *parts], parts, strict=False))
 
 
-def _is_named_so(above: str, name: str) -> bool:
-    # Windows opens `.env` by the names `.env.`, `.env ` and `.env::$DATA` too.
+def _is_secret_name(above: str, name: str) -> bool:
+    # Windows also opens `.env` as `.env.`, `.env ` and `.env::$DATA`.
     name = name.casefold().removesuffix("::$data").rstrip(". ")
-    if name in _NAMES or name.endswith(_ENDINGS) or _LIKE.fullmatch(name):
-        return not name.endswith(_TEMPLATES) and name not in _OPEN
-    return f"{above.casefold()}/{name}" in _PLACES
+    if name in _SECRET_NAMES or name.endswith(_SECRET_EXTENSIONS) or _SECRET_PATTERN.fullmatch(name):
+        return not name.endswith(_TEMPLATE_EXTENSIONS) and name not in _TEMPLATE_NAMES
+    return f"{above.casefold()}/{name}" in _SECRET_PATHS

@@ -1,4 +1,4 @@
-"""Read the text of files in a sandbox, and keep what is shown within its limit."""
+"""Text reading in a sandbox, and output limits."""
 
 import os
 import time
@@ -8,99 +8,99 @@ from dataclasses import dataclass
 
 from run_specialist.errors import ToolError
 from run_specialist.redaction import lines_without_keys, redact
-from run_specialist.tools.sandbox.linescan import HEAD, encoding_of, lines_of
-from run_specialist.tools.sandbox.sandbox import Sandbox, shown
+from run_specialist.tools.sandbox.linescan import DETECTION_SIZE, encoding_of, lines_of
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 
 CLIP = 500
-"""Lines longer than this are clipped where several are shown [characters]."""
-SECONDS = 20.0
-"""How long one file may be read at a time."""
-_AT_A_TIME = 65_536
-_SLACK = 40
-_COUNTED = 10_000_000
+"""Maximum length of a line shown among others; longer ones are clipped [characters]."""
+TIMEOUT = 20.0
+"""Timeout for reading one file [s]."""
+_CHUNK = 65_536
+_NOTE_MARGIN = 40
+_MAX_COUNTED = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text file that is open."""
+    """An open text file."""
 
     lines: Iterator[tuple[str, int]]
-    """One by one, each with its whole length."""
+    """Lines, each with its original length [characters]."""
     size: int
-    """Of the file [bytes]."""
+    """Size of the file [bytes]."""
 
 
 def is_text(sandbox: Sandbox, relative: str) -> bool:
-    """Tell whether a file can be read and looks like text."""
+    """Return whether a file can be read and looks like text."""
     try:
         with sandbox.open(relative) as file:
-            return encoding_of(file.read(HEAD) or b"") is not None
+            return encoding_of(file.read(DETECTION_SIZE) or b"") is not None
     except OSError:
         return False
 
 
 @contextmanager
 def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Text]:
-    """Open a text file and give its lines.
+    """Open a text file and return its lines.
 
-    Raises ToolError when the file cannot be read or is no text.
+    Raises ToolError if the file cannot be read or is not text.
     """
     try:
         with sandbox.open(relative) as file:
-            encoding = encoding_of(file.read(HEAD) or b"")
+            encoding = encoding_of(file.read(DETECTION_SIZE) or b"")
             if encoding is None:
-                raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
+                raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
             file.seek(0)
-            lines = lines_of(file, encoding, time.monotonic() + SECONDS)
-            yield Text(_hidden(lines), os.fstat(file.fileno()).st_size)
+            lines = lines_of(file, encoding, time.monotonic() + TIMEOUT)
+            yield Text(_masked(lines), os.fstat(file.fileno()).st_size)
     except OSError as error:
-        raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
+        raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
 
 
-def _hidden(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Mask what a result may show only a part of: the body of a private key, and secrets in long lines."""
+def _masked(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Mask secrets of which a result might show an unrecognizable part: private keys, and secrets in long lines."""
     for line, length in lines_without_keys(lines):
         if length > CLIP:
-            hidden = redact(line)
-            yield hidden, length - len(line) + len(hidden)
+            masked = redact(line)
+            yield masked, length - len(line) + len(masked)
         else:
             yield line, length
 
 
-def whole_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | None:
-    """Return a whole text file and its size [bytes]; None when that is more than `most`.
+def read_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | None:
+    """Return the text of a file and its size [bytes]; None if the size exceeds `most`.
 
-    Raises ToolError when the file cannot be read or is no text.
+    Raises ToolError if the file cannot be read or is not text.
     """
     try:
         with sandbox.open(relative) as file:
-            content = bytearray(file.read(HEAD) or b"")
+            content = bytearray(file.read(DETECTION_SIZE) or b"")
             encoding = encoding_of(content)
             if encoding is None:
-                raise ToolError(f"{shown(relative)} is a binary file; only text can be read")
-            # Not what the system says of its size: it may grow meanwhile, and some say nothing.
-            while len(content) <= most and (more := file.read(_AT_A_TIME)):
-                content += more
+                raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
+            # Read to the end, since the reported size may be outdated, or 0 for virtual files.
+            while len(content) <= most and (chunk := file.read(_CHUNK)):
+                content += chunk
     except OSError as error:
-        raise ToolError(f"{shown(relative)} cannot be read: {error.strerror or error}") from error
+        raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
     if len(content) > most:
         return None
     lines = content.decode(encoding, "replace").split("\n")
-    return "\n".join(line for line, _ in _hidden((line, len(line)) for line in lines)), len(content)
+    return "\n".join(line for line, _ in _masked((line, len(line)) for line in lines)), len(content)
 
 
-def count_on(text: Text, read: int) -> int | str:
-    """Count the lines of a file of which some were read; a large one is not read to its end for that."""
-    if text.size <= _COUNTED:
+def count_lines(text: Text, read: int) -> int | str:
+    """Return the number of lines of a partly read file; `many` for a large file, which is not read to its end."""
+    if text.size <= _MAX_COUNTED:
         return read + sum(1 for _ in text.lines)
     return read if next(text.lines, None) is None else "many"
 
 
 def clip(line: str, length: int, start: int = 0) -> str:
-    """Cut a line that is too long to be shown among others, and say so.
+    """Clip a line that is too long to be shown among others, with a note.
 
-    length: of the whole line [characters].
-    start: the first character that must be seen.
+    length: original length of the line [characters].
+    start: first character that must be visible.
     """
     if length <= CLIP:
         return line
@@ -110,19 +110,19 @@ def clip(line: str, length: int, start: int = 0) -> str:
 
 
 def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:
-    """Join as many lines as fit, and end with a note.
+    """Join as many lines as fit within a limit, and append a note.
 
-    limit: of the whole [characters].
-    note: given the number of lines taken, words what was left out; empty for nothing to say.
+    limit: maximum length including the note [characters].
+    note: returns a note on the omitted lines, given the number of lines taken; may be empty.
     """
-    room = max(limit - len(note(0)) - _SLACK, limit // 2)
+    remaining = max(limit - len(note(0)) - _NOTE_MARGIN, limit // 2)
     taken: list[str] = []
     for line in lines:
-        if len(line) + 1 > room:
+        if len(line) + 1 > remaining:
             if not taken:
-                taken.append(line[: max(0, room)])
+                taken.append(line[: max(0, remaining)])
             break
-        room -= len(line) + 1
+        remaining -= len(line) + 1
         taken.append(line)
     parts = ("\n".join(taken), note(len(taken)))
     return "\n".join(part for part in parts if part)[:limit]

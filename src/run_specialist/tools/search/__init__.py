@@ -1,1 +1,1 @@
-"""Ranked search in text files."""
+"""Ranked full-text search in text files."""

@@ -1,4 +1,4 @@
-"""Ranked search over all visible text files, in memory: by passages, or by files where they are many."""
+"""In-memory ranked search over all visible text files: by passage, or by file if there are many."""
 
 import threading
 import time
@@ -10,79 +10,79 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.linescan import lines_in
 from run_specialist.tools.sandbox.listing import files
 from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.sandbox.text import whole_text
+from run_specialist.tools.sandbox.text import read_text
 from run_specialist.tools.search.file_index import FileIndex
 from run_specialist.tools.search.passage_index import Hits, PassageIndex
 from run_specialist.tools.search.passages import is_prose, passages
 
 LARGEST_FILE = 2_000_000
-"""Larger files are left out of the index [bytes]."""
+"""Maximum size of an indexed file; larger ones are skipped [bytes]."""
 LARGEST_INDEX = 100_000_000
-"""No more than this is indexed [bytes]."""
+"""Maximum total size of the indexed files [bytes]."""
 LARGEST_CUT = 8_000_000
-"""Of no more than this all passages are kept [characters]; above, a first search would take too long."""
+"""Maximum total length for a passage index [characters]; above it, the first search would take too long."""
 LONGEST_BUILD = 20.0
-"""A root too large to be read in this time is searched as far as it was read [s].
+"""Timeout for reading the files, after which those read so far are searched [s].
 
-To cut what may be cut takes a second or two more.
+Splitting them into passages takes another second or two.
 """
-_EACH = 400
-"""What a file costs by itself, whatever its size [characters]."""
+_COST_PER_FILE = 400
+"""Fixed cost of a file, added to its length [characters]."""
 
 
 class Index:
-    """Built once, at the first search; threads may share it."""
+    """Index that is built once, at the first search; thread-safe."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        """Remember where to look; nothing is read yet."""
+        """Create an index without reading any file."""
         self._sandbox = sandbox
         self._lock = threading.Lock()
         self._built: PassageIndex | FileIndex | None = None
         self.skipped: list[str] = []
-        """Text files that are too large, or came after the index was full."""
+        """Text files that are too large, or did not fit in the index."""
         self.files = 0
-        """How many files were read."""
+        """Number of indexed files."""
         self.complete = True
-        """False when there was no time to read all of them."""
+        """Whether all files were read before the timeout."""
 
     def search(self, query: str, limit: int) -> Hits:
-        """Rank the passages that hold any word of the query, best first, at most a few of each file."""
+        """Return the best passages that contain any word of the query, best first, at most a few per file."""
         with self._lock:
             self._built = self._built or self._build()
             return self._built.search(query, limit)
 
     def _build(self) -> PassageIndex | FileIndex:
-        texts, held, size = self._texts(), [], 0
+        texts, read, size = self._texts(), [], 0
         for path, text in texts:
-            held.append((path, text))
-            size += len(text) + _EACH
+            read.append((path, text))
+            size += len(text) + _COST_PER_FILE
             if size > LARGEST_CUT:
-                return FileIndex(self._sandbox, chain(held, texts), LARGEST_FILE)
-        return PassageIndex((path, passages(lines_in(text), prose=is_prose(path))) for path, text in held)
+                return FileIndex(self._sandbox, chain(read, texts), LARGEST_FILE)
+        return PassageIndex((path, passages(lines_in(text), prose=is_prose(path))) for path, text in read)
 
     def _texts(self) -> Iterator[tuple[str, str]]:
-        room, until = LARGEST_INDEX, time.monotonic() + LONGEST_BUILD
+        remaining, deadline = LARGEST_INDEX, time.monotonic() + LONGEST_BUILD
 
-        # Not whether anybody waits for this search: the next one of the run needs the same index.
+        # A cancelled search still completes the index, since the next search of the run needs it.
         def check() -> None:
-            if time.monotonic() > until:
-                raise _TimeIsUp
+            if time.monotonic() > deadline:
+                raise _BuildTimeout
 
         try:
             for path in files(self._sandbox, check=check):
                 check()
                 with suppress(ToolError):
-                    read = whole_text(self._sandbox, path, min(LARGEST_FILE, room))
+                    read = read_text(self._sandbox, path, min(LARGEST_FILE, remaining))
                     if read is None:
                         self.skipped.append(path)
                         continue
                     text, size = read
-                    room -= size
+                    remaining -= size
                     self.files += 1
                     yield path, text
-        except _TimeIsUp:
+        except _BuildTimeout:
             self.complete = False
 
 
-class _TimeIsUp(Exception):
-    """No more files are read."""
+class _BuildTimeout(Exception):
+    """The timeout for reading the files has expired."""

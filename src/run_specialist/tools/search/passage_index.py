@@ -1,11 +1,11 @@
-"""Ranked search over passages that were cut beforehand."""
+"""Ranked search over an index of passages."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from run_specialist.tools.sandbox.sandbox import shown
+from run_specialist.tools.sandbox.sandbox import escape_path
 from run_specialist.tools.search.fts import Found, Table, look_up
 from run_specialist.tools.search.passages import Passage
 from run_specialist.tools.search.terms import content_terms, variants
@@ -17,7 +17,7 @@ _WEIGHTS = {"name": 2.0, "headings": 3.0, "body": 1.0, "variants": 0.8}
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that was found."""
+    """A passage that matches a query."""
 
     path: str
     passage: Passage
@@ -25,27 +25,27 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a ranked search came to."""
+    """Result of a ranked search."""
 
     best: tuple[Hit, ...]
     unit: str
-    """What is counted: `passages` or `files`."""
+    """Unit of the counts: `passages` or `files`."""
     total: int
-    """How many hold any of the words."""
+    """Number of units that contain any of the words."""
     counts: Mapping[str, int]
-    """For each word of the query, how many hold it."""
+    """Number of units that contain each word of the query."""
 
 
 class PassageIndex:
-    """All passages of a few files, with other spellings of what stands in them."""
+    """Index of all passages of a few files, including spelling variants."""
 
     def __init__(self, texts: Iterable[tuple[str, Iterable[Passage]]]) -> None:
-        """Read the passages of each path."""
+        """Index the passages of each path."""
         self._hits: list[Hit] = []
         self._table = Table(_WEIGHTS, self._rows(texts), keeps_text=True)
 
     def search(self, query: str, limit: int) -> Hits:
-        """Rank the passages that hold any word of the query, best first, at most a few of each file."""
+        """Return the best passages that contain any word of the query, best first, at most a few per file."""
         found = look_up(self._table.rows, content_terms(query))
         counts = {term: len(rows) for term, rows in found.by_term.items()}
         return Hits(self._best(found, limit), "passages", len(found.any), counts)
@@ -63,30 +63,34 @@ class PassageIndex:
         return tuple(best)
 
     def _ranked(self, scores: Mapping[int, float], found: Found) -> Sequence[int]:
-        """Order rows by score, and by how much of the query the passage and its file hold."""
+        """Order rows by score, and by how much of the query the passage and its file contain."""
         weights = self._weights(found)
-        whole = sum(weights.values())
-        near: defaultdict[int, float] = defaultdict(float)
-        far: defaultdict[str, float] = defaultdict(float)
+        total = sum(weights.values())
+        in_passage: defaultdict[int, float] = defaultdict(float)
+        in_file: defaultdict[str, float] = defaultdict(float)
         for expression, rows in found.rows.items():
             for row in rows:
-                near[row] += weights[expression] / whole
+                in_passage[row] += weights[expression] / total
             for path in {self._hits[row].path for row in rows}:
-                far[path] += weights[expression] / whole
-        return sorted(scores, key=lambda row: (-scores[row] * (0.5 + near[row] + 0.5 * far[self._hits[row].path]), row))
+                in_file[path] += weights[expression] / total
+
+        def key(row: int) -> tuple[float, int]:
+            return -scores[row] * (0.5 + in_passage[row] + 0.5 * in_file[self._hits[row].path]), row
+
+        return sorted(scores, key=key)
 
     def _scores(self, found: Found) -> Mapping[int, float]:
-        """Score the passages that may be among the best."""
+        """Return the scores of candidate passages."""
         return self._table.best(" OR ".join(found.rows), _CANDIDATES)
 
     def _weights(self, found: Found) -> Mapping[str, float]:
-        """Weigh what was found by how rare it is."""
+        """Return the weight of each expression: the rarer, the higher."""
         return {expression: log(1 + len(self._hits) / len(rows)) for expression, rows in found.rows.items()}
 
     def _rows(self, texts: Iterable[tuple[str, Iterable[Passage]]]) -> Iterator[tuple[int, str, str, str, str]]:
-        for path, cut in texts:
-            name = f"{shown(path)} {variants(shown(path))}"
-            for passage in cut:
+        for path, found in texts:
+            name = f"{escape_path(path)} {variants(escape_path(path))}"
+            for passage in found:
                 row = len(self._hits)
                 self._hits.append(Hit(path, passage))
                 headings = "\n".join(title for _, title in passage.headings)

@@ -1,4 +1,4 @@
-"""Cut a text into passages small enough to be judged at a glance."""
+"""Split text into short passages."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 _PROSE = {".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc", ".org", ""}
-_FULL = 600
-"""A passage is closed at the first good place after this many characters."""
+_TARGET_SIZE = 600
+"""Minimum length at which a passage ends at the next good break [characters]."""
 _HEADING = re.compile(r"(#{1,6})\s+[^\s#]")
 _UNDERLINES = frozenset('=-~^"*')
-_NO_TITLE = frozenset(("", *"|->#* \t"))
+_NOT_IN_TITLE = frozenset(("", *"|->#* \t"))
 _FENCES = ("```", "~~~")
 _BREAKS = (re.compile(r"[.!?]\s+"), re.compile(r"\s+"))
 
 
 Line = tuple[int, str]
-"""The number of a line, from 1, and its text; `…` marks where a part of a long line was cut from the rest."""
+"""Line number, from 1, and text; `…` marks where a long line was split."""
 
 
 @dataclass(slots=True)
@@ -24,37 +24,37 @@ class Passage:
     """Consecutive lines below one heading."""
 
     headings: tuple[Line, ...]
-    """From the title down to the nearest heading above."""
+    """Headings from the title down to the nearest one."""
     lines: list[Line] = field(default_factory=list)
-    """Without the empty ones."""
+    """Nonempty lines."""
     size: int = 0
-    """Of the lines together [characters]."""
+    """Total length of the lines [characters]."""
 
     @property
     def text(self) -> str:
-        """The lines in one string."""
+        """Lines as one string."""
         return "\n".join(text for _, text in self.lines)
 
 
 def is_prose(path: str) -> bool:
-    """Tell by its name whether a file is written for people."""
+    """Return whether a file is prose, not code, by its extension."""
     return PurePosixPath(path).suffix.casefold() in _PROSE
 
 
 def passages(lines: Iterable[str], *, prose: bool, first: int = 1) -> Iterator[Passage]:
-    """Cut lines into passages, at headings, at blank lines and after enough text.
+    """Split lines into passages, at headings, at blank lines and after enough text.
 
-    prose: False for program text, where a leading `#` is no heading.
-    first: the number of the first line.
+    prose: False for code, where a leading `#` is not a heading.
+    first: number of the first line.
     """
     for headings, section in _sections(enumerate(lines, first), prose=prose):
         passage = Passage(headings)
         for number, line in section:
-            if passage.size > (2 * _FULL if line else _FULL):
+            if passage.size > (2 * _TARGET_SIZE if line else _TARGET_SIZE):
                 yield passage
                 passage = Passage(headings)
-            for part in [line] if len(line) <= _FULL else _parts(line):
-                if passage.size > _FULL // 2 and part is not line:
+            for part in [line] if len(line) <= _TARGET_SIZE else _parts(line):
+                if passage.size > _TARGET_SIZE // 2 and part is not line:
                     yield passage
                     passage = Passage(headings)
                 if part:
@@ -64,7 +64,7 @@ def passages(lines: Iterable[str], *, prose: bool, first: int = 1) -> Iterator[P
 
 
 def _sections(lines: Iterable[Line], *, prose: bool) -> Iterator[tuple[tuple[Line, ...], list[Line]]]:
-    """Yield what stands below each heading, after that heading and those above it; a blank line is empty."""
+    """Yield the headings and the lines of each section; blank lines become empty."""
     headings: dict[int, Line] = {}
     section: list[Line] = []
     fence = ""
@@ -75,7 +75,7 @@ def _sections(lines: Iterable[Line], *, prose: bool) -> Iterator[tuple[tuple[Lin
         if not level:
             section.append((number, line if start else ""))
             continue
-        # A line of signs makes a heading of the line before it.
+        # An underline makes the line before it a heading.
         title = (number, line) if line[0] == "#" else section.pop()
         if any(text for _, text in section):
             yield tuple(headings.values()), section
@@ -88,31 +88,31 @@ def _sections(lines: Iterable[Line], *, prose: bool) -> Iterator[tuple[tuple[Lin
 
 
 def _fence(opened: str, number: int, start: str) -> str:
-    """Return the mark of the code, or of the front matter, that is open after this line; empty for none."""
+    """Return the fence of the code block or front matter that is open after this line; empty if none is."""
     if opened:
         return "" if start == opened else opened
     return start if start in _FENCES or (number == 1 and start == "---") else ""
 
 
 def _level(line: str, section: Sequence[Line]) -> int:
-    """Return the depth of a heading that this line is, or that it underlines; 0 for none."""
+    """Return the level of the heading that this line is or underlines; 0 if none."""
     if line.startswith("#"):
         heading = _HEADING.match(line)
         return len(heading[1]) if heading else 0
     if line[:1] not in _UNDERLINES or not section:
         return 0
-    above, signs = section[-1][1], line.strip()
-    underlined = len(set(signs)) == 1 and len(signs) >= max(3, len(above.strip()) - 1)
-    return (1 if signs[0] == "=" else 2) if underlined and above[:1] not in _NO_TITLE else 0
+    above, underline = section[-1][1], line.strip()
+    underlined = len(set(underline)) == 1 and len(underline) >= max(3, len(above.strip()) - 1)
+    return (1 if underline[0] == "=" else 2) if underlined and above[:1] not in _NOT_IN_TITLE else 0
 
 
 def _parts(line: str) -> Iterator[str]:
-    """Split a long line after sentences, or at least between words, and mark where."""
+    """Split a long line after sentences, else between words, and mark the splits."""
     start = 0
     while start < len(line):
-        end = start + _FULL
+        end = start + _TARGET_SIZE
         if end < len(line):
-            ends = [[found.end() for found in kind.finditer(line, start + _FULL // 2, end)] for kind in _BREAKS]
+            ends = [[found.end() for found in kind.finditer(line, start + _TARGET_SIZE // 2, end)] for kind in _BREAKS]
             end = next((good[-1] for good in ends if good), end)
         yield f"{'… ' if start else ''}{line[start:end].strip()}{' …' if end < len(line) else ''}"
         start = end

@@ -1,4 +1,4 @@
-"""Words of questions and of notes: what is worth searching for, and how identifiers fall apart."""
+"""Tokenization of queries and texts: stop words, spelling variants of identifiers, and stems."""
 
 import re
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ STOP_WORDS = frozenset(
     the their them then there these they thing things this those though through to too under until up upon us
     use used very was wasn't way we well went were weren't what what's when where whether which while who whom
     whose why will with within without won't would wouldn't yes yet you your
-    """.split()  # noqa: SIM905 - a list of 200 quoted words is no easier to read
+    """.split()  # noqa: SIM905 - more readable than 200 quoted words
 )
-"""English words that say nothing about what a question is about."""
+"""English words that do not help to find the topic of a question."""
 
 _TOKEN = re.compile(r"\w+(?:[.:/+#@'’-]+\w+)*(?:\+\+|#)?")
 _PART = re.compile(r"[^\W_]+")
@@ -27,18 +27,18 @@ _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def tokens(text: str) -> Iterator[str]:
-    """Yield the words of a text with identifiers, versions and paths in one piece."""
+    """Yield the words of a text; identifiers, versions and paths stay in one piece."""
     for match in _TOKEN.finditer(text.replace("’", "'")):
         yield match[0].removesuffix("'s").strip("'")
 
 
 def parts(token: str) -> list[str]:
-    """Split a token as the index does: letters and digits, in lower case."""
+    """Split a token into runs of letters and digits, in lower case, as the index does."""
     return [part.casefold() for part in _PART.findall(token)]
 
 
 def variants(text: str) -> str:
-    """Write out, each once, the other spellings of the identifiers in a text, for an index to hold beside it."""
+    """Return the distinct spelling variants of the identifiers in a text, to be indexed with it."""
     return " ".join(filter(None, map(_variants, dict.fromkeys(text.split()))))
 
 
@@ -48,7 +48,7 @@ def _variants(word: str) -> str:
 
 
 def spellings(token: str) -> Iterator[str]:
-    """Yield how else a token may be spelt.
+    """Yield spelling variants of a token.
 
     `HttpServerConfig` as `Http Server Config`, `time-out` as `timeout`, ideographs one by one.
     """
@@ -58,26 +58,26 @@ def spellings(token: str) -> Iterator[str]:
     joined = "".join(_PART.findall(token))
     if joined != token:
         yield joined
-    if signs := ideographs(token):
-        yield signs
+    if separated := ideographs(token):
+        yield separated
 
 
 def ideographs(text: str) -> str:
-    """Write out the ideographs of a text one by one, for an index to hold beside it."""
+    """Return the ideographs of a text separated by spaces, to be indexed with it."""
     return " ".join(_IDEOGRAPHS.findall(text))
 
 
 def content_terms(query: str) -> list[str]:
-    """Return the distinct tokens of a query that are worth looking for, in their order.
+    """Return the distinct tokens of a query, in order, without stop words and single lowercase letters.
 
-    When it holds nothing but stop words, these are returned.
+    If nothing else remains, these are returned.
     """
     found = list(dict.fromkeys(token for token in tokens(query) if parts(token)))
-    kept: dict[str, str] = {}
+    terms: dict[str, str] = {}
     for token in found:
         if token.casefold() not in STOP_WORDS and (len(token) > 1 or not token.islower()):
-            kept.setdefault(token.casefold(), token)
-    return list(kept.values()) or found
+            terms.setdefault(token.casefold(), token)
+    return list(terms.values()) or found
 
 
 def stems(text: str) -> set[str]:
@@ -87,7 +87,7 @@ def stems(text: str) -> set[str]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """Reduce an English word to a rough stem, so that its inflections compare equal."""
+    """Return a rough stem of an English word, so that its inflections compare equal."""
     word = word.casefold()
     for suffix, least in (("ies", 5), ("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("ly", 6)):
         if len(word) >= least and word.endswith(suffix) and not word.endswith("ss"):

@@ -1,1 +1,1 @@
-"""The parts of a run's page: each is a pure function from a stored run to JSON values."""
+"""The sections of a run's HTML report; each is a pure function from a stored run to JSON values."""

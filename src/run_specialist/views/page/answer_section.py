@@ -1,4 +1,4 @@
-"""What came of a run: its status in words, the answer, what it rests on, and what was odd."""
+"""The answer section: status, answer, evidence, gaps and warnings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,42 +12,42 @@ from run_specialist.views.page.formats import counted
 _STATUS = {
     "answered": "answered by itself",
     "landed": "answered at a limit",
-    "partial": "only a part of an answer, or what was gathered",
-    "failed": "no answer could be had",
-    "aborted": "stopped before it had answered",
-    "running": "under way; this is what was kept until now",
-    "interrupted": "its process ended before there was an answer",
+    "partial": "a partial answer, or the gathered material",
+    "failed": "no answer",
+    "aborted": "stopped before it answered",
+    "running": "still running; this report shows the data stored so far",
+    "interrupted": "its process ended before it answered",
 }
 
 
 def status(run: StoredRun) -> str:
-    """Return what the status means, with the limit that was reached."""
-    said = _STATUS.get(run.status, run.status)
+    """Return the status as a sentence, with the limit that was reached."""
+    meaning = _STATUS.get(run.status, run.status)
     outcome = run.outcome or {}
     landing = outcome.get("landing")
     if not landing:
-        return said
+        return meaning
     kind = Kind(landing["reason"])
     limit = outcome["limits"][kind]["limit"]
-    what = "the context was full" if limit is None else f"the limit of {units.amount(kind, limit)} was reached"
+    cause = "the context window was full" if limit is None else f"the limit of {units.amount(kind, limit)} was reached"
     how = HOW.get(landing["how"], landing["how"])
     requests = landing["requests"]
-    took = f" in {counted(requests, 'request')}" if requests else ""
-    return ("" if run.status == "landed" else f"{said}; ") + f"{what}, and {how}{took}"
+    effort = f" in {counted(requests, 'request')}" if requests else ""
+    return ("" if run.status == "landed" else f"{meaning}; ") + f"{cause}, and {how}{effort}"
 
 
 def answer(
     run: StoredRun,
-    said: Sequence[Mapping[str, Any]],
+    turns: Sequence[Mapping[str, Any]],
     holders: Sequence[StoredCall | None],
 ) -> dict[str, Any]:
-    """Return the answer with its evidence, each quote with the place in the page where it stands.
+    """Return the answer with its evidence; each quote links to its position in the report.
 
-    said: the turns as the page shows them.
-    holders: for each piece of evidence the call that holds it.
+    turns: the turns as shown in the report.
+    holders: for each piece of evidence, the call whose result contains it.
     """
     outcome = run.outcome or {}
-    marked = {piece["quote"] for turn in said for call in turn["calls"] for piece in call["result"]}
+    marked = {piece["quote"] for turn in turns for call in turn["calls"] for piece in call["result"]}
     return {
         "text": outcome.get("answer", ""),
         "output": outcome.get("output"),
@@ -75,20 +75,20 @@ def _warnings(run: StoredRun) -> Sequence[str]:
 
 
 def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the run took.
+    """Return the calls, turns, tokens and cost of the run.
 
-    kinds: what was used of each kind, as the page shows it.
+    kinds: usage by kind, as shown in the report.
     """
     used = {kind["kind"]: kind["used"] for kind in kinds}
     outcome = run.outcome or {}
-    booked = run.standing.skipped if run.standing else 0
+    skipped = run.standing.skipped if run.standing else 0
     return {
         "calls": int(used[Kind.TOOL_CALLS]),
         "limit": next(kind["limit"] for kind in kinds if kind["kind"] == Kind.TOOL_CALLS),
         "failed": sum(call.is_error for call in run.calls),
-        "skipped": outcome["tool_calls"]["skipped"] if outcome else booked,
+        "skipped": outcome["tool_calls"]["skipped"] if outcome else skipped,
         "turns": len(run.turns),
-        # A budget of its own does not hold what those took who were asked; the bill does.
+        # `usage` includes child runs, also if they do not share the budget.
         "tokens": sum(outcome["usage"].values()) if outcome else int(used[Kind.TOKENS]),
         "cost_usd": outcome.get("cost_usd", run.cost_usd),
     }

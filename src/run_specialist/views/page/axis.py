@@ -1,4 +1,4 @@
-"""The time of a run: what passed while it worked, without what passed between its end and its resumption."""
+"""The time axis of a run: working time, without the pauses before resumptions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,52 +9,52 @@ from run_specialist.store.stored import StoredEvent, StoredRun
 
 @dataclass(frozen=True, slots=True)
 class ActiveSpan:
-    """One going of the run, from its start or a resumption to where it stopped."""
+    """A period in which the run was active: from its start or a resumption until it stopped."""
 
     begin: float
     """[seconds since 1970]."""
     end: float
-    """Likewise."""
+    """[seconds since 1970]."""
     offset: float
-    """How long the run had worked before it [s]."""
+    """Working time before this span [s]."""
     pause: float
-    """How long it had stood still before it [s]."""
+    """Pause before this span [s]."""
     resumed: Mapping[str, Any]
-    """What was told at the resumption; empty for the first stretch."""
+    """Body of the `resumed` event; empty for the first span."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where each moment of a run stands in its working time."""
+    """Maps points in time to the working time of a run."""
 
-    stretches: tuple[ActiveSpan, ...]
+    spans: tuple[ActiveSpan, ...]
 
     def __call__(self, at: float) -> float:
-        """Return how long the run had worked at a moment [s].
+        """Return the working time at a point in time [s].
 
         at: [seconds since 1970].
         """
-        begun = [one for one in self.stretches if one.begin <= at]
-        stretch = begun[-1] if begun else self.stretches[0]
-        return stretch.offset + min(max(at - stretch.begin, 0), stretch.end - stretch.begin)
+        begun = [one for one in self.spans if one.begin <= at]
+        span = begun[-1] if begun else self.spans[0]
+        return span.offset + min(max(at - span.begin, 0), span.end - span.begin)
 
     @property
     def seconds(self) -> float:
-        """How long the run has worked in all."""
-        last = self.stretches[-1]
+        """Total working time [s]."""
+        last = self.spans[-1]
         return last.offset + last.end - last.begin
 
     @property
     def resumptions(self) -> tuple[ActiveSpan, ...]:
-        """All stretches but the first."""
-        return self.stretches[1:]
+        """All spans except the first."""
+        return self.spans[1:]
 
 
 def axis(run: StoredRun) -> Axis:
-    """Return the working time of a run; of one without an end it goes to the last thing that is known."""
-    known = [moment for kept in (run.events, run.turns, run.calls) for moment in (one.at for one in kept)]
+    """Return the time axis of a run; without an end it extends to the last record."""
+    known = [one.at for records in (run.events, run.turns, run.calls) for one in records]
     begins = [(run.started_at, {}), *((event.at, event.body) for event in _resumptions(run.events))]
-    stretches: list[ActiveSpan] = []
+    spans: list[ActiveSpan] = []
     for number, (begin, resumed) in enumerate(begins):
         is_last = number + 1 == len(begins)
         until = (run.ended_at or float("inf")) if is_last else begins[number + 1][0]
@@ -62,15 +62,15 @@ def axis(run: StoredRun) -> Axis:
         if is_last and run.ended_at is not None:
             end = max(end, run.ended_at)
         offset, pause = 0.0, 0.0
-        if stretches:
-            before = stretches[-1]
+        if spans:
+            before = spans[-1]
             offset, pause = before.offset + before.end - before.begin, max(begin - before.end, 0)
-        stretches.append(ActiveSpan(begin, end, offset, pause, resumed))
-    return Axis(tuple(stretches))
+        spans.append(ActiveSpan(begin, end, offset, pause, resumed))
+    return Axis(tuple(spans))
 
 
 def _resumptions(events: tuple[StoredEvent, ...]) -> Iterator[StoredEvent]:
-    """Yield what begins each further going: one more `started`, which has the limits, and `resumed`, as one."""
+    """Yield one event per resumption, merged from a further `started`, which has the limits, and `resumed`."""
     waiting: StoredEvent | None = None
     for number, event in enumerate(events):
         if number and event.body.get("event") in {"started", "resumed"}:

@@ -1,4 +1,4 @@
-"""How the budget went over time: the share of each limit that was spent, and in which phase the run was."""
+"""The budget chart: share of each limit spent over time, and the phases of the run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -12,33 +12,34 @@ from run_specialist.views.page.axis import Axis
 from run_specialist.views.page.formats import clock, lasted
 
 HIGHEST = 2.0
-"""What went further over its limit leaves the chart at its top [share]."""
+"""Upper bound of the chart; higher values are cut off [share]."""
 HEADROOM = 1.12
+"""Factor between the highest value and the top of the chart."""
 
 HOW = {
     Rung.FORCE: "the answer was forced",
     Rung.ORDER: "the model was ordered to answer",
-    Rung.WAIT: "nothing was said until the model asked again",
-    Rung.FINALIZE: "the model was told to answer from what is there",
-    Rung.NONE: "tools were forbidden, so that the text is the answer",
-    Rung.SALVAGE: "the answer was salvaged from what was gathered",
+    Rung.WAIT: "the model got no instruction until it called another tool",
+    Rung.FINALIZE: "the model was instructed to answer from the gathered material",
+    Rung.NONE: "tools were disabled, so that the text is the answer",
+    Rung.SALVAGE: "the answer was salvaged from the gathered material",
 }
-"""What each rung of a landing does, in words."""
+"""Description of each rung of the landing."""
 
 Spent = tuple[float, Kind, float]
-"""When it was spent [seconds since 1970], and how much of which kind."""
-_Rule = tuple[float, Mapping[str, Any], Mapping[str, Any]]
-"""Since when it holds [seconds since 1970], the limits, and what was used by then where that was told."""
+"""Time [seconds since 1970], kind, and amount."""
+_Limits = tuple[float, Mapping[str, Any], Mapping[str, Any]]
+"""Start of validity [seconds since 1970], limits by kind, and the usage at that time if it is known."""
 
 
-def budget(run: StoredRun, axis: Axis, by_others: Iterable[Spent]) -> dict[str, Any]:
-    """Return the chart of the budget and the table below it; moments are working time [s].
+def budget(run: StoredRun, axis: Axis, by_children: Iterable[Spent]) -> dict[str, Any]:
+    """Return the chart of the budget and the table below it; times are working time [s].
 
-    by_others: what the specialists that were asked drew of it.
+    by_children: amounts that child runs spent.
     """
-    ruled = list(_rules(run, axis))
-    spent = sorted([*_spent(run), *by_others], key=lambda one: one[0])
-    kinds = [_kind(kind, run, axis, ruled, spent) for kind in Kind]
+    limits = list(_limits(run, axis))
+    spent = sorted([*_spent(run), *by_children], key=lambda one: one[0])
+    kinds = [_kind(kind, run, axis, limits, spent) for kind in Kind]
     shares = [share for kind in kinds for line in kind["lines"] for _, share in line]
     return {
         "limited": any(kind["lines"] for kind in kinds),
@@ -50,26 +51,26 @@ def budget(run: StoredRun, axis: Axis, by_others: Iterable[Spent]) -> dict[str, 
         "resumptions": [
             {
                 "at": one.offset,
-                "words": f"at {clock(one.offset)} the run was resumed, {lasted(one.pause)} after it had stopped",
+                "words": f"at {clock(one.offset)} the run was resumed, {lasted(one.pause)} after it stopped",
             }
             for one in axis.resumptions
         ],
     }
 
 
-def _rules(run: StoredRun, axis: Axis) -> Iterator[_Rule]:
-    """Yield the limits in the order in which they held."""
+def _limits(run: StoredRun, axis: Axis) -> Iterator[_Limits]:
+    """Yield the limits in chronological order."""
     first = next((event.body for event in run.events if event.body.get("event") == "started"), {})
     outcome = run.outcome or {}
     known = {key: spent["limit"] for key, spent in outcome.get("limits", {}).items()}
     yield run.started_at, first.get("limits") or run.frozen.get("limits") or known, {}
-    for stretch in axis.resumptions:
-        if limits := stretch.resumed.get("limits"):
-            yield stretch.begin, limits, stretch.resumed.get("used") or {}
+    for span in axis.resumptions:
+        if limits := span.resumed.get("limits"):
+            yield span.begin, limits, span.resumed.get("used") or {}
 
 
 def _spent(run: StoredRun) -> Iterator[Spent]:
-    """Yield what was spent, when, of which kind; time passes by itself."""
+    """Yield the amounts that the run spent, except time."""
     for turn in run.turns:
         yield turn.at, Kind.TURNS, 1
         yield turn.at, Kind.TOKENS, turn.usage.total_tokens
@@ -83,24 +84,23 @@ def _spent(run: StoredRun) -> Iterator[Spent]:
             yield event.at, Kind.COST, event.body["cost_usd"] or 0
 
 
-def _kind(kind: Kind, run: StoredRun, axis: Axis, ruled: Sequence[_Rule], spent: Sequence[Spent]) -> dict[str, Any]:
+def _kind(kind: Kind, run: StoredRun, axis: Axis, valid: Sequence[_Limits], spent: Sequence[Spent]) -> dict[str, Any]:
     lines, used = [], 0.0
-    for number, (since, limits, told) in enumerate(ruled):
-        until = ruled[number + 1][0] if number + 1 < len(ruled) else float("inf")
+    for number, (since, limits, used_before) in enumerate(valid):
+        until = valid[number + 1][0] if number + 1 < len(valid) else float("inf")
         begin, end = axis(since), axis(until)
-        used = told.get(kind, used)
+        used = used_before.get(kind, used)
         points = [(begin, used)]
-        for at, what, amount in spent:
-            if what is kind and since <= at < until:
+        for at, spent_kind, amount in spent:
+            if spent_kind is kind and since <= at < until:
                 points.append((axis(at), used))
                 used += amount
                 points.append((axis(at), used))
-        # Time passes by itself.
         used += end - begin if kind is Kind.TIME else 0
         limit = limits.get(kind)
         if limit is not None:
             lines.append([[at, _share(value, limit)] for at, value in [*points, (end, used)]])
-    limit = ruled[-1][1].get(kind)
+    limit = valid[-1][1].get(kind)
     final = _final(run, kind, used)
     return {
         "kind": kind.value,
@@ -119,17 +119,17 @@ def _share(used: float, limit: float) -> float:
 
 
 def _final(run: StoredRun, kind: Kind, seen: float) -> float | None:
-    """Return what was used in the end, by the run's own account where it has one."""
+    """Return the final usage of a kind, as in the outcome if there is one."""
     limits = (run.outcome or {}).get("limits", {})
     if kind in limits:
         used: float | None = limits[kind]["used"]
         return used
-    booked = run.standing.used.get(kind, 0) if run.standing else 0
-    return max(booked, seen)
+    stored = run.standing.used.get(kind, 0) if run.standing else 0
+    return max(stored, seen)
 
 
 def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
-    """Yield the phases in order, as they were told after each call and at the landing."""
+    """Yield the phases in order, from the `budget` and `landing` events."""
     changes = [(0.0, Phase.SILENT)]
     for event in run.events:
         match event.body.get("event"):
@@ -139,17 +139,17 @@ def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
                 changes.append((axis(event.at), Phase.SPENT))
     changes += [(one.offset, _phase(run, one.resumed)) for one in axis.resumptions]
     begin, phase = 0.0, Phase.SILENT
-    for (at, now), (until, _) in pairwise([*sorted(changes, key=lambda one: one[0]), (axis.seconds, Phase.SILENT)]):
-        # What holds for no time at all is not seen.
-        if until > at and now is not phase:
+    for (at, current), (until, _) in pairwise([*sorted(changes, key=lambda one: one[0]), (axis.seconds, Phase.SILENT)]):
+        # Skip phases of zero length.
+        if until > at and current is not phase:
             if at > begin:
                 yield {"phase": phase.value, "begin": begin, "end": at}
-            begin, phase = at, now
+            begin, phase = at, current
     yield {"phase": phase.value, "begin": begin, "end": axis.seconds}
 
 
 def _phase(run: StoredRun, resumed: Mapping[str, Any]) -> Phase:
-    """Return the phase in which a resumed run begins."""
+    """Return the phase at the start of a resumed run."""
     countdown = (run.frozen.get("settings") or {}).get("countdown")
     start = countdown.get("from", COUNTDOWN_FROM) if isinstance(countdown, Mapping) else COUNTDOWN_FROM
     limits, used = resumed.get("limits") or {}, resumed.get("used") or {}

@@ -1,4 +1,4 @@
-"""The turns of a run with all their tool calls, in order, and each result as the model was shown it."""
+"""The turns of a run with their tool calls, and each result as the model received it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from run_specialist.views.page.quotes import parted
 from run_specialist.views.page.shown_results import Shown, results
 
 BRIEF = 160
-"""So much of a call's arguments stands in its heading [characters]."""
+"""Maximum length of the arguments in a call's heading [characters]."""
 
 _UNFINISHED = prompts.STOPPED.partition(":")[0]
 
@@ -24,12 +24,12 @@ def turns(
     axis: Axis,
     marks: Sequence[Mapping[str, Any]],
     holders: Sequence[StoredCall | None],
-    asked: Mapping[int, str],
+    child_ids: Mapping[int, str],
 ) -> list[dict[str, Any]]:
-    """Return the turns in order, each with what happened before it, what the model wrote, and its calls.
+    """Return the turns in order, each with the marks before it, the model's text, and its calls.
 
-    holders: for each piece of evidence the call that holds it.
-    asked: the ids of the runs that were asked, by the number of the call that did.
+    holders: for each piece of evidence, the call whose result contains it.
+    child_ids: ids of child runs by the number of the `delegate` call.
     """
     shown = results(run)
     quotes: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
@@ -51,7 +51,7 @@ def turns(
             "text": turn.reply.text,
             "before": [mark for mark in marks if mark["before"] == turn.number],
             "calls": [
-                {**call, "child": asked.get(call["number"])}
+                {**call, "child": child_ids.get(call["number"])}
                 for call in _calls(turn, executed[turn.number], shown, quotes)
             ],
         }
@@ -65,30 +65,30 @@ def _calls(
     shown: Mapping[tuple[int, int], Shown],
     quotes: Mapping[int, Sequence[tuple[int, str]]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the calls of a turn: those that were run, and the others with what they were answered."""
-    waiting = list(executed)
+    """Yield the calls of a turn: the executed ones, and the others with the result that the model received."""
+    unmatched = list(executed)
     blocks = [block for block in turn.blocks if block.get("type") == "tool_use"]
-    for place, (block, call) in enumerate(zip(blocks, turn.calls, strict=True)):
-        # Calls that returned follow each other in call order; one that was cut off left no trace among them.
-        done = next((one for one in waiting if one.call == call), None)
-        result = shown.get((turn.number, place))
-        given = {"name": call.name, "call_id": call.id, **_arguments(block)}
-        if done is None:
-            yield {"anchor": f"{turn.number}-{place + 1}", **given, **_not_run(call.name, result)}
+    for position, (block, call) in enumerate(zip(blocks, turn.calls, strict=True)):
+        # Completed calls are stored in call order; interrupted ones are not stored.
+        stored = next((one for one in unmatched if one.call == call), None)
+        result = shown.get((turn.number, position))
+        common = {"name": call.name, "call_id": call.id, **_arguments(block)}
+        if stored is None:
+            yield {"anchor": f"{turn.number}-{position + 1}", **common, **_not_run(call.name, result)}
         else:
-            waiting.remove(done)
-            yield {"anchor": str(done.number), **given, **_run(done, result, quotes.get(done.number, ()))}
+            unmatched.remove(stored)
+            yield {"anchor": str(stored.number), **common, **_run(stored, result, quotes.get(stored.number, ()))}
 
 
 def _arguments(block: Block) -> dict[str, str]:
-    given = block.get("input")
-    return {"arguments": pretty(given), "brief": brief(given, BRIEF)}
+    arguments = block.get("input")
+    return {"arguments": pretty(arguments), "brief": brief(arguments, BRIEF)}
 
 
 def _run(call: StoredCall, shown: Shown | None, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
     notes = [prompts.TRUNCATED, prompts.SAME_CALL, *call.note.split("\n")]
     content, added = (shown or Shown(call.text)).parted(call.text, notes)
-    ending = next((line for line in reversed(added) if shown is None or line != shown.words), "")
+    ending = next((line for line in reversed(added) if shown is None or line != shown.instruction), "")
     return {
         "number": call.number,
         "state": "failed" if call.is_error else "finished",
@@ -119,7 +119,7 @@ def _not_run(name: str, shown: Shown | None) -> dict[str, Any]:
         "whole": None,
         "note": "",
         "ending": "",
-        "added": [shown.words] if shown and shown.words else [],
+        "added": [shown.instruction] if shown and shown.instruction else [],
         **_result(shown.content if shown else "", ()),
     }
 

@@ -1,4 +1,4 @@
-"""The specialists that a run asked, as a tree: what each was asked, what it said, and what it took of the run."""
+"""The child runs of a run as a tree: question, answer, calls and usage of each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,64 +14,64 @@ from run_specialist.views.page.axis import axis
 from run_specialist.views.page.formats import brief
 
 MOST_CALLS = 200
-"""So many calls of one specialist are named; its own page has all."""
+"""Maximum number of calls shown per child run; the child's own report shows all."""
 BRIEF = 160
-"""So much of a call's arguments is shown [characters]."""
+"""Maximum length of a call's arguments [characters]."""
 
-Below = Mapping[str, StoredRun]
-"""Runs that were asked, by their ids."""
+Descendants = Mapping[str, StoredRun]
+"""Child runs, and their child runs, by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildRun:
-    """One specialist that a run asked."""
+    """One child run."""
 
     child: Child
     run: StoredRun | None
-    """None where it is kept no longer."""
+    """The stored run; None if it is no longer stored."""
     call: StoredCall | None
-    """The call that asked; None where it had not returned."""
+    """The `delegate` call that started the run; None if it did not return."""
 
 
-def below(run: StoredRun, load: Callable[[str], StoredRun]) -> dict[str, StoredRun]:
-    """Return the runs that a run asked, and those that they asked, by their ids.
+def descendants(run: StoredRun, load: Callable[[str], StoredRun]) -> dict[str, StoredRun]:
+    """Return all child runs, and their child runs, by id.
 
-    load: returns a run by its id.
+    load: returns a stored run by its id.
     """
     found: dict[str, StoredRun] = {}
-    waiting = [*run.children]
-    while waiting:
-        run_id = waiting.pop().run_id
+    remaining = [*run.children]
+    while remaining:
+        run_id = remaining.pop().run_id
         if run_id not in found:
             found[run_id] = load(run_id)
-            waiting += found[run_id].children
+            remaining += found[run_id].children
     return found
 
 
-def asked(run: StoredRun, others: Below) -> list[ChildRun]:
-    """Return those that a run asked itself, in the order in which they began."""
-    told = [child_of(values) for values in (run.outcome or {}).get("children", ())]
-    kept = {one.run_id for one in run.children}
-    waiting = [call for call in run.calls if call.call.name == DELEGATE]
+def child_runs(run: StoredRun, stored: Descendants) -> list[ChildRun]:
+    """Return the direct child runs, in the order of their start."""
+    in_outcome = [child_of(values) for values in (run.outcome or {}).get("children", ())]
+    stored_ids = {one.run_id for one in run.children}
+    unmatched = [call for call in run.calls if call.call.name == DELEGATE]
     found = []
-    for child in (*run.children, *(one for one in told if one.run_id not in kept)):
-        its = others.get(child.run_id)
-        call = next((one for one in waiting if _fits(one, child, its)), None)
+    for child in (*run.children, *(one for one in in_outcome if one.run_id not in stored_ids)):
+        child_run = stored.get(child.run_id)
+        call = next((one for one in unmatched if _matches(one, child, child_run)), None)
         if call:
-            waiting.remove(call)
-        found.append(ChildRun(child, its, call))
+            unmatched.remove(call)
+        found.append(ChildRun(child, child_run, call))
     return found
 
 
-def _fits(call: StoredCall, child: Child, run: StoredRun | None) -> bool:
-    given = call.call.arguments or {}
-    same = given.get("specialist") == child.specialist
-    return same and (run is None or given.get("query") == run.question)
+def _matches(call: StoredCall, child: Child, run: StoredRun | None) -> bool:
+    arguments = call.call.arguments or {}
+    same = arguments.get("specialist") == child.specialist
+    return same and (run is None or arguments.get("query") == run.question)
 
 
 def spent(run: StoredRun, found: Sequence[ChildRun]) -> Iterator[tuple[float, Kind, float]]:
-    """Yield what those who were asked drew of a run's budget: when [seconds since 1970], of which kind, how much."""
-    if not _shares(run):
+    """Yield the amounts that child runs spent of a shared budget: time [seconds since 1970], kind, amount."""
+    if not _shares_budget(run):
         return
     for one in found:
         ends = (one.call.at if one.call else None, one.run.ended_at if one.run else None, run.ended_at)
@@ -80,19 +80,19 @@ def spent(run: StoredRun, found: Sequence[ChildRun]) -> Iterator[tuple[float, Ki
             yield at, kind, amount
 
 
-def children(run: StoredRun, found: Sequence[ChildRun], others: Below) -> dict[str, Any]:
-    """Return the tree with what it took in all; each one's figures have in them those of the ones below it."""
+def children(run: StoredRun, found: Sequence[ChildRun], stored: Descendants) -> dict[str, Any]:
+    """Return the tree of child runs and its total usage; the usage of each run includes its own children."""
     costs = [one.child.cost_usd for one in found]
     return {
-        "asked": [_child(one, others) for one in found],
+        "asked": [_child(one, stored) for one in found],
         "calls": sum(one.child.tool_calls for one in found),
         "tokens": sum(one.child.usage.total_tokens for one in found),
         "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
-        "shared": _shares(run),
+        "shared": _shares_budget(run),
     }
 
 
-def _child(one: ChildRun, others: Below) -> dict[str, Any]:
+def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
     child, run = one.child, one.run
     outcome = (run and run.outcome) or {}
     return {
@@ -111,22 +111,22 @@ def _child(one: ChildRun, others: Below) -> dict[str, Any]:
         "answer": outcome.get("answer", ""),
         "evidence": [dict(quote) for quote in outcome.get("evidence", ())],
         "gaps": list(outcome.get("gaps", ())),
-        "did": [_did(call) for call in run.calls[:MOST_CALLS]] if run else [],
+        "did": [_call(call) for call in run.calls[:MOST_CALLS]] if run else [],
         "left_out": max(len(run.calls) - MOST_CALLS, 0) if run else 0,
-        "asked": [_child(inner, others) for inner in _inner(one, others)],
+        "asked": [_child(inner, stored) for inner in _grandchildren(one, stored)],
     }
 
 
-def _inner(one: ChildRun, others: Below) -> list[ChildRun]:
+def _grandchildren(one: ChildRun, stored: Descendants) -> list[ChildRun]:
     if one.run is not None:
-        return asked(one.run, others)
-    return [ChildRun(child, others.get(child.run_id), None) for child in one.child.children]
+        return child_runs(one.run, stored)
+    return [ChildRun(child, stored.get(child.run_id), None) for child in one.child.children]
 
 
-def _did(call: StoredCall) -> dict[str, Any]:
+def _call(call: StoredCall) -> dict[str, Any]:
     state = "failed" if call.is_error else "finished"
     return {"number": call.number, "name": call.call.name, "brief": brief(call.call.arguments, BRIEF), "state": state}
 
 
-def _shares(run: StoredRun) -> bool:
+def _shares_budget(run: StoredRun) -> bool:
     return bool((run.frozen.get("settings") or {}).get("share_budget", True))

@@ -1,4 +1,4 @@
-"""What happened between the turns: landings, summaries, resumptions."""
+"""Events between the turns: landings, summaries and resumptions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,8 +12,8 @@ from run_specialist.views.page.formats import counted, lasted
 
 
 def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
-    """Return them in order, each with the turn that came after it; that is one more than the last at the end."""
-    found = [*_resumptions(axis), *_told(run)]
+    """Return the marks in order, each with the number of the next turn; at the end, one more than the last turn."""
+    found = [*_resumptions(axis), *_landings_and_summaries(run)]
     last = run.turns[-1].number if run.turns else 0
     return [
         {
@@ -31,11 +31,11 @@ _Mark = tuple[float, str, str, str]
 
 
 def _resumptions(axis: Axis) -> Iterator[_Mark]:
-    for stretch in axis.resumptions:
-        yield stretch.begin, "resumed", f"Resumed after {lasted(stretch.pause)}", str(stretch.resumed.get("note") or "")
+    for span in axis.resumptions:
+        yield span.begin, "resumed", f"Resumed after {lasted(span.pause)}", str(span.resumed.get("note") or "")
 
 
-def _told(run: StoredRun) -> Iterator[_Mark]:
+def _landings_and_summaries(run: StoredRun) -> Iterator[_Mark]:
     for event in run.events:
         match event.body.get("event"):
             case "landing":
@@ -48,4 +48,5 @@ def _told(run: StoredRun) -> Iterator[_Mark]:
 def _summarized(event: StoredEvent) -> str:
     body = event.body
     outputs = counted(body["archived"], "output")
-    return f"Summarised: {outputs} archived, about {body['tokens_before']:,} tokens became {body['tokens_after']:,}"
+    sizes = f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"
+    return f"Summarized: {outputs} archived, {sizes}"

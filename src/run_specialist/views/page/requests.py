@@ -1,4 +1,4 @@
-"""What each request took, and what the prompt cache did for it."""
+"""Tokens, cost and prompt cache usage of each request."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,67 +10,67 @@ from run_specialist.views.page.axis import Axis
 from run_specialist.views.page.formats import counted, lasted
 
 LOST_BELOW = 0.5
-"""A request that reads less than this share of what was there to be read has lost it."""
+"""A request that reads a smaller share of the cached tokens counts as a cache miss."""
 LEAST_CACHED = 1_024
-"""Less than this is not kept by most caches [tokens]."""
+"""Minimum size of a cache entry with most providers [tokens]."""
 CACHE_LIVES = 300
-"""How long an entry of the cache lives unless it is read again [s]."""
+"""Time to live of a cache entry since its last read [s]."""
 
 FORCED = (
-    "by its nature: with another tool choice than the request before it has, the messages are new to the cache; "
-    "system prompt and tools are still read from it"
+    "expected: its tool choice differs from that of the previous request, so the cached messages do not match; "
+    "system prompt and tools are still read from the cache"
 )
-REWRITTEN = "by its nature: a summary stands in place of the older messages, so what follows it is new to the cache"
-WAITED = "it came {} after the one before, and an entry that nobody reads is kept for about 5 minutes"
-UNKNOWN = "nothing that this run did explains it: the entry was given up by the server, or the text before it changed"
+REWRITTEN = "expected: a summary replaced the older messages, so the messages after it are not cached"
+WAITED = "it was sent {} after the previous request, and unused cache entries expire after about 5 minutes"
+UNKNOWN = "no cause within this run: the server evicted the entry, or the text before it changed"
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request on its way into the table."""
+    """A request and its context."""
 
     turn: StoredTurn
     before: StoredTurn | None
-    summarised: bool
-    """True when the transcript was summarised right before it."""
+    summarized: bool
+    """True if the transcript was summarized just before the request."""
 
     @property
     def cached(self) -> int:
-        """What was there to be read [tokens]."""
+        """Tokens that the cache should contain."""
         if self.before is None:
             return 0
         usage = self.before.usage
         marked = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
-        # Servers that cache by themselves do not say what they write.
-        return marked if usage.cache_creation_input_tokens else _whole(usage)
+        # Servers with automatic caching do not report cache writes.
+        return marked if usage.cache_creation_input_tokens else _input_tokens(usage)
 
     @property
     def waited(self) -> float:
-        """How long after the request before it went out [s]."""
+        """Time since the start of the previous request [s]."""
         return 0 if self.before is None else _begin(self.turn) - _begin(self.before)
 
 
 def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
-    """Return the table of the requests, those for summaries among them, and what is to say about the cache."""
+    """Return the table of requests, including those for summaries, and sentences about the cache."""
     summaries = [event for event in run.events if event.body.get("event") == "summarized"]
     uses_cache = any(turn.usage.cache_read_input_tokens or turn.usage.cache_creation_input_tokens for turn in run.turns)
     rows: list[dict[str, Any]] = []
     before: StoredTurn | None = None
     for turn in run.turns:
         since = before.at if before else run.started_at
-        made = [event for event in summaries if since < event.at <= turn.at]
-        rows += [_summary_row(event.body, axis(event.at)) for event in made]
-        lost = _lost(_Request(turn, before, bool(made))) if uses_cache else None
+        preceding = [event for event in summaries if since < event.at <= turn.at]
+        rows += [_summary_row(event.body, axis(event.at)) for event in preceding]
+        lost = _cache_miss(_Request(turn, before, bool(preceding))) if uses_cache else None
         rows.append(_row(turn, axis, lost))
         before = turn
     later = [event for event in summaries if before is None or event.at > before.at]
     rows += [_summary_row(event.body, axis(event.at)) for event in later]
-    asked = [row for row in rows if row["turn"] is not None]
+    turns = [row for row in rows if row["turn"] is not None]
     return {
         "rows": rows,
         "largest": max((row["total"] for row in rows), default=0),
-        "sentences": _sentences(asked, uses_cache=uses_cache),
-        "losses": [{"turn": row["turn"], "words": row["lost"]} for row in asked if row["lost"]],
+        "sentences": _sentences(turns, uses_cache=uses_cache),
+        "losses": [{"turn": row["turn"], "words": row["lost"]} for row in turns if row["lost"]],
         "total": {key: sum(row[key] for row in rows) for key in ("input", "read", "written", "output", "total")}
         | {"cost": None if any(row["cost"] is None for row in rows) else sum(row["cost"] for row in rows)},
     }
@@ -118,16 +118,16 @@ def _tokens(usage: Usage) -> dict[str, int]:
     }
 
 
-def _lost(request: _Request) -> str | None:
-    """Return why a request read much less than was there; None where it did not."""
+def _cache_miss(request: _Request) -> str | None:
+    """Return the cause of a cache miss; None if the request read the cache as expected."""
     read, cached = request.turn.usage.cache_read_input_tokens, request.cached
     if cached < LEAST_CACHED or read >= cached * LOST_BELOW:
         return None
-    return f"read {read:,} of the {cached:,} tokens that were there: {_why(request)}"
+    return f"read {read:,} of {cached:,} cached tokens: {_cause(request)}"
 
 
-def _why(request: _Request) -> str:
-    if request.summarised:
+def _cause(request: _Request) -> str:
+    if request.summarized:
         return REWRITTEN
     if request.before is not None and request.turn.choice != request.before.choice:
         return FORCED
@@ -140,11 +140,11 @@ def _sentences(rows: Sequence[dict[str, Any]], *, uses_cache: bool) -> list[str]
     if not any(row["total"] for row in rows):
         return ["No tokens were billed."] if rows else ["No request was answered."]
     if not uses_cache:
-        return ["The prompt cache was neither read nor written, or the server does not tell."]
-    return list(_on_the_cache(rows))
+        return ["The prompt cache was neither read nor written, or the server does not report it."]
+    return list(_cache_sentences(rows))
 
 
-def _on_the_cache(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _cache_sentences(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     inputs = sum(row["input"] + row["read"] + row["written"] for row in rows)
     read = sum(row["read"] for row in rows)
     readers = [row for row in rows if row["read"]]
@@ -155,12 +155,12 @@ def _on_the_cache(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     )
     losses = sum(1 for row in rows if row["lost"])
     if losses:
-        yield f"{counted(losses, 'request')} lost what the one before had left there."
+        yield f"{counted(losses, 'request')} missed the cache entry of the previous request."
     elif len(rows) > 1:
-        yield "No request lost what the one before had left there."
+        yield "No request missed the cache entry of the previous request."
 
 
-def _whole(usage: Usage) -> int:
+def _input_tokens(usage: Usage) -> int:
     return usage.total_tokens - usage.output_tokens
 
 

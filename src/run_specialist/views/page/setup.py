@@ -1,4 +1,4 @@
-"""What was settled before a run began, as far as it was kept."""
+"""The setup section: the configuration that was fixed at the start of the run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ _FACTS = ("file", "digest", "root", "effort", "version")
 
 
 def setup(run: StoredRun) -> dict[str, Any]:
-    """Return the system prompt, the tools, the settings, and where they came from."""
+    """Return the stored system prompt, tools, settings, and their sources."""
     frozen = run.frozen
     return {
         "system": str(frozen.get("system") or ""),

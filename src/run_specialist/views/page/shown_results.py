@@ -1,4 +1,4 @@
-"""What the model was shown for each tool call, found in the messages of a run."""
+"""The tool results that the model received, from the messages of a run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,31 +10,31 @@ from run_specialist.store.stored import StoredMessage, StoredRun
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A tool result as the model read it."""
+    """A tool result as the model received it."""
 
     content: str
-    """Without our last words."""
-    words: str = ""
-    """Those, where they stand in it."""
+    """The result without the landing instruction."""
+    instruction: str = ""
+    """The landing instruction, if the result contains one."""
     is_error: bool = False
 
     def parted(self, text: str, notes: Sequence[str]) -> tuple[str, list[str]]:
-        """Return the output and the lines that were put below it.
+        """Return the tool's output and the lines appended to it.
 
-        text: what the tool returned.
-        notes: lines that belong to the output; they are left out.
+        text: the output of the tool.
+        notes: appended lines to omit, because they belong to the output.
         """
         for output in (text, prompts.EMPTY_RESULT):
             if output and self.content.startswith(output):
-                lines = [*self.content[len(output) :].split("\n"), self.words]
+                lines = [*self.content[len(output) :].split("\n"), self.instruction]
                 return output, [line for line in lines if line and line not in notes]
-        return self.content, [self.words] if self.words else []
+        return self.content, [self.instruction] if self.instruction else []
 
 
 def results(run: StoredRun) -> dict[tuple[int, int], Shown]:
-    """Return the result of each call by its turn and its place there, from 0.
+    """Return the result of each call by the number of its turn and its position in the turn, from 0.
 
-    Ids would not do: a server may give one twice.
+    Call ids are not used as keys, because servers may reuse them.
     """
     found: dict[tuple[int, int], Shown] = {}
     turn, following = None, 0
@@ -46,20 +46,20 @@ def results(run: StoredRun) -> dict[tuple[int, int], Shown]:
             following = following if at is None else at + 1
         elif turn is not None:
             blocks = [block for block in message.blocks if block.get("type") == "tool_result"]
-            for place, block in enumerate(blocks):
-                words = message.landing_instruction if block is blocks[-1] else None
-                shown = Shown(text_of(block.get("content")), words or "", bool(block.get("is_error")))
-                found[turn.number, place] = shown
+            for position, block in enumerate(blocks):
+                instruction = message.landing_instruction if block is blocks[-1] else None
+                shown = Shown(text_of(block.get("content")), instruction or "", bool(block.get("is_error")))
+                found[turn.number, position] = shown
             turn = None
     return found
 
 
 def _as_sent(messages: Sequence[StoredMessage]) -> Iterator[Message]:
-    """Yield what was really said, in order."""
+    """Yield the messages as they were sent, in order."""
     copies = {one.part: one.message for one in messages if one.copied}
     for one in messages:
         if not one.copied:
-            # What was to go out when a summary came in between has its last words in the next part only.
+            # If a summary preceded sending, only the copy in the next part has the landing instruction.
             again = copies.get(one.part + 1)
             yield again if again is not None and _same(again.blocks, one.message.blocks) else one.message
 

@@ -1,4 +1,4 @@
-"""When what was done: each turn with its request and its tool calls, side by side where they ran at once."""
+"""The timeline: each turn with its request and its tool calls; concurrent calls are in separate lanes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,11 +9,11 @@ from run_specialist.views.page.axis import Axis
 from run_specialist.views.page.formats import lasted
 
 GROUP = 25
-"""Turns that share one scale."""
+"""Number of turns with a common time scale."""
 
 
 def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the turns in groups, each with its own scale, and what happened between them; in working time [s]."""
+    """Return the turns in groups, each with its own time scale and the marks between turns; in working time [s]."""
     calls: defaultdict[int, list[StoredCall]] = defaultdict(list)
     for call in run.calls:
         calls[call.turn].append(call)
@@ -32,7 +32,7 @@ def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> 
 def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str, Any]:
     begin = axis(turn.at - turn.seconds)
     shown = list(_in_lanes(calls, axis))
-    told = ", ".join(f"{call.call.name} {'again' if call.repeated else lasted(call.seconds)}" for call in calls)
+    summary = ", ".join(f"{call.call.name} {'again' if call.repeated else lasted(call.seconds)}" for call in calls)
     return {
         "turn": turn.number,
         "begin": begin,
@@ -41,12 +41,12 @@ def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str,
         "landing": turn.landing,
         "calls": shown,
         "lanes": 1 + max((one["lane"] for one in shown), default=-1),
-        "words": f"request {lasted(turn.seconds)}" + (f"; {told}" if told else ""),
+        "words": f"request {lasted(turn.seconds)}" + (f"; {summary}" if summary else ""),
     }
 
 
 def _in_lanes(calls: Sequence[StoredCall], axis: Axis) -> Iterator[dict[str, Any]]:
-    """Yield calls in the order in which they began, each in the first lane that is free by then."""
+    """Yield calls in order of their start, each with the first free lane."""
     free: list[float] = []
     for call in sorted(calls, key=lambda one: (one.at - one.seconds, one.number)):
         begin, end = axis(call.at - call.seconds), axis(call.at)
@@ -67,8 +67,8 @@ def _groups(rows: Sequence[dict[str, Any]], marks: Sequence[Mapping[str, Any]]) 
         chosen = rows[start : start + GROUP]
         first, last = chosen[0]["turn"], chosen[-1]["turn"]
         begin, end = chosen[0]["begin"], max(row["end"] for row in chosen)
-        upto = float("inf") if start + GROUP >= len(rows) else last
-        between = [mark for mark in marks if (first <= mark["before"] or not start) and mark["before"] <= upto]
+        up_to = float("inf") if start + GROUP >= len(rows) else last
+        between = [mark for mark in marks if (first <= mark["before"] or not start) and mark["before"] <= up_to]
         yield {
             "first": first,
             "last": last,
@@ -80,7 +80,7 @@ def _groups(rows: Sequence[dict[str, Any]], marks: Sequence[Mapping[str, Any]]) 
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Return how long at least one of some spans lasted."""
+    """Return the total time covered by at least one of the spans."""
     covered, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         covered += max(end - max(begin, until), 0)

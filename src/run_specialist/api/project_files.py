@@ -1,0 +1,18 @@
+"""Locates the root folder and the specialist files of a runner."""
+
+from pathlib import Path
+
+from run_specialist.specialist.registry import Registry, is_same, places, project_root
+
+
+def find_project(root: Path | str | None, dir: Path | str | None) -> tuple[Path, Registry]:  # noqa: A002 - the flag's name
+    """Return the root folder of the file tools, and the registry of the project's specialists.
+
+    root: the root folder; None for the root of the project that contains the current folder.
+    dir: a folder to search before the default folders.
+    Raises UsageError if `dir` is not a folder.
+    """
+    given_root = None if root is None else Path(root).absolute()
+    project = project_root(Path.cwd(), given_root)
+    first = None if dir is None else Path(dir)
+    return given_root or project, Registry(places(project, first, meant=is_same(project, given_root)))
