@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
-KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Environment variables to pass on; all others are dropped, such as keys, proxies, stores and Python's switches."""
 
 
@@ -31,9 +31,9 @@ class Done:
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Return environment variables with home and data folders below `home`."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     folders = {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("DATA", "CONFIG", "CACHE", "STATE")}
-    return {**kept, "HOME": str(home), **folders, **more}
+    return {**passed_on, "HOME": str(home), **folders, **more}
 
 
 def run(

@@ -55,7 +55,7 @@ def traced() -> Iterator[None]:
 def stubbed() -> Iterator[None]:
     """Replace the telemetry code, including the check for a tracer provider."""
     silent = telemetry.AgentSpan(None, "", {})
-    nothing = telemetry.Silence()
+    nothing = telemetry.NoSpan()
     with (
         patch.object(telemetry, "invoke_agent", lambda *_, **__: silent),
         patch.object(telemetry, "chat", lambda *_: nothing),

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import atheris
-import going
+import harness
 
 with atheris.instrument_imports(include=["run_specialist.specialist", "yaml", "frontmatter"]):
     from run_specialist.errors import RunSpecialistError
@@ -49,4 +49,4 @@ def one(data: bytes) -> None:
 
 if __name__ == "__main__":
     keys = [f"\n{key}: " for key in (*CANONICAL, *ALIASES, *sorted(INERT))]
-    going.go("front_matter", one, [*_SYNTAX, *keys], Path(__file__).parents[1] / "specialists")
+    harness.run("front_matter", one, [*_SYNTAX, *keys], Path(__file__).parents[1] / "specialists")

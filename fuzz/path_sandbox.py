@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import atheris
-import going
+import harness
 
 with atheris.instrument_imports(include=["run_specialist.tools", "pathspec"]):
     from run_specialist.errors import RunSpecialistError
@@ -116,7 +116,7 @@ class Target:
 def main() -> None:
     """Fuzz in a temporary tree."""
     with tempfile.TemporaryDirectory() as outer:
-        going.go("path_sandbox", Target(tree(Path(outer))), _PIECES)
+        harness.run("path_sandbox", Target(tree(Path(outer))), _PIECES)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,6 @@ def resumed(budget: Budget, changed: Sequence[Kind], question: str | None, remar
 
     budget: with its current spending.
     changed: kinds whose limits have changed.
-    question: a follow-up question, if any.
     remarks: further facts, each a sentence.
     """
     parts = [*remarks]
@@ -142,10 +141,7 @@ def tools_gone(names: Sequence[str]) -> str:
 
 
 def other_model(before: str) -> str:
-    """Return the remark for a model that continues the run of another model.
-
-    before: the id of the other model.
-    """
+    """Return the remark for a model that continues the run of another model, whose id is `before`."""
     return f"Another model, {before}, did the work above; its thinking was left out."
 
 

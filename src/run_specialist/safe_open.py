@@ -151,7 +151,7 @@ def locate(path: Path, root: Path | None) -> tuple[Path, str]:
         return real.parent, real.name
     top = Path(os.path.realpath(root))
     if not real.is_relative_to(top):
-        raise OutsideRoot(f"it leads out of the project {root}; copy what it leads to into the project")
+        raise OutsideRoot(f"it leads outside the project {root}; copy the target into the project")
     parts = real.relative_to(top).parts
     if any(part.casefold() == ".git" for part in parts):
         raise OutsideRoot("it leads into .git, which only git reads")

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from run_specialist.api.runner import Runner
+from run_specialist.cli.call_lines import CallLines, LineOutput
 from run_specialist.cli.live import LiveView
-from run_specialist.cli.scroll import LineOutput, Scroll
 from run_specialist.cli.summary import summary
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished, Started, Warned
@@ -135,9 +135,9 @@ def began(run_id, name, question):
 def lines_of(*events, width=100):
     """Return what is printed of some events."""
     lines = []
-    scroll = Scroll(LineOutput(lambda line: lines.append(line.plain), lambda: width))
+    call_lines = CallLines(LineOutput(lambda line: lines.append(line.plain), lambda: width))
     for event in events:
-        scroll.take(event)
+        call_lines.add(event)
     return lines
 
 

@@ -130,8 +130,9 @@ def test_who_serves_others_is_warned(started):
     """The token guards it, and travels in the clear."""
     lines = started("--http", "0.0.0.0:0")
     assert token_in(lines)
-    assert "specialists: warning: other machines can reach this server, and the token travels unencrypted" in "\n".join(
-        lines
+    assert (
+        "specialists: warning: other machines can reach this server, and HTTP sends the token unencrypted"
+        in "\n".join(lines)
     )
 
 

@@ -23,7 +23,7 @@ REFUSED = [
     (("last",), "landed at its limit; set a higher limit, or ask a follow-up question"),
     (("last", ""), "the question is empty"),
     (("last", "--tool-calls-limit", "0"), "has already used 1 tool call, so its total limit cannot be 0"),
-    (("last", "--tool-calls-limit", "many"), "whole number"),
+    (("last", "--tool-calls-limit", "many"), "must be an integer"),
     (("nothing", "More?"), "there is no run nothing in"),
     (("2", "More?", "--store", "none"), "the store is `none`, so no runs are stored"),
     (("last", "More?", "--store", "absent.db"), "there is no store at"),

@@ -54,7 +54,10 @@ WRONG = [
     (["finder", "What?", "--tool-calls-limit", "two"], f"{WHOLE}, got 'two'"),
     (["finder", "What?", "--tool-calls-limit", "٣"], f"{WHOLE}, got '٣'"),
     (["finder", "What?", "--tool-calls-limit", ""], f"{WHOLE}, got ''"),
-    (["finder", "What?", "--tool-calls-limit", "9" * 5000], "that number is too long; `none` takes the limit away"),
+    (
+        ["finder", "What?", "--tool-calls-limit", "9" * 5000],
+        "number too long, at most 18 characters; `none` removes the limit",
+    ),
     (["finder", "What?", "--turns-limit", "90s"], f"'--turns-limit': {WHOLE}, got '90s'"),
     (["finder", "What?", "--total-tokens-limit", "1e6"], f"'--total-tokens-limit': {WHOLE}, got '1e6'"),
     (["finder", "What?", "--tool-chars-limit", "0.5"], f"'--tool-chars-limit': {WHOLE}, got 0.5"),

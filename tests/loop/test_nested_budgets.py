@@ -193,7 +193,7 @@ async def test_two_levels_of_children_are_counted_into_the_one_above(run_lead, t
     assert [one.usage.input_tokens for one in (outcome, middle, deep)] == [60, 40, 20]
     assert "delegate" not in cast.played["deep"][0].opening.tools
     inner = [event.told.told for event in events if isinstance(event, ChildTold) and isinstance(event.told, ChildTold)]
-    assert any("agents: nobody is asked more than 2 levels below" in text for text in inner[-1].outcome.warnings)
+    assert any("agents: not available more than 2 levels below" in text for text in inner[-1].outcome.warnings)
 
 
 def asked_of(cast: Cast, name: str) -> list[Request]:

@@ -254,7 +254,7 @@ async def test_a_file_that_was_changed_has_to_be_forced(desk):
 async def test_nothing_is_stored_or_the_store_is_not_there(desk, tmp_path):
     """`none`, a file that is not there, and one that is no store: each in one line, nothing is made."""
     cases = [
-        ("none", NotResumable, "nothing is stored here: the store is `none`"),
+        ("none", NotResumable, "the store is `none`, so no runs are stored"),
         (f"{tmp_path}/absent.db", StoreMissing, "there is no store at"),
         (f"{tmp_path}/notes.txt", StoreUnusable, "is not an SQLite database"),
     ]

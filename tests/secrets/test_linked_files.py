@@ -223,6 +223,6 @@ def test_what_is_refused_is_listed_with_the_reason(scene: Scene, monkeypatch, at
     monkeypatch.chdir(scene.project)
     monkeypatch.setenv("HOME", str(scene.outside.parent / "home"))
     printed = CliRunner().invoke(manage.app, ["list"]).output
-    reasons = ("leads out of the project", "leads into .git")
+    reasons = ("leads outside the project", "leads into .git")
     (line,) = [line for line in printed.splitlines() if any(reason in line for reason in reasons)]
     assert line.split(":")[1:3] in (["1", "1"], ["4", "1"], ["4", "16"])

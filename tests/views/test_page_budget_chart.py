@@ -108,8 +108,8 @@ def test_a_run_that_was_resumed_with_room_is_silent_again():
 def test_a_run_without_limits_says_so():
     """There is no chart then, but what was used is told."""
     assert not data(odd.huge_run())["budget"]["limited"]
-    assert "Nothing was limited in this run." in report(odd.huge_run())
-    assert "Nothing was limited in this run." not in report(full_run())
+    assert "This run had no limits." in report(odd.huge_run())
+    assert "This run had no limits." not in report(full_run())
 
 
 def test_calls_that_ran_at_once_have_lanes_of_their_own(full):

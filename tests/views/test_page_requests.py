@@ -36,7 +36,7 @@ def test_a_server_that_does_not_tell_what_it_writes_is_taken_to_keep_all():
     tape.turns[:] = [odd.replace(turn, usage=usage) for turn, usage in zip(tape.turns, usages, strict=True)]
     losses = data(tape.stored("running"))["requests"]["losses"]
     assert [loss["turn"] for loss in losses] == [3]
-    assert losses[0]["words"].startswith("read 0 of the 5,000 tokens")
+    assert losses[0]["words"].startswith("read 0 of 5,000 cached tokens")
 
 
 def test_a_summary_that_no_request_followed_is_in_the_table():

@@ -82,7 +82,7 @@ async def test_text_that_streamed_before_a_break_is_salvaged(chat_api, silent):
         shown = []
         provider = ChatProvider("some-model", client)
         outcome = await outcome_of(job(provider), watch=lambda delta: shown.append(delta.text))
-    assert "broke off in the middle of a reply" in outcome.error
+    assert "closed in the middle of a reply" in outcome.error
     assert (outcome.status, bool(shown)) == ("failed", True)
     assert "".join(shown) in outcome.answer
 

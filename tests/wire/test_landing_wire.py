@@ -97,5 +97,5 @@ def test_a_stream_that_ends_early_is_no_message(missing):
     message = StreamedMessage(lambda delta: None)
     for event in events[:-missing]:
         message.add(event)
-    with pytest.raises(ProviderError, match="broke off"):
+    with pytest.raises(ProviderError, match="was closed in the middle of a reply"):
         message.result()

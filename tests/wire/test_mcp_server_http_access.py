@@ -137,7 +137,7 @@ def test_an_address_is_a_host_and_a_port_or_a_port_of_this_machine(text, host, p
 )
 def test_what_is_no_address_is_named(text):
     """One line that says what is wanted."""
-    with pytest.raises(UsageError, match="wanted HOST:PORT"):
+    with pytest.raises(UsageError, match="expected HOST:PORT"):
         Address.parse(text)
 
 
@@ -146,7 +146,7 @@ def test_who_listens_to_others_needs_a_token(host):
     """Nothing is bound without one; with one it is, and any Host is let in by it."""
     if host == "::" and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
-    with pytest.raises(UsageError, match="set a token with --token or SPECIALIST_MCP_TOKEN, or"):
+    with pytest.raises(UsageError, match="set a token with --token or SPECIALIST_MCP_TOKEN, remove"):
         Http(Address(host, 0), None)
     http = Http(Address(host, 0), "secret")
     assert http._guard == Guard("secret", None)

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind, Phase
+from run_specialist.cli.call_lines import COLORS, CallLines, LineOutput, call_text, one_line
 from run_specialist.cli.console import printable
-from run_specialist.cli.scroll import COLOURS, CallLines, LineOutput, call_text, one_line
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.record.events import (
@@ -140,13 +140,13 @@ class LiveView:
             return Text(f"{seconds:.0f} s", "dim")
         if budget.limit is None:
             return Text(f"{self._call_lines.calls} tool calls, no limit{rest}", "dim")
-        kind, colour = Kind(budget.kind), COLOURS[Phase(budget.phase)]
+        kind, color = Kind(budget.kind), COLORS[Phase(budget.phase)]
         filled = BAR_WIDTH if not budget.limit else round(BAR_WIDTH * min(budget.used / budget.limit, 1))
-        gauge = Text("━" * filled, colour, no_wrap=True, overflow="ellipsis").append(
+        gauge = Text("━" * filled, color, no_wrap=True, overflow="ellipsis").append(
             "━" * (BAR_WIDTH - filled), "bright_black"
         )
         usage = f" {units.number(kind, budget.used)} of {units.of(kind, budget.limit)}"
-        return gauge.append(usage, colour).append(rest, "dim")
+        return gauge.append(usage, color).append(rest, "dim")
 
 
 def _unspent(started: Started) -> BudgetSpent:

@@ -7,7 +7,7 @@ from run_specialist.mcp_server.http_connection import TimeLimits
 from run_specialist.mcp_server.notices import INTERVAL
 
 IDLE = 30 * 60
-"""Idle timeout of a session; later requests are told to start a new session [s]."""
+"""Idle timeout of a session; clients must then start a new session [s]."""
 MOST_SESSIONS = 2_000
 """Maximum number of sessions, about 40 kB each; beyond it, the session that has been idle longest ends."""
 MOST_CONNECTIONS = 512

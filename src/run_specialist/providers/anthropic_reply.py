@@ -145,7 +145,7 @@ class StreamedMessage:
         Raises ProviderError if the stream ended early.
         """
         if not self._complete:
-            raise ProviderError("the server's stream ended in the middle of a reply; try again")
+            raise ProviderError("the server's stream was closed in the middle of a reply; try again")
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for (index, key), pieces in self._grown.items():
             self._blocks[index][key] = "".join([str(self._blocks[index].get(key) or ""), *pieces])

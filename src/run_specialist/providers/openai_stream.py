@@ -104,7 +104,7 @@ class StreamedCompletion:
         Raises ProviderError if the stream ended early.
         """
         if not self._complete:
-            raise ProviderError("the server's stream ended in the middle of a reply; try again")
+            raise ProviderError("the server's stream was closed in the middle of a reply; try again")
         message = {**self._fields, "content": self._parts}
         if self._calls:
             message["tool_calls"] = self._calls

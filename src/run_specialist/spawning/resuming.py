@@ -83,7 +83,7 @@ def begun_with(run: StoredRun) -> tuple[SpecialistFile, Specialist]:
     path = Path(run.frozen["file"])
     current = load(path, project_of(path, [Path(run.frozen["root"])])) if settings.mcp_servers else None
     if current and current.specialist and current.digest == run.frozen["digest"]:
-        # The environment and headers of servers may be secret, so they are not stored.
+        # Values that may be secret, such as headers of MCP servers, are masked in the store: take them from the file.
         settings = settings.model_copy(update={"mcp_servers": current.specialist.mcp_servers})
     return SpecialistFile(path, settings.name, settings.description, specialist=settings), settings
 

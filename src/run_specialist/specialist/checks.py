@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from run_specialist.specialist.field_values import wanted
+from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.keys import canonical
@@ -96,8 +96,8 @@ def _report(key: str, inner: str | None, field: Field, problems: Problems) -> No
     node = _inner_node(field.node, inner)
     if key != "countdown" or not isinstance(field.node, Pairs):
         inner = None
-    want = wanted(key, inner)
-    text = f"must be {want.words}, got {_found(node, field)}" if want else "unknown key"
+    expected_value = expected(key, inner)
+    text = f"must be {expected_value.phrase}, got {_found(node, field)}" if expected_value else "unknown key"
     report = problems.warn if key in _OPTIONAL else problems.error
     place = field.place if node is field.node else field.chunk.place(node.start)
     report(place, text, f"{key}.{inner}" if inner else key)

@@ -26,7 +26,7 @@ _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "
 _VERBATIM = frozenset({"name", "description", "model"})
 
 
-def wanted(key: str, inner: str | None = None) -> Expected | None:
+def expected(key: str, inner: str | None = None) -> Expected | None:
     """Return the expected value of a field, or of the key `inner` in its map; None for an unknown key."""
     info: FieldInfo | None = Specialist.model_fields[key]
     if inner is not None:
@@ -118,14 +118,14 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
         return False, None
     for node in repeated:
         problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last value is used", key)
-    want = wanted(key)
+    expected_value = expected(key)
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
         return True, split_names(value, problems.warner(field.place, key))
     if key == "countdown" and isinstance(field.node, Pairs) and isinstance(value, dict):
         _warn_about_empty(field.node, field, problems)
         return True, {canonical(inner): item for inner, item in value.items() if item is not None}
-    if want and isinstance(value, str) and not _has_own_tag(field.node):
-        value = _unquoted(key, value, field, want, problems)
+    if expected_value and isinstance(value, str) and not _has_own_tag(field.node):
+        value = _unquoted(key, value, field, expected_value, problems)
     if key == "time_limit" and _in_minutes(field.key) and isinstance(value, int | float) and _is_number(value):
         value *= 60
     return True, value
@@ -151,17 +151,17 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _unquoted(key: str, value: str, field: Field, want: Expected, problems: Problems) -> object:
+def _unquoted(key: str, value: str, field: Field, expected_value: Expected, problems: Problems) -> object:
     """Return the number or boolean in a quoted text, with a warning; otherwise the text."""
-    meant: object = value
-    if want.number:
+    converted: object = value
+    if expected_value.number:
         number = plain_value(value.strip())
-        meant = number if _is_number(number) else value
-    elif want.words == "true or false":
-        meant = _SWITCHES.get(value.strip().lower(), value)
-    if meant is not value:
-        problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(meant))}", key)
-    return meant
+        converted = number if _is_number(number) else value
+    elif expected_value.phrase == "true or false":
+        converted = _SWITCHES.get(value.strip().lower(), value)
+    if converted is not value:
+        problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(converted))}", key)
+    return converted
 
 
 def is_empty(field: Field) -> bool:

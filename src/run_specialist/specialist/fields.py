@@ -21,8 +21,8 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 class Expected:
     """Expected value of a field."""
 
-    words: str
-    """Noun phrase for error messages, after "must be"."""
+    phrase: str
+    """Noun phrase for error messages, following "must be"."""
     number: bool = False
     """Whether a quoted number is read as a number, with a warning."""
 

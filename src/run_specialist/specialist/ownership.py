@@ -11,7 +11,7 @@ _ROOT = 0
 """User id of root, who can change every file anyway and so counts as a trusted owner."""
 
 
-def stranger(top: Path, *inside: Path) -> str | None:
+def ownership_problem(top: Path, *inside: Path) -> str | None:
     """Return a sentence naming the first path that belongs to another user, or None.
 
     Checks the folder, its `.git` and the paths inside, both symlinks and their targets. On Windows nothing is checked.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.errors import UsageError
-from run_specialist.specialist.ownership import VARIABLE, stranger
+from run_specialist.specialist.ownership import VARIABLE, ownership_problem
 from run_specialist.specialist.problems import shown
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ def project_root(start: Path, meant: Path | None = None) -> Path:
     """
     folder = Path(os.path.abspath(start))  # noqa: PTH100, resolve() would leave the tree through a symlink
     top = git_folder(folder)
-    if top is None or not (is_same(top, meant) or stranger(top) is None):
+    if top is None or not (is_same(top, meant) or ownership_problem(top) is None):
         return folder
     return top
 
@@ -105,7 +105,7 @@ def packaged() -> Path:
 
 def _inside(top: Path, project: Path, *, meant: bool) -> Iterator[SearchFolder]:
     for path in (top / "specialists", top / ".claude" / "agents"):
-        owner = None if meant or not os.path.lexists(path) else stranger(top, path.parent, path)
+        owner = None if meant or not os.path.lexists(path) else ownership_problem(top, path.parent, path)
         yield SearchFolder(path, project, "" if owner is None else f"{owner}; {_advice(top)}")
 
 

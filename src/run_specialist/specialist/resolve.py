@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from run_specialist.errors import SpecialistUnusable, UsageError
-from run_specialist.specialist.field_values import wanted
+from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.keys import nearest
 from run_specialist.specialist.loader import SpecialistFile
@@ -120,8 +120,9 @@ def _message(settings: Mapping[str, Any], error: ValidationError) -> str:
     first = error.errors()[0]
     key, *inside = map(str, first["loc"])
     inner = inside[0] if key == "countdown" and inside else None
-    want = wanted(key, inner)
-    if inner and not want:
+    expected_value = expected(key, inner)
+    if inner and not expected_value:
         return f"{key}.{inner}: unknown key"
     found = first["input"] if inner else settings[key]
-    return f"{key}{f'.{inner}' if inner else ''}: must be {want.words if want else first['msg']}, got {found!r}"
+    rule = f"must be {expected_value.phrase}" if expected_value else first["msg"]
+    return f"{key}{f'.{inner}' if inner else ''}: {rule}, got {found!r}"

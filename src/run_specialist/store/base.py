@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from run_specialist.store.statements import Statements, Values
 
 
-class StoreBroken(Exception):
+class StoreFailure(Exception):
     """The database accepts no writes at all; any other exception is caused by a row."""
 
 
-class StoreAway(StoreBroken):
+class StoreOutage(StoreFailure):
     """A temporary outage: the server is restarting, the file is locked, or the disk is full."""
 
 
@@ -28,7 +28,7 @@ class Session(ABC):
         """Run the block in a transaction, which is rolled back if the block raises.
 
         lasting: once committed, the data must survive a power failure.
-        Raises StoreBroken or StoreAway, with a one-line message.
+        Raises StoreFailure or StoreOutage, with a one-line message.
         """
 
     @abstractmethod

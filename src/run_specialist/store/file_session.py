@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from run_specialist.store.base import Session, StoreAway, StoreBroken
+from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.sqlite_file import transaction
 from run_specialist.store.statements import Statements, Values
 
@@ -45,7 +45,7 @@ class FileSession(Session):
             raise
         except sqlite3.Error as error:
             is_temporary = getattr(error, "sqlite_errorname", "").startswith(_TEMPORARY)
-            raise (StoreAway if is_temporary else StoreBroken)(str(error).partition("\n")[0]) from error
+            raise (StoreOutage if is_temporary else StoreFailure)(str(error).partition("\n")[0]) from error
         if self._syncs:
             self._synced = time.monotonic()
 

@@ -12,7 +12,7 @@ from run_specialist.record.journal import Ended, EventLogged, Journal, Received,
 from run_specialist.store.stored import StoredRun
 
 CLOSED = "the store was closed"
-MOST = 100
+MAX_RUNS = 100
 """Maximum number of runs per transaction, which bounds the rows in memory."""
 LINGER = 0.002
 """How long to collect more records for a transaction, unless a task waits for the commit [s]."""
@@ -67,11 +67,11 @@ class Inbox:
             self._changed.notify()
 
     def next(self) -> "Batch | None":
-        """Wait for an urgent entry; return the queued entries of up to `MOST` runs, or None after the last one."""
+        """Wait for an urgent entry; return the queued entries of up to `MAX_RUNS` runs, or None after the last one."""
         with self._changed:
             self._changed.wait_for(lambda: self._urgent or self.closed)
             self._changed.wait_for(lambda: self._at_once or self.closed, LINGER)
-            batch, self._batch = self._batch, self._batch.cut(MOST)
+            batch, self._batch = self._batch, self._batch.split_off(MAX_RUNS)
             # Entries for the next batch have waited long enough.
             self._urgent = self._at_once = bool(self._batch)
             self._finished = self.closed is not None and not batch
@@ -99,7 +99,7 @@ class Batch:
     def __bool__(self) -> bool:
         return bool(self.records or self.claims or self.waiting)
 
-    def cut(self, most: int) -> "Batch":
+    def split_off(self, most: int) -> "Batch":
         """Keep the first `most` runs; return a batch of the others with their waiting futures and claims."""
         others = dict(islice(self.records.items(), most, None))
         if not others:

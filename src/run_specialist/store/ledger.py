@@ -7,7 +7,7 @@ from typing import TypeVar
 from run_specialist.errors import NotResumable, StoreUnusable
 from run_specialist.store import owners
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import StoreAway, StoreBroken
+from run_specialist.store.base import StoreFailure, StoreOutage
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.open_session import open_session
 from run_specialist.store.owners import describe, is_alive, may_reconnect
@@ -31,17 +31,17 @@ class Ledger:
     """Writes rows to a store and holds the owner lock of this process."""
 
     def __init__(
-        self, url: str, backoff: Backoff | None = None, on_away: Callable[[str | None], None] = lambda _why: None
+        self, url: str, backoff: Backoff | None = None, on_outage: Callable[[str | None], None] = lambda _why: None
     ) -> None:
         """Open a store; create it if it is missing.
 
         backoff: retry schedule during an outage.
-        on_away: called with the reason when an outage begins, and with None when it ends or retries are exhausted.
+        on_outage: called with the reason when an outage begins, and with None when it ends or retries are exhausted.
         Raises StoreUnusable.
         """
         self._url = url
         self._backoff = backoff or Backoff()
-        self._on_away = on_away
+        self._on_outage = on_outage
         self._taking: str | None = None
         """The run being taken over, set once the takeover may have been committed."""
         with ExitStack() as parts:
@@ -79,20 +79,20 @@ class Ledger:
         while True:
             try:
                 result = operation()
-            except StoreBroken as error:
+            except StoreFailure as error:
                 failed += 1
                 pause = next(pauses, None)
-                if pause is None or (failed > 1 and not isinstance(error, StoreAway)):
-                    self._on_away(None)
+                if pause is None or (failed > 1 and not isinstance(error, StoreOutage)):
+                    self._on_outage(None)
                     raise StoreUnusable(f"{shown(self._url)}: {error}") from error
-                self._on_away(str(error))
+                self._on_outage(str(error))
                 self._backoff.sleep(pause)
                 # If the connection broke during the commit, the commit may have succeeded; the writes are idempotent.
                 with suppress(StoreUnusable):
                     self._owner.renew()
             else:
                 if failed:
-                    self._on_away(None)
+                    self._on_outage(None)
                 return result
 
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
-from run_specialist.store.base import Session, StoreAway, StoreBroken
+from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.failures import reason_of
 from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.statements import Statements, Values
@@ -39,7 +39,7 @@ class ServerSession(Session):
             raise
         except SQLAlchemyError as error:
             self._disconnect()
-            raise (StoreAway if isinstance(error, _TEMPORARY) else StoreBroken)(reason_of(error)) from error
+            raise (StoreOutage if isinstance(error, _TEMPORARY) else StoreFailure)(reason_of(error)) from error
 
     def write(self, statement: str, rows: Sequence[Values]) -> int:
         """Execute a statement once per row of values; return the number of rows affected."""

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from run_specialist import Runner
 from run_specialist.cli import ask, manage
 from run_specialist.errors import SpecialistNotFound
-from run_specialist.specialist.ownership import VARIABLE, stranger
+from run_specialist.specialist.ownership import VARIABLE, ownership_problem
 from run_specialist.specialist.project import project_root
 from run_specialist.specialist.registry import Registry, packaged, places
 
@@ -140,19 +140,19 @@ def test_a_root_or_a_folder_that_is_named_is_meant(shared: Path, give: Give) -> 
 
 def test_what_root_owns_is_taken_and_with_sudo_what_the_caller_owns(shared: Path, give: Give, monkeypatch) -> None:
     """As ssh and git have it: root may change everything anyway, and sudo works in the folders of its caller."""
-    assert stranger(shared) is None
+    assert ownership_problem(shared) is None
     if Path("/").stat().st_uid == 0:
         monkeypatch.setattr(os, "geteuid", lambda: OTHER)
-        assert stranger(Path("/")) is None
+        assert ownership_problem(Path("/")) is None
     give(shared)
     monkeypatch.setenv("SUDO_UID", str(OTHER))
     monkeypatch.setattr(os, "geteuid", lambda: OTHER - 1)
-    assert stranger(shared) == f"{shared} belongs to another user (uid {OTHER})"
+    assert ownership_problem(shared) == f"{shared} belongs to another user (uid {OTHER})"
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     (shared / ".git").rmdir()
-    assert stranger(shared) is None
+    assert ownership_problem(shared) is None
     monkeypatch.setenv("SUDO_UID", "nonsense")
-    assert stranger(shared) is not None
+    assert ownership_problem(shared) is not None
 
 
 def test_a_link_of_another_user_is_looked_at_itself(shared: Path, give: Give) -> None:

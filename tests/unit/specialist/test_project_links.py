@@ -110,7 +110,7 @@ def test_a_link_out_of_the_project_is_an_error_that_does_not_say_what_is_there(
     link(root / ".claude" / "agents", tmp_path)
     assert listed(root) == {"a": "error", "b": "error", "agents": "error"}
     one, other, folder = Registry(places(root)).files()
-    text = f"it leads out of the project {root}; copy what it leads to into the project"
+    text = f"it leads outside the project {root}; copy the target into the project"
     assert [str(problem) for problem in one.problems] == [f"{one.path}:1:1: cannot be read: {text}"]
     assert one.problems[0].text == other.problems[0].text
     assert str(folder.problems[0]) == f"{root}/.claude/agents:1:1: cannot be listed: {text}"
@@ -215,7 +215,7 @@ def test_a_schema_lies_inside_of_the_project(root: Path, tmp_path: Path) -> None
     for bad in ("../../shape.json", str(tmp_path / "shape.json"), "../outside.json", "/proc/self/environ"):
         (problem,) = schema(root, bad, root).problems
         assert (problem.line, problem.column, problem.key, problem.level) == (3, 16, "output_schema", "error")
-        assert "it leads out of the project" in problem.text
+        assert "it leads outside the project" in problem.text
         assert "object" not in problem.text
     # A file of the user's own may name any.
     assert schema(root, str(tmp_path / "shape.json"), None).problems == ()
@@ -231,7 +231,7 @@ def test_new_writes_nothing_outside_of_the_project(root: Path, tmp_path: Path, *
     link(root / "linked", outside)
     link(root / "specialists" / "a.md", outside / "victim")
     for folder in (root / "linked", root / "specialists"):
-        with pytest.raises(UsageError, match=r"leads out of the project|already exists"):
+        with pytest.raises(UsageError, match=r"leads outside the project|already exists"):
             write_new(folder, "a", given, overwrite=force, project=root)
     link(root / "specialists" / "dangling.md", "../prompts/none.md")
     if not force:

@@ -10,7 +10,7 @@ import pytest
 from run_specialist.errors import StoreUnusable
 from run_specialist.record.messages import Message
 from run_specialist.store import ledger
-from run_specialist.store.base import StoreBroken
+from run_specialist.store.base import StoreFailure
 from run_specialist.store.identity import APPLICATION_ID
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
@@ -135,7 +135,7 @@ async def test_a_lock_that_is_let_go_in_time_costs_nothing(monkeypatch, lasting,
 
     def locked_once(self, batch):
         if not broken:
-            broken.append(StoreBroken("database is locked"))
+            broken.append(StoreFailure("database is locked"))
             raise broken[0]
         return whole(self, batch)
 

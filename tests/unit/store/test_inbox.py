@@ -86,7 +86,7 @@ def named(batch: Batch | None) -> list[str]:
 @pytest.mark.anyio
 async def test_of_a_crowd_a_part_is_written_at_a_time_the_oldest_first(patient, monkeypatch):
     """Whoever is in a part goes on as soon as that is settled, and what comes meanwhile stands behind."""
-    monkeypatch.setattr(inbox_, "MOST", 2)
+    monkeypatch.setattr(inbox_, "MAX_RUNS", 2)
     journals = [RunJournal(patient, f"r{number}") for number in range(5)]
     for journal in journals:
         journal.write(opened(journal.run_id))
@@ -108,7 +108,7 @@ async def test_of_a_crowd_a_part_is_written_at_a_time_the_oldest_first(patient, 
 
 def test_a_run_is_taken_over_when_all_that_was_taken_of_it_is_written(patient, monkeypatch):
     """Of a crowd too: whoever goes on with it counts on from its newest event. Others need not wait for that."""
-    monkeypatch.setattr(inbox_, "MOST", 2)
+    monkeypatch.setattr(inbox_, "MAX_RUNS", 2)
     for number in range(5):
         RunJournal(patient, f"r{number}").write(opened(f"r{number}"))
     for run_id in ("r4", "r9", "r0", "r3"):
@@ -142,13 +142,13 @@ def test_nothing_is_left_in_an_inbox_that_is_emptied(writes, most):
     for number, record in written:
         journals[number].write(record)
     inbox.close()
-    whole = inbox_.MOST
-    inbox_.MOST = most
+    whole = inbox_.MAX_RUNS
+    inbox_.MAX_RUNS = most
     try:
         while (batch := inbox.next()) is not None:
             assert len(batch.records) <= most
             for journal, records in batch.records.items():
                 handed.setdefault(journal.run_id, []).extend(records)
     finally:
-        inbox_.MOST = whole
+        inbox_.MAX_RUNS = whole
     assert handed == {str(one): [record for number, record in written if number == one] for one in set(writes)}

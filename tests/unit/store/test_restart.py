@@ -11,7 +11,7 @@ from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.store import owners
 from run_specialist.store import writer as writer_module
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import StoreAway
+from run_specialist.store.base import StoreOutage
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import Location
 from run_specialist.store.reader import Store
@@ -193,7 +193,7 @@ class Answerless:
                 done = whole.__exit__(*raised)
                 if outer.left and raised == (None, None, None):
                     outer.left -= 1
-                    raise StoreAway("server closed the connection unexpectedly")
+                    raise StoreOutage("server closed the connection unexpectedly")
                 return done
 
         return Transaction()

@@ -35,7 +35,7 @@ def until(holds):
 
 def holder(url, token):
     """Return the server's process that holds the lock of an owner; None where nobody does."""
-    return server_owner._asked(url, f"select pid from {server_owner._HELD}", token)  # noqa: S608 - ours
+    return server_owner._query(url, f"select pid from {server_owner._HELD}", token)  # noqa: S608 - ours
 
 
 def cut_owners(url):

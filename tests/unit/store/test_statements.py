@@ -9,7 +9,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from run_specialist.store import file_session, statements
-from run_specialist.store.base import StoreBroken
+from run_specialist.store.base import StoreFailure
 from run_specialist.store.file_session import FileSession
 from run_specialist.store.identity import VERSION
 from run_specialist.store.schema import sqlite_statements
@@ -105,7 +105,7 @@ def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("statement", "error"),
-    [("insert into nowhere values (?)", StoreBroken), ("insert into events values (1, 2, 3, ?)", Exception)],
+    [("insert into nowhere values (?)", StoreFailure), ("insert into events values (1, 2, 3, ?)", Exception)],
 )
 def test_what_fails_is_undone(session, statement, error):
     """By the fault of the store, or of a row; the next transaction finds the connection as it was."""
@@ -113,6 +113,6 @@ def test_what_fails_is_undone(session, statement, error):
         with session.transaction():
             session.write("insert into alembic_version values (?)", [("kept?",)])
             session.write(statement, [(object() if error is Exception else 1,)])
-    assert isinstance(raised.value, StoreBroken) is (error is StoreBroken)
+    assert isinstance(raised.value, StoreFailure) is (error is StoreFailure)
     with session.transaction():
         assert session.read("select version_num from alembic_version where version_num > ?", ("a",)) == []

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from run_specialist.record.events import Finished
 from run_specialist.record.journal import Ended, EventLogged
 from run_specialist.record.messages import Message
-from run_specialist.store.base import StoreBroken
+from run_specialist.store.base import StoreFailure
 from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
@@ -100,7 +100,7 @@ def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
         done = whole(self, batch) if after else set()
         if len(broken) < times:
             broken.append("broken")
-            raise StoreBroken("the connection broke")
+            raise StoreFailure("the connection broke")
         return whole(self, batch) if not after else done
 
     monkeypatch.setattr(Ledger, "_write", half)

@@ -12,7 +12,7 @@ from run_specialist.redaction import MASK, redact
 from run_specialist.safe_open import open_file
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.mcp_servers.server_config import START_TIMEOUT, ServerConfig
-from run_specialist.specialist.ownership import stranger
+from run_specialist.specialist.ownership import ownership_problem
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import git_folder
 
@@ -115,7 +115,7 @@ def project_file(start: Path) -> Path | None:
     Files in parent folders that belong to another user are ignored.
     """
     for folder in (start, *start.parents):
-        if folder != start and stranger(folder, folder / PROJECT_FILE) is not None:
+        if folder != start and ownership_problem(folder, folder / PROJECT_FILE) is not None:
             return None
         if (folder / PROJECT_FILE).is_file():
             return folder / PROJECT_FILE

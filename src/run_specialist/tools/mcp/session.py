@@ -172,9 +172,8 @@ class McpSession:
         try:
             await in_thread(_import_library)
         except ImportError as error:
-            raise Unreachable(
-                f"the MCP client is not installed; run: pip install 'run-specialist[mcp]' ({error})"
-            ) from None
+            missing = "the MCP client is not installed; run: pip install 'run-specialist[mcp]'"
+            raise Unreachable(f"{missing} ({error})") from None
         # The timeout starts after the import of the library.
         self._timer = asyncio.get_running_loop().call_later(server.timeout, self._on_timeout)
         from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above

@@ -25,7 +25,7 @@ class TooSlowError(Exception):
     """An input took longer than `SLOWEST`."""
 
 
-def go(name: str, one: Callable[[bytes], None], tokens: Iterable[str], *more_seeds: Path) -> None:
+def run(name: str, one: Callable[[bytes], None], tokens: Iterable[str], *more_seeds: Path) -> None:
     """Run the fuzzer until it finds a crash or the options of libFuzzer stop it.
 
     name: Folder of the seeds.

@@ -24,7 +24,7 @@ from run_specialist.record.events import (
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
 
-COLOURS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
+COLORS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
 STATUSES = {"answered": "green", "landed": "green", "partial": "yellow"}
 """Colors of statuses; all others are red."""
 LANDINGS = {
@@ -197,7 +197,7 @@ def _remaining(budget: BudgetSpent) -> Text:
         return Text()
     kind = Kind(budget.kind)
     rest = units.number(kind, budget.remaining) if kind is Kind.TOOL_CALLS else units.amount(kind, budget.remaining)
-    return Text(f"  {rest} remaining", COLOURS[phase])
+    return Text(f"  {rest} remaining", COLORS[phase])
 
 
 def _arguments_text(arguments: object) -> str:
