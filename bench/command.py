@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import guests, report, server_cost
-from bench.figures import calls, children, commands, first_request, landing, offline, search
+from bench.figures import calls, children, commands, first_request, landing, offline, paced, search
 from bench.figures.figure import Figure, Size
 from bench.figures.row import Line, line
 from bench.lab import Lab
@@ -22,6 +22,7 @@ FIGURES: dict[str, Figure] = {
         offline.FIGURE,
         first_request.FIGURE,
         calls.FIGURE,
+        paced.FIGURE,
         landing.FIGURE,
         search.FIGURE,
         children.CHILDREN,

@@ -62,7 +62,8 @@ async def calls(child: Child, conditions: Conditions, given: Given) -> Measured:
         conditions.calls = 0
         gc.collect()
         cpu_before, before = cpu(), time.perf_counter()
-        answer = await child(_question(Script(f"{given['run']}-{number}", wants=number)))
+        script = Script(f"{given['run']}-{number}", wants=number, delay=given.get("delay", 0))
+        answer = await child(_question(script))
         took, cpu_took = time.perf_counter() - before, cpu() - cpu_before
         answered = ANSWER in answer and conditions.calls == number
         measured.append({"calls": number, "cpu": cpu_took, "wall": took, "answered": answered})

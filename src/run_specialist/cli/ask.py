@@ -26,8 +26,8 @@ from run_specialist.cli.flags import (
     settings,
 )
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
+from run_specialist.cli.startup import pause_gc
 from run_specialist.cli.trust_flag import TrustFlag
-from run_specialist.gc_tuning import begin_program
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -91,6 +91,6 @@ def _read_question() -> str:
 
 def main() -> None:
     """Run the command."""
-    begin_program()
+    pause_gc()
     with as_program():
         app()

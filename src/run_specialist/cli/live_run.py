@@ -11,7 +11,7 @@ import typer
 
 from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.cli.console import fail, print_json, print_line, say
-from run_specialist.gc_tuning import end_of_start
+from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
             _handle_signals(printer)
             listener, watch = printer if output.events else view, view.grow if view else None
             printer.run = await prepare(listener=listener, watch=watch)
-            end_of_start()
+            resume_gc()
             return await printer.run.outcome()
 
     # Prints of tools and their modules must not mix with the answer or the events.

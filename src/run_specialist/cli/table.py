@@ -1,65 +1,101 @@
-"""Tables for a terminal, and for a pipe."""
+"""Print tables and other renderables of rich, to a terminal or a pipe."""
 
 import shutil
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import typer
+from run_specialist.cli.console import has_colours, is_terminal, print_styled, printable
 
-from run_specialist.cli.console import has_colours, is_terminal, print_line, print_styled, printable
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
-_COLOURS = {
-    "ok": typer.colors.GREEN,
-    "warning": typer.colors.YELLOW,
-    "error": typer.colors.RED,
-    "default": typer.colors.BRIGHT_BLACK,
-    "answered": typer.colors.GREEN,
-    "landed": typer.colors.GREEN,
-    "partial": typer.colors.YELLOW,
-    "interrupted": typer.colors.YELLOW,
-    "failed": typer.colors.RED,
-    "aborted": typer.colors.RED,
-    "running": typer.colors.CYAN,
+_STYLES = {
+    "ok": "green",
+    "warning": "yellow",
+    "error": "red",
+    "default": "bright_black",
+    "answered": "green",
+    "landed": "green",
+    "partial": "yellow",
+    "interrupted": "yellow",
+    "failed": "red",
+    "aborted": "red",
+    "running": "cyan",
 }
-_GAP = 2
-_WIDEST = 24
-_WIDEST_FIRST = 30
-"""Room for the id of a run two levels below another."""
+GAP = 2
+_MAX_WIDTH = 24
+_MAX_FIRST_WIDTH = 30
+"""Enough for a run id that is indented by two levels."""
+_UNLIMITED = 1_000_000
+"""Width of a pipe: nothing is cut."""
+_ASCII = str.maketrans("▏▎▍▌▋▊▉█", "########")
+"""Replacements for the blocks of bars, in an encoding that has none."""
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns: whole where there is no terminal, else cut to its width.
+    """Print rows in columns: uncut in a pipe, cut to the width of a terminal.
 
-    Where it is so narrow that the last column would have next to nothing, that gets a line of its own.
+    On a terminal that is too narrow for the last column, each of its cells gets a line below its row.
     """
-    from rich.cells import cell_len  # noqa: PLC0415 - fast `--help`
+    from rich.text import Text  # noqa: PLC0415 - fast `--help`
 
     if not is_terminal():
-        widths = [max(map(cell_len, column)) for column in zip(head, *rows, strict=True)]
-        for row in (head, *rows):
-            print_line((" " * _GAP).join(map(_fitted, row, widths)).rstrip())
+        print_rendered(_table(head, rows, [None for _ in head]), _UNLIMITED)
         return
     rows = [[printable(cell) for cell in row] for row in rows]
-    most = [_WIDEST_FIRST, *(_WIDEST for _ in head[1:])]
-    widths = [
-        min(max(map(cell_len, column)), room) for column, room in zip(zip(head, *rows, strict=True), most, strict=True)
-    ]
-    columns = shutil.get_terminal_size().columns
-    left = columns - sum(widths[:-1]) - _GAP * len(widths[:-1])
-    below, widths[-1] = left < widths[-1], left
-    for row in (head, *rows):
-        cells = [_coloured(cell, width) for cell, width in zip(row[:-1], widths, strict=False)]
-        last = _fitted(row[-1], columns - _GAP if below else widths[-1])
-        print_styled((" " * _GAP).join([*cells, *([] if below else [last])]).rstrip())
-        if below and row is not head:
-            print_styled(" " * _GAP + last.rstrip())
+    width = shutil.get_terminal_size().columns
+    limits = [_MAX_FIRST_WIDTH, *(_MAX_WIDTH for _ in head[2:])]
+    front = _table(head[:-1], [row[:-1] for row in rows], limits)
+    last = max(Text(row[-1]).cell_len for row in (head, *rows))
+    if _console(_UNLIMITED).measure(front).maximum + GAP + min(last, _MAX_WIDTH) <= width:
+        print_rendered(_table(head, rows, [*limits, None]), width)
+        return
+    # Run ids are for copying, so they are not cut even if they do not fit.
+    first, *lines = _lines(front, _UNLIMITED)
+    print_styled(first)
+    for line, row in zip(lines, rows, strict=True):
+        below = Text(" " * GAP + row[-1])
+        below.truncate(width, overflow="ellipsis")
+        print_styled(f"{line}\n{below.plain}")
 
 
-def _coloured(cell: str, width: int) -> str:
-    fitted = _fitted(cell, width)
-    return typer.style(fitted, fg=_COLOURS[cell]) if cell in _COLOURS and has_colours() else fitted
+def print_rendered(renderable: "RenderableType", width: int | None = None) -> None:
+    """Print a renderable: in color if the terminal shows colors, and without spaces at the ends of lines.
+
+    width: in columns; None = that of the terminal.
+    """
+    print_styled("\n".join(_lines(renderable, width or shutil.get_terminal_size().columns)))
 
 
-def _fitted(cell: str, width: int) -> str:
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - fast `--help`
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], limits: Sequence[int | None]) -> "Table":
+    """Return a table without borders.
 
-    return set_cell_size(cell, width - 1) + "…" if cell_len(cell) > width else set_cell_size(cell, width)
+    limits: the maximum width of each column; None = that of its cells, or less if there is no space.
+    """
+    from rich.table import Table  # noqa: PLC0415 - fast `--help`
+    from rich.text import Text  # noqa: PLC0415 - fast `--help`
+
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="")
+    for name, limit in zip(head, limits, strict=True):
+        table.add_column(Text(name), no_wrap=limit is not None, overflow="ellipsis", max_width=limit)
+    for row in rows:
+        table.add_row(*(Text(cell, _STYLES.get(cell, ""), no_wrap=True) for cell in row))
+    return table
+
+
+def _lines(renderable: "RenderableType", width: int) -> list[str]:
+    console = _console(width)
+    with console.capture() as captured:
+        console.print(renderable)
+    text = captured.get().removesuffix("\n")
+    return [line.rstrip() for line in (text.translate(_ASCII) if console.options.ascii_only else text).split("\n")]
+
+
+def _console(width: int) -> "Console":
+    from rich.console import Console  # noqa: PLC0415 - fast `--help`
+
+    colors = has_colours()
+    return Console(
+        width=width, color_system="standard" if colors else None, force_terminal=colors, legacy_windows=False
+    )

@@ -1,4 +1,4 @@
-"""The command `specialists tune`: how a specialist fared with its limits, and which one to write into its file."""
+"""The command `specialists tune`: suggest a limit of tool calls from past runs."""
 
 import shutil
 import textwrap
@@ -26,9 +26,9 @@ _VERDICTS = {
     "set": "Set a limit of {limit} tool calls",
     "keep": "Keep the limit of {now} tool calls",
     "probe": "Try a limit of {limit} tool calls instead of {now}",
-    "prompt": "Mend the prompt before the limit",
-    "other cause": "Another cause comes first",
-    "too early": "Too early for a limit",
+    "prompt": "Improve the prompt before changing the limit",
+    "other cause": "Fix another cause first",
+    "too early": "Too few runs to suggest a limit",
 }
 
 
@@ -38,7 +38,7 @@ def tune(
     ],
     store: StoreUrl = None,
     last: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Judge by the newest N runs.  [default: all]")
+        int | None, typer.Option(metavar="N", min=1, help="Use only the newest N runs.  [default: all]")
     ] = None,
     dir_: Dir = None,
     root: ProjectRoot = None,
@@ -46,8 +46,8 @@ def tune(
 ) -> None:
     """Suggest a limit of tool calls from past runs.
 
-    Shows how many tool calls its runs used, how often they hit which limit, and what that cost. With the limit that is
-    suggested nine runs of ten end by themselves; what was cut short is reckoned as needing more.
+    Shows how many tool calls the runs used, which limits they reached, and what they cost. With the suggested limit,
+    nine of ten runs end by themselves; runs that were cut short count as needing more calls than they used.
     """
     if root is not None and not root.is_dir():
         fail(f"--root {root} is not a folder")
@@ -55,8 +55,8 @@ def tune(
         from run_specialist.views.tune import tune as tuned  # noqa: PLC0415 - fast `--help`
 
         file = _file(name, root, dir_)
-        told = file.name if file else name
-        tuning = tuned(told, _past(told, store)[:last], _limit(file))
+        specialist = file.name if file else name
+        tuning = tuned(specialist, _ended_runs(specialist, store)[:last], _limit(file))
         if json_:
             print_json(tuning.as_json())
         else:
@@ -64,9 +64,9 @@ def tune(
 
 
 def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | None":
-    """Return the specialist's file; None where there is none any more, for its runs tell something all the same."""
+    """Return the specialist's file; None if it no longer exists: its stored runs are still worth a suggestion."""
     from run_specialist.errors import SpecialistNotFound  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.registry import Registry, places, project_root  # noqa: PLC0415 - likewise
+    from run_specialist.specialist.registry import Registry, places, project_root  # noqa: PLC0415 - fast `--help`
 
     try:
         return Registry(places(root or project_root(Path.cwd()), dir_, meant=root is not None)).find(name)
@@ -75,6 +75,7 @@ def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | 
 
 
 def _limit(file: "SpecialistFile | None") -> int | Literal["none"] | None:
+    """Return the limit that the file sets, `none` for no limit; None if there is no valid file."""
     from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
 
     if file is None or file.specialist is None:
@@ -83,20 +84,23 @@ def _limit(file: "SpecialistFile | None") -> int | Literal["none"] | None:
     return "none" if limit is None else limit
 
 
-def _past(name: str, given: str | None) -> "Sequence[PastRun]":
-    """Return the runs that are over, the newest first."""
+def _ended_runs(name: str, given: str | None) -> "Sequence[PastRun]":
+    """Return the runs that have ended, the newest first.
+
+    given: the store; None = the default one.
+    """
     from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.reader import Store  # noqa: PLC0415 - likewise
+    from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
 
     where = place(given)
     if where.url == NONE:
-        fail("runs are kept nowhere, so there is nothing to judge by; name a store with --store")
+        fail("runs are not stored, so there is nothing to learn from; name a store with --store")
     with Store(where.url) as store:
         runs = store.past(name)
         if not runs:
-            known = sorted({printable(one.specialist) for one in store.runs()} - {name})
-            others = f"; there are runs of {', '.join(known)}" if known else ""
-            fail(f"no run of {name} that is over is kept in {shown(where.url)}{others}")
+            known = sorted({printable(run.specialist) for run in store.runs()} - {name})
+            others = f"; it has runs of {', '.join(known)}" if known else ""
+            fail(f"{shown(where.url)} has no ended run of {name}{others}")
         return runs
 
 
@@ -116,30 +120,27 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
 
 
 def _print_bars(tuning: "Tuning") -> None:
-    from run_specialist.cli.histogram import Signs, print_histogram  # noqa: PLC0415 - fast `--help`
+    from run_specialist.cli.histogram import print_histogram  # noqa: PLC0415 - fast `--help`
 
-    signs, calls = Signs.of_stdout(), tuning.calls
+    calls = tuning.calls
     share = f"{calls.repeated:,} ({_percent(calls.repeated / calls.run)})" if calls.repeated else ""
     parts = {"repeated": share, "failed": calls.failed, "skipped": calls.skipped}
-    odd = "".join(f", {number} {what}" for what, number in parts.items() if number)
-    print_line(f"{calls.run:,} tool call{'' if calls.run == 1 else 's'}{odd}")
+    counts = "".join(f", {number} {name}" for name, number in parts.items() if number)
+    print_line(f"{calls.run:,} tool call{'' if calls.run == 1 else 's'}{counts}")
     if not tuning.bars:
         return
-    ended, cut = (f"{tuning.ended} ended by itself {signs.ended}", tuning.judged - tuning.ended)
-    if tuning.ended != 1:
-        ended = ended.replace("itself", "themselves")
-    print_line(f"\nTool calls a run: {ended}{f', {cut} cut short {signs.cut}' if cut else ''}")
+    print_line("\nRuns by tool calls used, ended by themselves or cut short:")
     suggested = tuning.suggestion.tool_calls_limit
-    marks = [] if tuning.limit is None else [(tuning.limit, "limit now")]
+    labels = {} if tuning.limit is None else {tuning.limit: "limit now"}
     if suggested is not None and suggested != tuning.limit:
-        marks.append((suggested, "suggested"))
-    print_histogram(tuning.bars, marks)
+        labels[suggested] = "suggested"
+    print_histogram(tuning.bars, labels)
 
 
 def _hit(hit: "Hit") -> tuple[str, ...]:
     kind = "model's context" if hit.reason == "context" else hit.reason.replace("_", " ")
-    how = ", ".join(f"{how} {number}" for how, number in hit.how.items())
-    return (kind, str(hit.runs), str(hit.partial), str(hit.failed), how)
+    landings = ", ".join(f"{how} {number}" for how, number in hit.how.items())
+    return (kind, str(hit.runs), str(hit.partial), str(hit.failed), landings)
 
 
 def _print_bills(tuning: "Tuning") -> None:
@@ -150,18 +151,21 @@ def _print_bills(tuning: "Tuning") -> None:
     head = ("", "MEDIAN RUN", "ALL RUNS", *(["MEDIAN LANDING", "ALL LANDINGS"] if tuning.landings else []))
     print_table(
         head,
-        [(what, *_bill(words, runs), *_bill(words, landings))[: len(head)] for what, words, runs, landings in rows],
+        [(name, *_bill(form, runs), *_bill(form, landings))[: len(head)] for name, form, runs, landings in rows],
     )
     if unknown := tuning.cost_usd.unknown:
-        print_line(f"The price of {counted(unknown)} is not known.")
+        print_line(f"The cost of {counted(unknown)} is unknown.")
 
 
-def _bill(words: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
-    """Return the median and the whole; of a part also its share."""
+def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
+    """Return the median and the total, with its share if it is a part of the costs of all runs.
+
+    form: formats an amount.
+    """
     if bill.median is None:
         return ("-", "-")
     share = "" if bill.share is None else f", {_percent(bill.share)} of all"
-    return (words(bill.median), words(bill.total) + share)
+    return (form(bill.median), form(bill.total) + share)
 
 
 def _tokens(number: float) -> str:
@@ -180,9 +184,9 @@ def _print_suggestion(suggestion: "Suggestion", now: int | None, file: "Speciali
 
 
 def _near(path: Path) -> Path:
-    """Return the path from here, where that is shorter to read."""
+    """Return the path relative to the current folder if it is inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _percent(share: float) -> str:
-    return "under 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"  # noqa: PLR2004 - what rounds to nothing
+    return "under 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"  # noqa: PLR2004 - rounds to 0 %

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 
-from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ProviderError, UsageError
 from run_specialist.loop.checkpoint import Checkpoint, StoreLost
 from run_specialist.loop.ending import Ending, RunParts, conclude
@@ -117,7 +116,7 @@ class Run:
             parent_id=job.parent_id,
             resumed=job.resume_note is not None,
         )
-        with gc_tuning.eased, traced as span:
+        with traced as span:
             try:
                 return await self._work()
             finally:

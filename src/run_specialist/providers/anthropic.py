@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import prices
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
@@ -71,8 +70,7 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
 
     options: options of `AsyncAnthropic`; missing ones come from the environment.
     """
-    with gc_tuning.at_rest():
-        import anthropic  # noqa: PLC0415 - the import takes a second
+    import anthropic  # noqa: PLC0415 - the import takes a second
 
     return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})
 

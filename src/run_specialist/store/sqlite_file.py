@@ -11,11 +11,10 @@ from stat import S_ISDIR, S_ISREG
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.identity import APPLICATION_ID, VERSION
 from run_specialist.store.location import ELSEWHERE, newer_version_error
+from run_specialist.store.schema import sqlite_statements
 
 WAIT = 10
 """Timeout for a lock that another process holds [s]."""
-TABLES = Path(__file__).with_name("tables.sql")
-"""SQL that creates a new store like `tables.py`, without importing SQLAlchemy, which takes longer than a run."""
 
 ALONE = "alone"
 """The mode of `connect` that locks out all other connections; reading then needs no disk space."""
@@ -144,7 +143,7 @@ def _create_or_upgrade(path: Path) -> None:
         raw.execute("pragma auto_vacuum = incremental")
         with transaction(raw, write=True):
             if not raw.execute("select count(*) from sqlite_schema").fetchone()[0]:
-                for statement in TABLES.read_text("utf-8").split(";\n"):
+                for statement in sqlite_statements():
                     raw.execute(statement)
                 raw.execute(f"pragma application_id = {APPLICATION_ID}")
                 raw.execute(f"pragma user_version = {VERSION}")

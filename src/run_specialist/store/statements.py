@@ -6,6 +6,7 @@ Where a rule of the linter fears for what is put together here: it is all ours, 
 from collections.abc import Mapping
 
 from run_specialist.store.packing import pack
+from run_specialist.store.schema import SCHEMAS
 from run_specialist.store.to_rows import RUNNING
 
 Row = Mapping[str, object]
@@ -13,67 +14,11 @@ Row = Mapping[str, object]
 Values = tuple[object, ...]
 """Those of one statement, in the order of its marks."""
 
-COLUMNS = {
-    "runs": [
-        "run_id",
-        "parent_id",
-        "specialist",
-        "model",
-        "question",
-        "status",
-        "started_at",
-        "ended_at",
-        "owner",
-        "tool_calls",
-        "cost_usd",
-        "frozen",
-        "standing",
-        "outcome",
-    ],
-    "turns": [
-        "run_id",
-        "number",
-        "at",
-        "seconds",
-        "choice",
-        "words",
-        "landing",
-        "stop",
-        "reason",
-        "blocks",
-        "more_room_helps",
-        "input_tokens",
-        "cache_read_input_tokens",
-        "cache_creation_input_tokens",
-        "output_tokens",
-        "cost_usd",
-    ],
-    "messages": ["run_id", "part", "place", "role", "blocks", "words", "copied"],
-    "calls": [
-        "run_id",
-        "number",
-        "turn",
-        "at",
-        "seconds",
-        "call_id",
-        "name",
-        "arguments",
-        "characters",
-        "is_error",
-        "note",
-        "repeated",
-    ],
-    "outputs": ["run_id", "number", "body"],
-    "events": ["run_id", "number", "at", "body"],
-}
+COLUMNS = {name: list(schema.columns) for name, schema in SCHEMAS.items()}
 """Of each table, in order."""
 PACKED = {
-    "runs": {"question", "frozen", "standing", "outcome"},
-    "turns": {"words", "reason", "blocks"},
-    "messages": {"blocks", "words"},
-    "calls": {"call_id", "name", "arguments", "note"},
-    "outputs": {"body"},
-    "events": {"body"},
+    name: {column for column, kind in schema.columns.items() if kind.startswith("packed")}
+    for name, schema in SCHEMAS.items()
 }
 """The columns that hold packed texts."""
 ADDED = ("turns", "calls", "outputs", "events")

@@ -1,10 +1,12 @@
 """Checking an answer is bounded, whatever the schema and its patterns."""
 
+import time
 from typing import Any
 
 import pytest
 
 from run_specialist.specialist.json_schema import schema_checks
+from run_specialist.specialist.json_schema.schema_keywords import MOST_PATTERNS
 from tests.unit.specialist.schemas import DRAFT7, PERSON, made, refused
 
 
@@ -52,7 +54,7 @@ def test_what_is_left_over_is_bounded_too(monkeypatch, first):
         ({"items": {"enum": [str(i) for i in range(1_000)]}}, ["x"] * 200),
         ({"items": {"required": ["a", "b", "c", "d", "e"]}}, [{}] * 900),
         ({"items": {"properties": {f"a{i}": {} for i in range(1_000)}}}, [{}] * 200),
-        ({"patternProperties": {f"a{i}": {} for i in range(400)}}, {f"b{i}": 1 for i in range(400)}),
+        ({"patternProperties": {f"a{i}": {} for i in range(250)}}, {f"b{i}": 1 for i in range(600)}),
         (
             {"additionalProperties": False, "patternProperties": {f"a{i}": {} for i in range(200)}},
             dict.fromkeys(map(str, range(400))),
@@ -125,3 +127,33 @@ def test_an_answer_without_a_bottom_is_not_followed():
     itself = {"if": {"const": {"x": 1}}, "then": {"$ref": "#"}, "unevaluatedProperties": False}
     assert "nested too deeply" in str(made(itself).reason({"x": 1}))
     assert made(PERSON).reason({"name": "a", "children": [{"name": "b", "children": [{"name": "c"}]}] * 100}) is None
+
+
+def test_a_schema_with_very_many_patterns_is_refused():
+    """More than are kept compiled would be compiled again for each name."""
+    most = {"patternProperties": {f"^a{i}": {} for i in range(MOST_PATTERNS)}}
+    assert made(most).reason({"b": 1}) is None
+    one_more = {**most, "properties": {"text": {"pattern": "^b"}}}
+    assert f"has more than {MOST_PATTERNS} patterns" in refused(one_more)
+
+
+def test_numbers_with_one_hash_are_compared_as_fast_as_others():
+    """All multiples of this number have the hash 0, also as floats."""
+    same = 2**61 - 1
+    items = [number * same for number in range(100_000)]
+    begun = time.monotonic()
+    assert made({"uniqueItems": True}).reason(items) is None
+    assert "has non-unique elements" in str(made({"uniqueItems": True}).reason([*items, same]))
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize("pair", [[1, 1.0], [0.0, -0.0], [2**70, float(2**70)], [1.5, 1.5], [-3, -3.0]])
+def test_numbers_that_are_equal_are_not_unique(pair):
+    """Whether they are written as integers or not."""
+    assert "has non-unique elements" in str(made({"uniqueItems": True}).reason(pair))
+
+
+@pytest.mark.parametrize("pair", [[1, True], [0, False], [1, "1"], [1.5, 2.5], [16, 10], [1, -1], [1, [1]]])
+def test_values_that_differ_are_unique(pair):
+    """A flag is no number, and a number no text."""
+    assert made({"uniqueItems": True}).reason(pair) is None

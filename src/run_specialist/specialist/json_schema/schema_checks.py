@@ -9,7 +9,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from run_specialist.specialist.json_schema.schema_keywords import Errors, Keyword, check_pattern, replaced
+from run_specialist.specialist.json_schema.schema_keywords import (
+    MOST_PATTERNS,
+    Errors,
+    Keyword,
+    check_pattern,
+    replaced,
+)
 from run_specialist.specialist.json_schema.schema_reasons import (
     LONGEST_MESSAGE,
     LONGEST_PLACE,
@@ -114,7 +120,7 @@ def _is_deep(value: object) -> bool:
 
 
 def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:  # noqa: ANN401 - any JSON
-    # Of its formats only `regex` matters, and `_check_patterns` knows better what can be matched.
+    # Of its formats only `regex` matters, and `_checked_patterns` knows better what can be matched.
     meta = kind(kind.META_SCHEMA)
     if errors := sorted(meta.iter_errors(schema), key=depth):
         raise ValueError(f"{inside}{told(errors[:1], 'the schema')}")
@@ -129,13 +135,16 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
     specification = specification_with(kind.META_SCHEMA["$schema"])
     resource = specification.create_resource(schema)
     opened, seen = [(resource, Registry().resolver_with_root(resource))], set[int]()
+    patterns = set[str]()
     references: list[tuple[str, Any]] = []
     while opened or references:
         if opened:
             part, resolver = opened.pop()
             if id(part.contents) not in seen and isinstance(part.contents, dict):
                 seen.add(id(part.contents))
-                _check_patterns(part.contents, schema)
+                patterns |= _checked_patterns(part.contents, schema)
+                if len(patterns) > MOST_PATTERNS:
+                    raise ValueError(f"has more than {MOST_PATTERNS} patterns")
                 if part is not resource and isinstance(part.contents.get("$schema"), str):
                     # By its `$schema` a part would choose a validator of its own, one that is not bounded.
                     raise ValueError(f"{_place(part.contents, schema, '$schema')}: may only stand at the top")
@@ -157,15 +166,19 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
             opened.append((specification.create_resource(target.contents), target.resolver))
 
 
-def _check_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+def _checked_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
+    """Return the patterns that the keywords of a part have; raises ValueError for one that cannot be matched."""
+    checked = set[str]()
     given = {"pattern": [part.get("pattern")], "patternProperties": part.get("patternProperties", ())}
     for key, patterns in given.items():
         for pattern in patterns:
             try:
                 if isinstance(pattern, str):
                     check_pattern(pattern)
+                    checked.add(pattern)
             except ValueError as error:
                 raise ValueError(f"{_place(part, schema, key)}: {short(str(error), LONGEST_MESSAGE)}") from None
+    return checked
 
 
 def _place(part: object, schema: object, key: str) -> str:

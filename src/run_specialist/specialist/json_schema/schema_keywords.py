@@ -21,6 +21,8 @@ Errors = Iterator["ValidationError"]
 Keyword = Callable[[Validator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
 """What checks one keyword: validator, the keyword's value in the schema, the value to check, the schema around it."""
 
+MOST_PATTERNS = 256
+"""Patterns that are kept compiled. With more of them in one schema, each would be compiled again for each match."""
 UNSUPPORTED = ("look-around", "backreferences")
 """How the engine calls what no engine can match in linear time."""
 
@@ -43,7 +45,7 @@ def check_pattern(pattern: str) -> None:
         raise ValueError(f"{pattern!r} is not a 'regex' that can be matched here: {why}") from None
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MOST_PATTERNS)
 def _compiled(pattern: str) -> SchemaValidator:
     return SchemaValidator(core_schema.str_schema(pattern=_sound(pattern), regex_engine="rust-regex"))
 
@@ -155,10 +157,13 @@ def _unique_items(_validator: Validator, wanted: object, value: object, _schema:
 
 
 def _key(value: object) -> object:
-    """Return what can be hashed, equal for values that JSON Schema calls equal: 1 and 1.0 are, 1 and true are not."""
+    """Return a hashable key, equal for values that JSON Schema calls equal: 1 and 1.0 are, 1 and true are not."""
     match value:
         case bool():
             return bool, value
+        case int() | float():
+            # As text: numbers can be chosen so that all their hashes are the same, and a set of them is slow.
+            return float, f"{int(value):x}" if value == value // 1 else float(value).hex()
         case dict():
             return frozenset((name, _key(item)) for name, item in value.items())
         case list():

@@ -1,4 +1,4 @@
-"""The tables as they were at first. What a revision says stays as it is, whatever becomes of `tables.py`."""
+"""The first tables. A revision never changes, so this one does not use `schema.py`, which has the newest tables."""
 
 from alembic import op
 from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, String
@@ -6,81 +6,91 @@ from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, String
 revision = "0001"
 down_revision = None
 
+TABLES = {
+    "runs": {
+        "run_id": "text key",
+        "specialist": "text",
+        "model": "text",
+        "question": "bytes",
+        "status": "text",
+        "started_at": "float",
+        "ended_at": "float?",
+        "owner": "text",
+        "tool_calls": "integer",
+        "cost_usd": "float?",
+        "frozen": "bytes",
+        "standing": "bytes?",
+        "outcome": "bytes?",
+    },
+    "turns": {
+        "run_id": "text key",
+        "number": "integer key",
+        "at": "float",
+        "seconds": "float",
+        "choice": "text",
+        "words": "bytes?",
+        "landing": "flag",
+        "stop": "text",
+        "reason": "bytes",
+        "blocks": "bytes",
+        "more_room_helps": "flag",
+        "input_tokens": "integer",
+        "cache_read_input_tokens": "integer",
+        "cache_creation_input_tokens": "integer",
+        "output_tokens": "integer",
+        "cost_usd": "float?",
+    },
+    "messages": {
+        "run_id": "text key",
+        "part": "integer key",
+        "place": "integer key",
+        "role": "text",
+        "blocks": "bytes",
+        "words": "bytes?",
+        "copied": "flag",
+    },
+    "calls": {
+        "run_id": "text key",
+        "number": "integer key",
+        "turn": "integer",
+        "at": "float",
+        "seconds": "float",
+        "call_id": "bytes",
+        "name": "bytes",
+        "arguments": "bytes?",
+        "characters": "integer",
+        "is_error": "flag",
+        "note": "bytes",
+        "repeated": "flag",
+    },
+    "outputs": {
+        "run_id": "text key",
+        "number": "integer key",
+        "body": "bytes",
+    },
+    "events": {
+        "run_id": "text key",
+        "number": "integer key",
+        "at": "float",
+        "body": "bytes",
+    },
+}
+"""Types by table and column: part of the primary key with `key`, nullable with `?`."""
+INDEXES = {
+    "runs_by_specialist": ("runs", ["specialist", "started_at"]),
+    "runs_by_start": ("runs", ["started_at"]),
+}
+_TYPES = {"text": String, "bytes": LargeBinary, "float": Float, "integer": Integer, "flag": Boolean}
+
 
 def upgrade() -> None:
-    """Make them."""
-    op.create_table(
-        "runs",
-        Column("run_id", String, primary_key=True),
-        Column("specialist", String, nullable=False),
-        Column("model", String, nullable=False),
-        Column("question", LargeBinary, nullable=False),
-        Column("status", String, nullable=False),
-        Column("started_at", Float, nullable=False),
-        Column("ended_at", Float),
-        Column("owner", String, nullable=False),
-        Column("tool_calls", Integer, nullable=False),
-        Column("cost_usd", Float),
-        Column("frozen", LargeBinary, nullable=False),
-        Column("standing", LargeBinary),
-        Column("outcome", LargeBinary),
-    )
-    op.create_index("runs_by_specialist", "runs", ["specialist", "started_at"])
-    op.create_index("runs_by_start", "runs", ["started_at"])
-    op.create_table(
-        "turns",
-        Column("run_id", String, primary_key=True),
-        Column("number", Integer, primary_key=True),
-        Column("at", Float, nullable=False),
-        Column("seconds", Float, nullable=False),
-        Column("choice", String, nullable=False),
-        Column("words", LargeBinary),
-        Column("landing", Boolean, nullable=False),
-        Column("stop", String, nullable=False),
-        Column("reason", LargeBinary, nullable=False),
-        Column("blocks", LargeBinary, nullable=False),
-        Column("more_room_helps", Boolean, nullable=False),
-        Column("input_tokens", Integer, nullable=False),
-        Column("cache_read_input_tokens", Integer, nullable=False),
-        Column("cache_creation_input_tokens", Integer, nullable=False),
-        Column("output_tokens", Integer, nullable=False),
-        Column("cost_usd", Float),
-    )
-    op.create_table(
-        "messages",
-        Column("run_id", String, primary_key=True),
-        Column("part", Integer, primary_key=True),
-        Column("place", Integer, primary_key=True),
-        Column("role", String, nullable=False),
-        Column("blocks", LargeBinary, nullable=False),
-        Column("words", LargeBinary),
-        Column("copied", Boolean, nullable=False),
-    )
-    op.create_table(
-        "calls",
-        Column("run_id", String, primary_key=True),
-        Column("number", Integer, primary_key=True),
-        Column("turn", Integer, nullable=False),
-        Column("at", Float, nullable=False),
-        Column("seconds", Float, nullable=False),
-        Column("call_id", LargeBinary, nullable=False),
-        Column("name", LargeBinary, nullable=False),
-        Column("arguments", LargeBinary),
-        Column("characters", Integer, nullable=False),
-        Column("is_error", Boolean, nullable=False),
-        Column("note", LargeBinary, nullable=False),
-        Column("repeated", Boolean, nullable=False),
-    )
-    op.create_table(
-        "outputs",
-        Column("run_id", String, primary_key=True),
-        Column("number", Integer, primary_key=True),
-        Column("body", LargeBinary, nullable=False),
-    )
-    op.create_table(
-        "events",
-        Column("run_id", String, primary_key=True),
-        Column("number", Integer, primary_key=True),
-        Column("at", Float, nullable=False),
-        Column("body", LargeBinary, nullable=False),
-    )
+    """Create the tables and indexes."""
+    for table, columns in TABLES.items():
+        op.create_table(table, *(_column(name, kind) for name, kind in columns.items()))
+    for index, (table, names) in INDEXES.items():
+        op.create_index(index, table, names)
+
+
+def _column(name: str, kind: str) -> Column[object]:
+    kind, _, key = kind.partition(" ")
+    return Column(name, _TYPES[kind.rstrip("?")], primary_key=bool(key), nullable=kind.endswith("?"))

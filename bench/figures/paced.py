@@ -1,0 +1,36 @@
+"""What a store adds to the wall time of a run if the model takes 50 ms per turn, far less than any real model."""
+
+from collections.abc import Sequence
+
+from bench.figures.figure import Figure, Size
+from bench.figures.row import Row
+from bench.lab import Lab
+
+CALLS = (30, 31, 32)
+"""Tool calls of the runs of one lap, one per turn; three runs, because a single one is a matter of chance."""
+DELAY = 50
+"""Time that the model takes per turn [ms]."""
+LIMIT = 1.02
+"""Target for the wall time of a stored run, as a multiple of that of a run without a store."""
+
+
+def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
+    """Run with and without a store."""
+    for peer in lab.in_turn("ours", "ours_stored"):
+        with lab.failing(f"paced.{peer}"):
+            measured = lab.lap(peer, "calls", lab.new_run(), calls=CALLS, delay=DELAY)
+            for run in measured["runs"]:
+                lab.note(f"paced.{peer}", run["wall"] / run["calls"])
+
+
+def rows(size: Size) -> Sequence[Row]:
+    """Return the line of the table."""
+    what = f"wall per call, {CALLS[0]} calls, a model that takes {DELAY} ms per turn"
+    stored, ours = "paced.ours_stored", "paced.ours"
+    return [
+        Row(f"{what}, with store and events, against without", "ms", stored, ours, LIMIT, of_ratio=True,
+            full=size.full)
+    ]  # fmt: skip
+
+
+FIGURE = Figure("paced", "A model that takes time", lap, rows)

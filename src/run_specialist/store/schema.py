@@ -1,0 +1,124 @@
+"""The tables of a store as data: the only definition, from which SQL and SQLAlchemy's tables are made.
+
+Writing to an SQLite file needs no SQLAlchemy, whose import takes longer than an offline run.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from run_specialist.store.identity import VERSION
+
+
+class Schema(NamedTuple):
+    """A table."""
+
+    key: Sequence[str]
+    """Columns of the primary key. They are known before the insert, so that a transaction can be sent again."""
+    columns: Mapping[str, str]
+    """Types by name, in order: `text`, `packed` (a text as bytes), `integer`, `float`, `flag`; nullable with `?`."""
+    indexes: Mapping[str, Sequence[str]] = {}
+    """Columns by the name of the index."""
+
+
+SCHEMAS = {
+    "runs": Schema(
+        key=["run_id"],
+        columns={
+            "run_id": "text",
+            "parent_id": "text?",
+            "specialist": "text",
+            "model": "text",
+            "question": "packed",
+            "status": "text",
+            "started_at": "float",
+            "ended_at": "float?",
+            "owner": "text",
+            "tool_calls": "integer",
+            "cost_usd": "float?",
+            "frozen": "packed",
+            "standing": "packed?",
+            "outcome": "packed?",
+        },
+        indexes={
+            "ix_runs_parent_id": ["parent_id"],
+            "runs_by_specialist": ["specialist", "started_at"],
+            "runs_by_start": ["started_at"],
+        },
+    ),
+    "turns": Schema(
+        key=["run_id", "number"],
+        columns={
+            "run_id": "text",
+            "number": "integer",
+            "at": "float",
+            "seconds": "float",
+            "choice": "text",
+            "words": "packed?",
+            "landing": "flag",
+            "stop": "text",
+            "reason": "packed",
+            "blocks": "packed",
+            "more_room_helps": "flag",
+            "input_tokens": "integer",
+            "cache_read_input_tokens": "integer",
+            "cache_creation_input_tokens": "integer",
+            "output_tokens": "integer",
+            "cost_usd": "float?",
+        },
+    ),
+    "messages": Schema(
+        key=["run_id", "part", "place"],
+        columns={
+            "run_id": "text",
+            "part": "integer",
+            "place": "integer",
+            "role": "text",
+            "blocks": "packed",
+            "words": "packed?",
+            "copied": "flag",
+        },
+    ),
+    "calls": Schema(
+        key=["run_id", "number"],
+        columns={
+            "run_id": "text",
+            "number": "integer",
+            "turn": "integer",
+            "at": "float",
+            "seconds": "float",
+            "call_id": "packed",
+            "name": "packed",
+            "arguments": "packed?",
+            "characters": "integer",
+            "is_error": "flag",
+            "note": "packed",
+            "repeated": "flag",
+        },
+    ),
+    "outputs": Schema(
+        key=["run_id", "number"],
+        columns={"run_id": "text", "number": "integer", "body": "packed"},
+    ),
+    "events": Schema(
+        key=["run_id", "number"],
+        columns={"run_id": "text", "number": "integer", "at": "float", "body": "packed"},
+    ),
+}
+_SQLITE = {"text": "VARCHAR", "packed": "BLOB", "integer": "INTEGER", "float": "FLOAT", "flag": "BOOLEAN"}
+
+
+def sqlite_statements() -> list[str]:
+    """Return what creates the tables and indexes of a new SQLite file, as SQLAlchemy would, and Alembic's version."""
+    made = []
+    for name, schema in SCHEMAS.items():
+        columns = [
+            f"{column} {_SQLITE[kind.removesuffix('?')]}{'' if kind.endswith('?') else ' NOT NULL'}"
+            for column, kind in schema.columns.items()
+        ]
+        made.append(f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY ({', '.join(schema.key)}))")
+        made += [f"CREATE INDEX {index} ON {name} ({', '.join(of)})" for index, of in schema.indexes.items()]
+    return [
+        *made,
+        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, PRIMARY KEY (version_num))",
+        f"INSERT INTO alembic_version (version_num) VALUES ('{VERSION:04}')",  # noqa: S608 - a number
+    ]

@@ -1,0 +1,66 @@
+"""The command pauses the garbage collector while it starts; the library never touches it."""
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from run_specialist.cli.startup import pause_gc, resume_gc
+
+
+@pytest.fixture(autouse=True)
+def unchanged():
+    """Leave the collector of the tests as it was."""
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def test_objects_of_the_start_are_excluded_from_collections():
+    """What is there when the run begins stays; what is made later is collected."""
+    pause_gc()
+    assert not gc.isenabled()
+    resume_gc()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 1_000
+
+
+def test_without_a_pause_nothing_is_frozen():
+    """A program that calls the command as a function keeps its own objects collectable."""
+    resume_gc()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_the_command_collects_garbage_while_it_works():
+    """The pause ends when the run begins."""
+    code = (
+        "import gc, sys; from run_specialist.cli import ask\n"
+        "from run_specialist.loop.run import Run\n"
+        "work = Run.outcome\n"
+        "async def outcome(self):\n    print('collecting', gc.isenabled(), gc.get_freeze_count() > 1000)\n"
+        "    return await work(self)\n"
+        "Run.outcome = outcome\n"
+        "sys.argv = ['run-specialist', 'thoughts-analyzer', 'Why?', '--model', 'offline', '--store', 'none', '-q']\n"
+        "ask.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "collecting True True" in done.stdout + done.stderr
+
+
+def test_the_library_leaves_the_collector_alone():
+    """Neither an SDK's import nor a run changes whether, or how often, the program's garbage is collected."""
+    code = (
+        "import gc, asyncio; gc.disable = gc.freeze = gc.set_threshold = None\n"
+        "import run_specialist.providers.anthropic as messages, run_specialist.providers.openai_chat as chat\n"
+        "messages.make_client(api_key='none'); chat.make_client(api_key='none')\n"
+        "from run_specialist import Runner, Specialist\n"
+        "specialist = Specialist(name='s', description='d', prompt='p', tools=(), model='offline')\n"
+        "async def main():\n    async with Runner(store='none') as runner:\n"
+        "        print((await runner.run(specialist, 'Why?')).status)\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in {"answered", "landed", "partial"}
