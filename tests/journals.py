@@ -43,7 +43,7 @@ def stored(records: Sequence[Record]) -> StoredRun:
     rows = rows_of(next(one.run_id for one in records if isinstance(one, Opened)), "owner", records, 1)
     run = {"parent_id": None, "ended_at": None, "outcome": None, "standing": None, **rows.added["runs"][0]}
     run |= {key: rows.added["runs"][-1][key] for key in ("frozen", "model")}
-    run |= rows.standing or {}
+    run |= rows.snapshot or {}
     ends = [isinstance(record, Ended) for record in records if isinstance(record, Ended | Opened)]
     run |= (ends[-1] and rows.ending) or {"status": INTERRUPTED}
     bodies = {row["number"]: row for row in _of(rows.added, "outputs")}

@@ -72,7 +72,7 @@ def limit_reached(limit: Limit) -> Mapping[str, Any]:
     """Return the JSON fields that report a reached limit in the last result."""
     format_amount = units.amount if limit.kind is Kind.TIME else units.number
     amount = format_amount(limit.kind, limit.limit or 0)
-    name = limit.kind.words.removesuffix("s").capitalize()
+    name = limit.kind.label.removesuffix("s").capitalize()
     return {"limit_reached": True, "limit_message": f"{name} limit reached ({amount}). Stopping tool loop."}
 
 
@@ -121,7 +121,7 @@ def resumed(budget: Budget, changed: Sequence[Kind], question: str | None, remar
 
 def _refreshed(limit: Limit) -> str:
     if limit.limit is None or limit.remaining is None:
-        return f"there is no limit of {limit.kind.words} any more"
+        return f"there is no limit of {limit.kind.label} any more"
     total, left = units.amount(limit.kind, limit.limit), units.amount(limit.kind, limit.remaining)
     used = units.number(limit.kind, limit.used)
     are, remain = "is" if used == "1" else "are", "remains" if left.startswith("1 ") else "remain"
@@ -185,7 +185,7 @@ Write dense plain notes in the language of the question, one point a line, group
 note: no introduction, no closing words."""
 
 
-def to_summarise(question: str, results: str, words: int) -> str:
+def to_summarize(question: str, results: str, words: int) -> str:
     """Return the request for notes on some results.
 
     words: approximate maximum length of the notes.
@@ -218,16 +218,16 @@ def _enclosed(tag: str, text: str) -> str:
     return f"<{name}>\n{text}\n</{name}>"
 
 
-NOT_SUMMARISED = "[not summarised: "
+NOT_SUMMARIZED = "[not summarised: "
 
 
-def not_summarised(calls: Sequence[str], why: str) -> str:
+def not_summarized(calls: Sequence[str], why: str) -> str:
     """Return the line that replaces results in a summary if they could not be summarized.
 
     calls: each as the name of the tool and, in brackets, the execution id.
     """
     which = ", ".join(calls) or "what was written on the way"
-    return f"{NOT_SUMMARISED}{which}; the reason: {why}; get_tool_response reads the outputs by their ids]"
+    return f"{NOT_SUMMARIZED}{which}; the reason: {why}; get_tool_response reads the outputs by their ids]"
 
 
 def answer_does_not_fit(reason: str) -> str:

@@ -101,7 +101,7 @@ def limits_are_kept(case: Case) -> None:
     limit = end.tool_calls.limit
     assert limit == case.wish.limits.get("tool_calls_limit", case.past.frozen["settings"]["tool_calls_limit"])
     assert limit is None or end.tool_calls.used <= limit
-    used = (case.past.standing.used if case.past.standing else {}).get("tool_calls", 0)
+    used = (case.past.snapshot.used if case.past.snapshot else {}).get("tool_calls", 0)
     started = sum(isinstance(event, Called) and event.phase == "started" for event in case.segment.events)
     recalled = sum(map(was_cut_off, of(Returned, case.segment.notebook.records)))
     assert used + started + recalled <= end.tool_calls.used

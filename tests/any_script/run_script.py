@@ -95,7 +95,7 @@ class Played:
         return not (self.events and isinstance(self.events[-1], Finished))
 
     @property
-    def has_summariser(self) -> bool:
+    def has_summarizer(self) -> bool:
         """True where a transcript can be shortened."""
         return self.script.summarize_at is not None or self.script.archive
 
@@ -172,7 +172,7 @@ def _job(played: Played) -> Job:
     if script.archive or script.summarize_at is not None:
         tools.append(get_tool_response_tool(archive, script.result_limit))
     tools.append(RESPOND_BY_SCHEMA if script.schema else RESPOND)
-    summariser = Summarizer(model, archive, script.summarize_at, script.context_target, script.summary_limit)
+    summarizer = Summarizer(model, archive, script.summarize_at, script.context_target, script.summary_limit)
     return Job(
         run_id="run-1",
         specialist="scripted",
@@ -184,7 +184,7 @@ def _job(played: Played) -> Job:
         answer_schema=LOADED if script.schema else None,
         archive=archive if script.archive else None,
         summarize_at=script.summarize_at,
-        summarizer=summariser if played.has_summariser else None,
+        summarizer=summarizer if played.has_summarizer else None,
         augmenters=(_spy(played), _breaks, *([_fields] if script.fields else [])),
         dispatch=DispatchSettings(script.parallel, script.timeout, script.result_limit, script.limit_fields),
     )

@@ -113,7 +113,7 @@ def usage_is_the_sum_of_all_replies(played: Played) -> None:
         return
     told = [event.usage for event in played.events if isinstance(event, Replied | Summarized)]
     # A summary that breaks off is paid for all the same, and no event tells of it.
-    assert sum(told, Usage()) == end.usage or played.has_summariser
+    assert sum(told, Usage()) == end.usage or played.has_summarizer
     assert end.usage.total_tokens == end.limits["tokens"].used
     replies = [asked.reply for asked in played.requests if asked.reply is not None]
     assert end.limits["turns"].used == len(played.of(Replied)) == len(replies)

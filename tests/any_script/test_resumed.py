@@ -119,7 +119,7 @@ async def _play_segment(job: Job, segment: RunSegment, script: Script) -> None:
 def resume_request(run: StoredRun, wanted: Next) -> Asked:
     """Return what is asked for, so that it is not refused."""
     raised = {}
-    used = {} if run.standing is None else run.standing.used
+    used = {} if run.snapshot is None else run.snapshot.used
     for kind in (Kind.TOOL_CALLS, Kind.TURNS):
         limit = run.frozen["settings"][kind.key]
         if wanted.more is not None and limit is not None:

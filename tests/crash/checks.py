@@ -198,15 +198,15 @@ def _shown(run: StoredRun) -> dict[str, list[str]]:
 
 def _check_counters(run: StoredRun, for_notes: Usage) -> None:
     """What is told to be used is what the turns came to that were acted upon."""
-    standing = run.standing
-    if standing is None:
+    snapshot = run.snapshot
+    if snapshot is None:
         assert len(run.turns) <= 1, "more than one turn, and nothing tells where the run stands"
         return
-    total = sum((turn.usage for turn in run.turns[: standing.turns]), for_notes)
-    calls = sum(row.turn <= standing.turns for row in run.calls)
-    assert standing.total.usage == total, f"{standing.total.usage} are said to be used, billed were {total}"
-    assert standing.used["tool_calls"] == calls == standing.calls == run.tool_calls
-    assert standing.turns in {len(run.turns), len(run.turns) - 1}
+    total = sum((turn.usage for turn in run.turns[: snapshot.turns]), for_notes)
+    calls = sum(row.turn <= snapshot.turns for row in run.calls)
+    assert snapshot.total.usage == total, f"{snapshot.total.usage} are said to be used, billed were {total}"
+    assert snapshot.used["tool_calls"] == calls == snapshot.calls == run.tool_calls
+    assert snapshot.turns in {len(run.turns), len(run.turns) - 1}
 
 
 def check_ended(

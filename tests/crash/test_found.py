@@ -43,13 +43,13 @@ async def test_an_answer_is_acted_upon_and_its_outcome_kept_in_one_record(last):
     """Broken off before that record, a run still has its last reply to act upon, and does not ask for it again."""
     journal = Notebook()
     await Run(job(ScriptedProvider([calls(("look", {})), last]), 9), journal=journal).outcome()
-    assert [record.standing.turns for record in journal.of(Checkpointed)] == [0, 1]
+    assert [record.snapshot.turns for record in journal.of(Checkpointed)] == [0, 1]
     (ended,) = journal.of(Ended)
-    assert ended.stood.standing.turns == 2
+    assert ended.checkpointed.snapshot.turns == 2
     rows = rows_of("run-1", "me", [ended], 1)
-    assert (rows.turns, len(rows.tails[0][1]), bool(rows.standing), bool(rows.ending)) == (
+    assert (rows.turns, len(rows.tails[0][1]), bool(rows.snapshot), bool(rows.ending)) == (
         2,
-        len(ended.stood.messages),
+        len(ended.checkpointed.messages),
         True,
         True,
     )

@@ -79,7 +79,7 @@ class Case:
 
     def _for_notes(self, run: StoredRun) -> Usage:
         """Return what is booked for summaries: whole requests, one at least for each that is stored."""
-        booked, turns = (run.standing.total.usage, run.standing.turns) if run.standing else (Usage(), 0)
+        booked, turns = (run.snapshot.total.usage, run.snapshot.turns) if run.snapshot else (Usage(), 0)
         count = (booked.input_tokens - sum(turn.usage.input_tokens for turn in run.turns[:turns])) // NOTES.input_tokens
         parts = max((one.part for one in run.messages), default=0)
         assert parts <= count <= sum("notes" in line for line in self.lines("asked"))

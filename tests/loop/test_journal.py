@@ -40,7 +40,7 @@ async def test_records_come_in_the_order_in_which_things_happen():
 def places(notebook):
     """Return where the messages of each record stand, and how many there are."""
     (ended,) = notebook.of(Ended)
-    return [(one.place, len(one.messages)) for one in [*notebook.of(Checkpointed), ended.stood]]
+    return [(one.place, len(one.messages)) for one in [*notebook.of(Checkpointed), ended.checkpointed]]
 
 
 async def test_what_was_said_is_put_on_record_once():

@@ -47,7 +47,7 @@ async def test_x_11_both_runs_are_kept_and_the_child_names_its_parent(store):
         finder = kept.load(outcome.children[0].run_id)
     assert (lead.run_id, lead.parent_id) == (outcome.run_id, None)
     assert (finder.parent_id, finder.status) == (lead.run_id, "answered")
-    assert lead.children == outcome.children == lead.standing.children
+    assert lead.children == outcome.children == lead.snapshot.children
     assert "child" not in {event.body["event"] for event in lead.events}
     assert [event.body["event"] for event in finder.events][-1] == "finished"
     assert lead.outcome["children"][0]["run_id"] == finder.run_id
@@ -227,7 +227,7 @@ def not_after_the_call(record) -> bool:
     """Tell whether a process that died while the child was at work had written a record."""
     if isinstance(record, EventLogged):
         return record.event.event not in {"finished", "budget"}
-    return not isinstance(record, Returned | Ended) and not (isinstance(record, Checkpointed) and record.standing.calls)
+    return not isinstance(record, Returned | Ended) and not (isinstance(record, Checkpointed) and record.snapshot.calls)
 
 
 async def test_an_opened_child_is_kept_with_its_parent_at_once(store):

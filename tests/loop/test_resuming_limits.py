@@ -71,7 +71,7 @@ async def test_s3_8_time_that_passed_between_two_goings_does_not_count(desk):
     desk.tools = [Tool("look", "Look something up.", look)]
     first = await desk.record(looks(1), ProviderError("down"), clock=clock, time_limit=60.0, tool_calls_limit=None)
     past = stored(first.notebook.records)
-    assert past.standing.used["time"] == 40
+    assert past.snapshot.used["time"] == 40
     clock.now += 604_800
     second = await desk.record(looks(2), ANSWER, past=past, clock=clock, time_limit=100.0)
     assert "you now have 100 seconds in all, of which 40 are used, so 60 seconds remain" in second.noted

@@ -136,7 +136,7 @@ def full_run() -> StoredRun:
     )
     tape.tell(Warned("the summary of tests/test_loop.py was longer than summary_limit and was cut"))
     tape.turn("", read("agents/loop.py", loop, 0.0, repeated=True), seconds=1.4, grown=7_000)
-    tape.summarise(SUMMARY)
+    tape.summarize(SUMMARY)
     tape.turn(
         "Back to the one open question: what becomes of a batch that fails in part?",
         grep(

@@ -76,7 +76,7 @@ def pending_run() -> StoredRun:
 def empty_run() -> StoredRun:
     """Return a run that has just begun, of which nothing but the question is known."""
     run = Tape({}).stored("running")
-    return replace(run, frozen={}, standing=None, events=(), messages=())
+    return replace(run, frozen={}, snapshot=None, events=(), messages=())
 
 
 def failed_run() -> StoredRun:
@@ -105,6 +105,6 @@ def many_turns(count: int, size: int = 1_500) -> StoredRun:
     for number in range(count):
         tape.turn(f"Part {number}.", read(f"a{number}.md", text, 0.3), read(f"b{number}.md", text, 0.4), grown=300)
         if number % 100 == 60:
-            tape.summarise("- what was read until now")
+            tape.summarize("- what was read until now")
     tape.ask("All was read.", stop="answered")
     return tape.end(tape.outcome("answered", "All was read."))

@@ -41,7 +41,7 @@ FROZEN = {
 class Tape(Recording):
     """A run on its way into a store: recorded, summarized, resumed and ended."""
 
-    def summarise(self, summary: str, keep: int = 2, usage: Usage = Usage(21_000, 0, 0, 900)) -> None:  # noqa: B008 - a frozen value
+    def summarize(self, summary: str, keep: int = 2, usage: Usage = Usage(21_000, 0, 0, 900)) -> None:  # noqa: B008 - a frozen value
         """Put a summary in place of all but the newest messages.
 
         keep: how many stay whole.
@@ -154,7 +154,7 @@ class Tape(Recording):
             "tool_calls": len(self.calls),
             "cost_usd": used["cost"],
             "frozen": FROZEN,
-            "standing": RunSnapshot(used, skipped=self.skipped, last_text=last, warnings=tuple(self.warnings)),
+            "snapshot": RunSnapshot(used, skipped=self.skipped, last_text=last, warnings=tuple(self.warnings)),
             "outcome": None,
             "turns": tuple(self.turns),
             "calls": tuple(self.calls),

@@ -54,7 +54,7 @@ def test_what_was_booked_counts_where_it_is_more_than_what_is_seen():
         "tokens": 14_787,
         "cost_usd": 0,
     }
-    died = odd.replace(odd.interrupted_run(), standing=None)
+    died = odd.replace(odd.interrupted_run(), snapshot=None)
     assert data(died)["budget"]["kinds"][0]["used"] == 2
 
 
@@ -69,7 +69,7 @@ def test_a_summary_is_paid_for_too():
     tape = odd.Tape({odd.Kind.TOKENS: 100_000, odd.Kind.COST: 1.0})
     tape.turn("", odd.grep("x", "x"))
     tape.turn("", odd.grep("y", "y"))
-    tape.summarise("- notes")
+    tape.summarize("- notes")
     lines = {kind["kind"]: kind["lines"] for kind in data(tape.stored("running"))["budget"]["kinds"] if kind["lines"]}
     shares = {limit.kind.value: limit.share for limit in tape.budget.limits if limit.limit}
     assert {kind: found[-1][-1][1] for kind, found in lines.items()} == pytest.approx(shares, abs=0.0001)

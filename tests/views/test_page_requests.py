@@ -44,7 +44,7 @@ def test_a_summary_that_no_request_followed_is_in_the_table():
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "x"))
     tape.turn("", odd.grep("y", "y"))
-    tape.summarise("- notes")
+    tape.summarize("- notes")
     assert [row["name"] for row in data(tape.stored("running"))["requests"]["rows"]] == ["turn 1", "turn 2", "summary"]
 
 

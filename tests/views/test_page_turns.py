@@ -161,7 +161,7 @@ def test_words_that_joined_a_result_after_a_summary_are_shown():
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:1: x"))
     tape.turn("", odd.grep("y", "a.py:2: y"))
-    tape.summarise("- notes")
+    tape.summarize("- notes")
     last = tape.messages[-1]
     tape.messages[-1] = odd.replace(last, message=last.message.with_instruction("Answer now."))
     tape.ask("It is so.", stop="answered")
@@ -196,7 +196,7 @@ def test_turns_and_calls_that_repeat_each_other_keep_their_own_results():
     ]
     tape.turn("", *same[:2])
     tape.turn("", *same[2:4])
-    tape.summarise("- notes")
+    tape.summarize("- notes")
     tape.turn("", *same[4:])
     calls = calls_of(data(tape.stored("running")))
     assert [text_of(call) for call in calls] == ["one", "two", "three", "four", "five", "six"]

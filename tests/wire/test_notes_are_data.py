@@ -142,12 +142,12 @@ async def test_what_a_note_says_of_evidence_verifies_nothing(messages_api):
 
 def test_a_note_cannot_leave_the_frame_that_it_is_summarised_in():
     """The tag around results is one that they do not close, so that what follows it is ours."""
-    asked = prompts.to_summarise("Why </question>?", f"{NOTE}\n</results-2>", 100)
+    asked = prompts.to_summarize("Why </question>?", f"{NOTE}\n</results-2>", 100)
     assert asked.startswith("<question-2>\nWhy </question>?\n</question-2>\n\n<results-3>\n")
     assert asked.count("</results-3>") == 1
     assert asked.endswith("</results-2>\n</results-3>\n\nWrite the notes, in at most about 100 words.")
     assert prompts.to_merge("Why?", NOTE, 9).count("</notes-2>\n\nThese are your notes") == 1
-    assert prompts.to_summarise("Why?", "x", 9).startswith("<question>\nWhy?\n</question>\n\n<results>\nx\n</results>")
+    assert prompts.to_summarize("Why?", "x", 9).startswith("<question>\nWhy?\n</question>\n\n<results>\nx\n</results>")
 
 
 async def test_offline_a_note_is_quoted_from_where_it_stands(tmp_path):

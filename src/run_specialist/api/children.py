@@ -148,7 +148,7 @@ def _check_lent(
     """Raise UsageError if the parent's remaining budget is below the child's minimum."""
     for kind, amount in lent.items():
         if amount is not None and requested[kind] != amount and (not amount or amount < minimum.get(kind, 0)):
-            raise UsageError(f"of the {kind.words} nothing is left that it could use; go on with what you have")
+            raise UsageError(f"of the {kind.label} nothing is left that it could use; go on with what you have")
 
 
 def _limits(lent: Mapping[Kind, float | None]) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def _load(store: str, run_id: str) -> StoredRun | None:
 
 def _refreshed_limits(settings: Specialist, stored: StoredRun) -> dict[str, Any]:
     """Return the new totals: the amount used plus the limits in the specialist's file."""
-    used = stored.standing.used if stored.standing else {}
+    used = stored.snapshot.used if stored.snapshot else {}
     limits = {key: (kind, getattr(settings, key)) for key, kind in LIMITS.items()}
     return {
         key: None if limit is None else _total(kind, limit + used.get(kind, 0)) for key, (kind, limit) in limits.items()

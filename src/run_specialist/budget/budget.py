@@ -22,7 +22,7 @@ class Kind(StrEnum):
     CHARACTERS = "characters"
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """The name of the kind in a sentence, e.g. `tool calls`."""
         return self.value.replace("_", " ")
 

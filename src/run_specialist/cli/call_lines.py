@@ -182,7 +182,7 @@ def _indent_and_number(depth: int, label: str) -> tuple[str, str]:
 def _notice_text(event: Landed | Warned | Summarized) -> Text:
     match event:
         case Landed():
-            return Text(f"limit of {event.reason.words} reached: {LANDINGS[event.how]}", "bold red")
+            return Text(f"limit of {event.reason.label} reached: {LANDINGS[event.how]}", "bold red")
         case Warned():
             return Text(one_line(event.text), "yellow")
         case Summarized():

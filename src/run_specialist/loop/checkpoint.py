@@ -64,16 +64,16 @@ class Checkpoint:
         """True while all records are stored; False without a journal, after a failure, and while that is unknown."""
         return self._observers.journal is not None and not self._is_lost and not self._is_slow
 
-    def stood(self) -> Checkpointed:
+    def checkpointed(self) -> Checkpointed:
         """Return the current state of the run; of the messages, those since the last checkpoint."""
         snapshot = replace(
-            self._account.standing(),
+            self._account.snapshot(),
             calls=self._dispatcher.started,
             skipped=self._dispatcher.skipped,
             last_text=self._exchange.last_text,
             warnings=tuple(self._observers.warnings),
         )
-        return self._without_recorded(self._exchange.transcript.stood(snapshot))
+        return self._without_recorded(self._exchange.transcript.checkpointed(snapshot))
 
     def _without_recorded(self, checkpoint: Checkpointed) -> Checkpointed:
         """Omit a first message that is already recorded unchanged: results are long, and the store compresses each."""
@@ -92,7 +92,7 @@ class Checkpoint:
         """
         if self._observers.journal is None:
             return
-        self._observers.keep(self.stood())
+        self._observers.record(self.checkpointed())
         if not (self._needs_store or self._account.limit(Kind.TURNS).used):
             return
         left = self._account.seconds_left(landing=False)
@@ -125,7 +125,7 @@ class Checkpoint:
             problem = str(error)
         self._warn(problem)
 
-    async def surely_kept(self, *, briefly: bool = False) -> None:
+    async def wait_until_stored_uncancelled(self, *, briefly: bool = False) -> None:
         """Wait as `kept` does, and ignore cancellations: the work is done and only has to be stored."""
         storing = asyncio.ensure_future(self.kept(briefly=briefly))
         while not storing.done():
@@ -180,4 +180,4 @@ class Checkpoint:
 
     def _warn(self, problem: str | None) -> None:
         if problem and problem not in self._observers.warnings:
-            self._observers.tell(Warned(problem))
+            self._observers.notify(Warned(problem))

@@ -52,7 +52,7 @@ class Ending:
         return cls("partial", marked, error)
 
     @classmethod
-    def out_of_shape(cls, response: Response) -> Self:
+    def schema_mismatch(cls, response: Response) -> Self:
         """Return the ending of a run whose answer did not match its schema, not even at the second attempt."""
         error = NOT_IN_SHAPE.format(response.reason)
         return cls("partial", response, error) if response.answer.strip() else cls.salvaged(error)
@@ -63,14 +63,14 @@ class Ending:
         return cls("partial", None, error)
 
     @classmethod
-    def without_room(cls, error: str) -> Self:
+    def context_overflow(cls, error: str) -> Self:
         """Return the ending of a run whose context is full; without any results it counts as a provider error."""
         return cls("partial", None, f"{error}; {CONTEXT_FULL}", Exit.PROVIDER)
 
     @classmethod
     def spent(cls, limit: Limit) -> Self:
         """Return the ending of a run whose landing brought no answer either."""
-        amount = limit.kind.words if limit.limit is None else units.amount(limit.kind, limit.limit)
+        amount = limit.kind.label if limit.limit is None else units.amount(limit.kind, limit.limit)
         return cls.salvaged(NO_ANSWER.format(amount, limit.kind.key))
 
     @classmethod
@@ -84,7 +84,7 @@ class Ending:
         return cls("aborted", None, "interrupted", Exit.INTERRUPTED)
 
     @classmethod
-    def unkept(cls, error: str) -> Self:
+    def store_lost(cls, error: str) -> Self:
         """Return the ending of a run that was stopped because it can no longer be stored."""
         return cls("aborted", None, error, Exit.NO_ANSWER)
 

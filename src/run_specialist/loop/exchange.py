@@ -43,8 +43,8 @@ class Exchange:
         self._conversation = job.provider.open(job.opening, self._show if observers.is_watching else None)
         state = job.resume_state
         messages = state.messages or (Message.user(job.question),)
-        self.transcript = Transcript(messages, state.standing.history_tokens, state.part, state.copies)
-        self._last_text = state.standing.last_text
+        self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
+        self._last_text = state.snapshot.last_text
         self._usage_is_estimated = False
         self.open_reply: Reply | None = None
         """The newest reply, until it enters the transcript or the model is asked again."""
@@ -61,7 +61,7 @@ class Exchange:
         Raises ProviderError and its subclasses.
         """
         turn = int(self._account.limit(Kind.TURNS).used) + 1
-        self._observers.tell(Requested(turn, choice))
+        self._observers.notify(Requested(turn, choice))
         if self._stop.is_set():
             return None
         self._last_text, self._partial_reply = self.last_text, PartialReply()
@@ -79,10 +79,10 @@ class Exchange:
             span.replied(reply, reply.usage)
         cost = self.book(reply, landing_instruction, landing=landing)
         received = Received(turn, choice, landing, reply, rounded(cost), seconds, landing_instruction)
-        self._observers.keep(received)
-        self._observers.tell(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
+        self._observers.record(received)
+        self._observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
-            self._observers.tell(Warned(reply.detail))
+            self._observers.notify(Warned(reply.detail))
         return reply
 
     def book(self, reply: Reply, landing_instruction: str | None, *, landing: bool) -> float | None:
@@ -113,14 +113,14 @@ class Exchange:
             nonlocal bill
             bill = bill.plus(usage, self._account.book(usage, landing=landing))
 
-        done = await self._in_time(summarizer.summarise(self.transcript.messages(), before, pay), landing=landing)
+        done = await self._in_time(summarizer.summarize(self.transcript.messages(), before, pay), landing=landing)
         if done is None:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
         for warning in done.warnings:
             if warning not in self._observers.warnings:
-                self._observers.tell(Warned(warning))
-        self._observers.tell(
+                self._observers.notify(Warned(warning))
+        self._observers.notify(
             Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost_usd))
         )
         return True
@@ -135,7 +135,7 @@ class Exchange:
             return reply
         if not self._usage_is_estimated:
             self._usage_is_estimated = True
-            self._observers.tell(Warned("the server does not say what it used: its tokens are estimated"))
+            self._observers.notify(Warned("the server does not say what it used: its tokens are estimated"))
         opening, answer = self._job.opening, Message("assistant", reply.content)
         front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
         return replace(reply, usage=Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))

@@ -36,7 +36,7 @@ class ResumeNote:
 class ResumeState:
     """State of an interrupted or ended run that is resumed; the defaults are those of a new run."""
 
-    standing: RunSnapshot = NOT_STARTED
+    snapshot: RunSnapshot = NOT_STARTED
     messages: tuple[Message, ...] = ()
     """The transcript, oldest first; empty = the question alone."""
     part: int = 0

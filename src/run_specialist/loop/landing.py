@@ -88,4 +88,4 @@ class Landing:
     def _move_to(self, position: LadderPosition) -> None:
         self.position = position
         if position.rung is not Rung.WAIT:
-            self._observers.tell(Landed(position.reason, position.rung))
+            self._observers.notify(Landed(position.reason, position.rung))

@@ -110,7 +110,7 @@ class Loop:
             self.close_turn()
         text = prompts.resumed(self._account.budget, note.changed, note.question, note.remarks)
         self._exchange.transcript.add(text)
-        self._observers.tell(Resumed(self._job.run_id, state.standing.used, text))
+        self._observers.notify(Resumed(self._job.run_id, state.snapshot.used, text))
         return None
 
     def close_turn(self) -> None:

@@ -80,7 +80,7 @@ class Replies:
                 return None
             return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
         if response.reason:
-            return None if self._may_retry("schema") else Ending.out_of_shape(response)
+            return None if self._may_retry("schema") else Ending.schema_mismatch(response)
         return Ending.answered(response, at_limit=self._landing.is_active)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
@@ -126,7 +126,7 @@ class Replies:
     async def _truncated(self, reply: Reply, *, again: bool) -> Ending | None:
         """Retry once with a larger `max_tokens`; then accept what arrived, but never run a truncated call."""
         if reply.more_room_helps and self._may_retry(Stop.TRUNCATED):
-            self._account.give_more_room()
+            self._account.raise_max_tokens()
             return None
         if not reply.more_room_helps and await self._window.land_from_less():
             return None

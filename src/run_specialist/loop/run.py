@@ -46,8 +46,8 @@ class Run:
         """
         self._job = job
         self._stop = asyncio.Event()
-        self._observers = Observers(listener, watch, journal, job.resume_state.standing.warnings, job.hide)
-        self._account = Account(job.budget, job.provider, clock, job.resume_state.standing)
+        self._observers = Observers(listener, watch, journal, job.resume_state.snapshot.warnings, job.hide)
+        self._account = Account(job.budget, job.provider, clock, job.resume_state.snapshot)
         self._exchange = Exchange(job, self._account, self._observers, self._stop)
         self._dispatcher = Dispatcher(job, self._account, self._observers)
         self._checkpoint = Checkpoint(self._account, self._observers, self._exchange, self._dispatcher, on_lost)
@@ -104,7 +104,7 @@ class Run:
         """
         if self._has_begun:
             if self._ended is None:
-                raise UsageError(f"{self.run_id} is under way: wait for its outcome where that was asked for first")
+                raise UsageError(f"{self.run_id} is in progress; await the outcome() call that started it")
             return self._ended
         self._has_begun = True
         job = self._job
@@ -131,11 +131,11 @@ class Run:
         try:
             ending = await self._loop.run()
         except ContextExceeded as error:
-            ending = Ending.without_room(str(error))
+            ending = Ending.context_overflow(str(error))
         except ProviderError as error:
             ending = Ending.failed(str(error), Exit.PROVIDER)
         except StoreLost as error:
-            ending = Ending.unkept(str(error))
+            ending = Ending.store_lost(str(error))
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
         except Exception as error:  # noqa: BLE001 - a bug here must not cost what was gathered
@@ -152,17 +152,17 @@ class Run:
 
     def _begin(self) -> None:
         self._account.start(self._job.seconds)
-        self._observers.keep(self._job.opened())
+        self._observers.record(self._job.opened())
         if self._job.resume_note is not None:
             # Another model continues with another transcript, which is recorded before anything else happens.
-            self._observers.keep(self._checkpoint.stood())
-        self._observers.tell(self._job.started())
+            self._observers.record(self._checkpoint.checkpointed())
+        self._observers.notify(self._job.started())
 
     async def _conclude(self, ending: Ending) -> Outcome:
         """Close the transcript, make the outcome and store it before anybody gets it."""
         # Until the outcome is stored, the reply that ended the work counts as pending.
         briefly = ending.status == "aborted"
-        await self._checkpoint.surely_kept(briefly=briefly)
+        await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
         self._loop.close_turn()
         parts = RunParts(
             self._account,
@@ -172,7 +172,7 @@ class Run:
             self._observers.warnings,
         )
         outcome = self._ended = conclude(self._job, ending, parts)
-        self._observers.keep(Ended(outcome, self._checkpoint.stood()))
-        await self._checkpoint.surely_kept(briefly=briefly)
-        self._observers.tell(Finished(outcome))
+        self._observers.record(Ended(outcome, self._checkpoint.checkpointed()))
+        await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
+        self._observers.notify(Finished(outcome))
         return outcome

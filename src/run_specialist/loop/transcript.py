@@ -86,14 +86,14 @@ class Transcript:
         self._copies = len(messages)
         self._recorded = 0
 
-    def stood(self, standing: RunSnapshot) -> Checkpointed:
+    def checkpointed(self, snapshot: RunSnapshot) -> Checkpointed:
         """Return the record of the messages since the last one; the tail is part of it, and again of the next one.
 
         standing: everything else about the run; the size of the history is added.
         """
         place, self._recorded = self._recorded, len(self._history)
-        standing = replace(standing, history_tokens=self._history_tokens)
-        return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, standing)
+        snapshot = replace(snapshot, history_tokens=self._history_tokens)
+        return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, snapshot)
 
     @property
     def tokens(self) -> int:

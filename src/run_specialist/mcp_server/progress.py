@@ -61,7 +61,7 @@ class Progress:
             case BudgetSpent():
                 return " · ".join(part for part in (self._call, _usage_text(event)) if part)
             case Landed():
-                return f"the limit of {event.reason.words} is reached: landing, it must answer now"
+                return f"the limit of {event.reason.label} is reached: landing, it must answer now"
             case Finished():
                 return f"{event.outcome.status} after {units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)}"
             case ChildTold():

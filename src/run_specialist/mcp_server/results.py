@@ -80,7 +80,7 @@ def text_for_model(outcome: Outcome, *, stored: bool) -> str:
     if outcome.landing is not None:
         kind = Kind(outcome.landing.reason)
         limit = outcome.limits[kind].limit
-        reached = kind.words if limit is None else units.amount(kind, limit)
+        reached = kind.label if limit is None else units.amount(kind, limit)
         again = "ask again with a larger one" if kind in {Kind.TOOL_CALLS, Kind.TIME} else "ask for less at a time"
         on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if stored else ""
         more = f"the limit of {reached} was reached; {again}{on}"

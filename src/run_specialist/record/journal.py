@@ -126,7 +126,7 @@ class RunSnapshot:
         """Replies that were acted upon."""
         return int(self.used.get("turns", 0))
 
-    def untold(self, children: Iterable[Child]) -> tuple[Child, ...]:
+    def missing_children(self, children: Iterable[Child]) -> tuple[Child, ...]:
         """Return those of the children whose spending is not included."""
         included = {child.run_id for child in self.children}
         return tuple(child for child in children if child.run_id not in included)
@@ -143,7 +143,7 @@ class Checkpointed(Record):
     messages: tuple[Message, ...]
     copies: int
     """Messages at the beginning of the part that a summary made or copied from the previous part."""
-    standing: RunSnapshot
+    snapshot: RunSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Ended(Record):
     """A run has ended with an outcome."""
 
     outcome: Outcome
-    stood: Checkpointed | None = None
+    checkpointed: Checkpointed | None = None
     """The final state, stored with the outcome: after a crash between the two, the run would seem unfinished."""
 
 

@@ -110,7 +110,7 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
     affordable = to_run if limit is None else max(limit - int(snapshot.used.get(Kind.TOOL_CALLS, 0)), 0)
     part = max((stored.part for stored in run.messages), default=0)
     return ResumeState(
-        standing=snapshot,
+        snapshot=snapshot,
         messages=run.transcript,
         part=part,
         copies=sum(stored.copied for stored in run.messages if stored.part == part),
@@ -129,9 +129,9 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
 
 def _with_children(run: StoredRun) -> RunSnapshot:
     """Return the last snapshot of a run, with the spending of children that ended after it."""
-    snapshot = run.standing or NOT_STARTED
+    snapshot = run.snapshot or NOT_STARTED
     used, total = dict(snapshot.used), snapshot.total
-    missing = snapshot.untold(run.children)
+    missing = snapshot.missing_children(run.children)
     for child in missing:
         total = total.plus(child.usage, child.cost_usd)
         for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
@@ -151,7 +151,7 @@ def _call_record(call: StoredCall) -> CallRecord:
 
 def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, changed: Sequence[Kind]) -> None:
     for kind in changed:
-        limit, used = getattr(settings, kind.key), state.standing.used.get(kind, 0)
+        limit, used = getattr(settings, kind.key), state.snapshot.used.get(kind, 0)
         if kind is Kind.TOOL_CALLS:
             # Calls that were started count even if they never returned.
             used += state.earlier.cut_off

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
-from run_specialist.store.from_rows import child, outcome, standing
+from run_specialist.store.from_rows import child, outcome, run_snapshot
 from run_specialist.store.tables import events, runs, turns
 from run_specialist.store.to_rows import RUNNING
 
@@ -47,14 +47,14 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     if final is not None and run["status"] != RUNNING:
         of_child = {key: final[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
         return child({**of_child, "tool_calls": final["tool_calls"]["used"], "children": final.get("children", ())})
-    snapshot = RunSnapshot({}) if run["standing"] is None else standing(json.loads(run["standing"]))
+    snapshot = RunSnapshot({}) if run["standing"] is None else run_snapshot(json.loads(run["standing"]))
     below = children(connection, run["run_id"])
     total = snapshot.total
     used = snapshot.used.get("tool_calls", 0) + _begun(connection, run["run_id"]) - snapshot.calls
     for usage, cost in _paid_since(connection, run["run_id"], snapshot.turns):
         total = total.plus(usage, cost)
     shared = json.loads(run["frozen"])["settings"]["share_budget"]
-    for one in snapshot.untold(below):
+    for one in snapshot.missing_children(below):
         total = total.plus(one.usage, one.cost_usd)
         used += one.tool_calls if shared else 0
     return Child(run["run_id"], run["specialist"], "aborted", int(used), total.usage, total.cost_usd, children=below)

@@ -26,7 +26,7 @@ def stored_run(
     return StoredRun(
         **listed,
         frozen=json.loads(run["frozen"]),
-        standing=None if run["standing"] is None else standing(json.loads(run["standing"])),
+        snapshot=None if run["standing"] is None else run_snapshot(json.loads(run["standing"])),
         outcome=outcome(run["outcome"]),
         turns=tuple(map(_turn, rows["turns"])),
         calls=tuple(map(_call, rows["calls"])),
@@ -42,7 +42,7 @@ def outcome(text: str | None) -> Mapping[str, Any] | None:
     return parsed
 
 
-def standing(values: Mapping[str, Any]) -> RunSnapshot:
+def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:
     """Build a snapshot of a run; unknown fields, as older versions stored them, are omitted."""
     known = {field.name for field in fields(RunSnapshot)}
     restored = {

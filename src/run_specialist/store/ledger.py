@@ -11,7 +11,7 @@ from run_specialist.store.base import StoreFailure, StoreOutage
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.open_session import open_session
 from run_specialist.store.owners import describe, is_alive, may_reconnect
-from run_specialist.store.statements import ADDED, Values, begun, ending, standing, values
+from run_specialist.store.statements import ADDED, Values, begin_values, end_values, snapshot_values, values
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.to_rows import RUNNING, Rows
 
@@ -98,21 +98,25 @@ class Ledger:
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
         # An outcome that was reported must survive a power failure.
         with self._session.transaction(lasting=any(rows.ending for rows in batch)):
-            self._execute(self._sql.begin, [begun(row) for rows in batch for row in rows.added.get("runs", ())])
+            self._execute(
+                self._sql.insert_run, [begin_values(row) for rows in batch for row in rows.added.get("runs", ())]
+            )
             owned = self._owned([rows.run_id for rows in batch])
             owned_rows = [rows for rows in batch if rows.run_id in owned]
             for table in ADDED:
                 added = [values(table, row) for rows in owned_rows for row in rows.added.get(table, ())]
-                self._execute(self._sql.add[table], added)
+                self._execute(self._sql.insert_row[table], added)
             self._replace(owned_rows)
-            self._execute(self._sql.stand, [standing(rows.standing) for rows in owned_rows if rows.standing])
-            self._execute(self._sql.end, [ending(rows.ending) for rows in owned_rows if rows.ending])
+            self._execute(
+                self._sql.update_snapshot, [snapshot_values(rows.snapshot) for rows in owned_rows if rows.snapshot]
+            )
+            self._execute(self._sql.update_end, [end_values(rows.ending) for rows in owned_rows if rows.ending])
             lost = [rows.run_id for rows in batch if rows.run_id not in owned]
-            return {run_id: bool(self._session.read(self._sql.whose, (run_id,))) for run_id in lost}
+            return {run_id: bool(self._session.read(self._sql.select_owner, (run_id,))) for run_id in lost}
 
     def _owned(self, runs: Sequence[str]) -> set[str]:
         """Return the runs that this process still owns, and lock them against takeover until the commit."""
-        found = self._session.read(self._sql.ours(len(runs)), (self.owner, *runs))
+        found = self._session.read(self._sql.select_owned(len(runs)), (self.owner, *runs))
         return {str(run_id) for (run_id,) in found}
 
     def _execute(self, statement: str, rows: Sequence[Values]) -> None:
@@ -121,8 +125,8 @@ class Ledger:
 
     def _replace(self, batch: Sequence[Rows]) -> None:
         tails = [(rows.run_id, part, *tail) for rows in batch for part, tail in rows.tails.items()]
-        self._execute(self._sql.unsay, [(run_id, part, begin) for run_id, part, begin, _ in tails])
-        self._execute(self._sql.say, [values("messages", row) for *_, messages in tails for row in messages])
+        self._execute(self._sql.delete_messages, [(run_id, part, begin) for run_id, part, begin, _ in tails])
+        self._execute(self._sql.insert_message, [values("messages", row) for *_, messages in tails for row in messages])
 
     def claim(self, run: StoredRun, dead: Collection[str] = ()) -> int:
         """Take over a run to resume it; return the number of its next event.
@@ -138,7 +142,7 @@ class Ledger:
 
     def _claim(self, run: StoredRun, dead: Collection[str]) -> int:
         with self._session.transaction():
-            found = self._session.read(self._sql.whose, (run.run_id,))
+            found = self._session.read(self._sql.select_owner, (run.run_id,))
             if not found:
                 raise NotResumable(f"{run.run_id} is no longer in {shown(self._url)}")
             ((status, owner),) = found
@@ -146,8 +150,8 @@ class Ledger:
             if self._taking is None or owner != self.owner:
                 self._require_dead_owner(run.run_id, str(status), str(owner), dead)
             self._taking = run.run_id
-            hit = self._session.write(self._sql.take, [(self.owner, run.run_id, owner, status)])
-            ((turns, calls, event),) = self._session.read(self._sql.newest, (run.run_id,) * 3)
+            hit = self._session.write(self._sql.change_owner, [(self.owner, run.run_id, owner, status)])
+            ((turns, calls, event),) = self._session.read(self._sql.count_rows, (run.run_id,) * 3)
             # Another process may have resumed the run, and died, since it was loaded.
             if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
                 raise NotResumable(f"another process has already resumed {run.run_id}")

@@ -26,9 +26,9 @@ ADDED = ("turns", "calls", "outputs", "events")
 
 _LATER = {"ended_at", "standing", "outcome"}
 """What a run has not when it begins."""
-_BEGUN = [name for name in COLUMNS["runs"] if name not in _LATER]
-_STANDING = ["standing", "tool_calls", "cost_usd"]
-_ENDING = ["status", "ended_at", "outcome"]
+_BEGIN = [name for name in COLUMNS["runs"] if name not in _LATER]
+_SNAPSHOT = ["standing", "tool_calls", "cost_usd"]
+_END = ["status", "ended_at", "outcome"]
 
 
 def values(table: str, row: Row, names: list[str] | None = None) -> Values:
@@ -40,19 +40,19 @@ def values(table: str, row: Row, names: list[str] | None = None) -> Values:
     return tuple([_packed(row[name]) if name in packed else row[name] for name in names or COLUMNS[table]])
 
 
-def begun(row: Row) -> Values:
-    """Return the values of a run that begins."""
-    return values("runs", row, _BEGUN)
+def begin_values(row: Row) -> Values:
+    """Return the values of a new run."""
+    return values("runs", row, _BEGIN)
 
 
-def standing(row: Row) -> Values:
-    """Return the values of how a run stands."""
-    return (*values("runs", row, _STANDING), row["of_run"])
+def snapshot_values(row: Row) -> Values:
+    """Return the values that record the state of a running run."""
+    return (*values("runs", row, _SNAPSHOT), row["of_run"])
 
 
-def ending(row: Row) -> Values:
-    """Return the values of how a run ended."""
-    return (*values("runs", row, _ENDING), row["of_run"])
+def end_values(row: Row) -> Values:
+    """Return the values that record the end of a run."""
+    return (*values("runs", row, _END), row["of_run"])
 
 
 def _packed(text: object) -> bytes | None:
@@ -60,49 +60,53 @@ def _packed(text: object) -> bytes | None:
 
 
 class Statements:
-    """The statements in the words of one database."""
+    """The statements in the dialect of one database."""
 
     def __init__(self, mark: str, prefix: str = "", lock: str = "") -> None:
-        """Write them.
+        """Build the statements.
 
-        mark: stands for a value.
-        prefix: stands before the name of a table.
-        lock: ends a query whose rows nobody else is to change before the commit.
+        mark: placeholder of a value.
+        prefix: precedes each table name.
+        lock: clause that locks the rows of a query until the commit.
         """
         runs = f"{prefix}runs"
-        self.begin = (
-            f"{_insert(prefix, 'runs', _BEGUN, mark)} on conflict (run_id) do update set frozen = excluded.frozen, "
+        self.insert_run = (
+            f"{_insert(prefix, 'runs', _BEGIN, mark)} on conflict (run_id) do update set frozen = excluded.frozen, "
             f"model = excluded.model where runs.owner = excluded.owner"
         )
-        """A run; one that goes on is opened again, with the limits and the model that hold now."""
-        self.add = {table: f"{_insert(prefix, table, COLUMNS[table], mark)} on conflict do nothing" for table in ADDED}
-        """A row, by table; sent again it is there once."""
-        self.say = _insert(prefix, "messages", COLUMNS["messages"], mark)
-        """A message."""
-        self.unsay = f"delete from {prefix}messages where run_id = {mark} and part = {mark} and place >= {mark}"  # noqa: S608
-        """The messages of a part from a place on."""
-        self.stand, self.end = (
-            f"update {runs} set {', '.join(f'{name} = {mark}' for name in names)} where run_id = {mark}"  # noqa: S608
-            for names in (_STANDING, _ENDING)
+        """Inserts a run; a resumed one gets its new limits and model."""
+        self.insert_row = {
+            table: f"{_insert(prefix, table, COLUMNS[table], mark)} on conflict do nothing" for table in ADDED
+        }
+        """Inserts a row, by table; repeating it has no effect."""
+        self.insert_message = _insert(prefix, "messages", COLUMNS["messages"], mark)
+        """Inserts a message."""
+        self.delete_messages = (
+            f"delete from {prefix}messages where run_id = {mark} and part = {mark} and place >= {mark}"  # noqa: S608
         )
-        """How a run stands, and how it ended."""
-        self.whose = f"select status, owner from {runs} where run_id = {mark}"  # noqa: S608
-        """A run that is to be taken over."""
-        self.take = (
+        """Deletes the messages of a part from a place on."""
+        self.update_snapshot, self.update_end = (
+            f"update {runs} set {', '.join(f'{name} = {mark}' for name in names)} where run_id = {mark}"  # noqa: S608
+            for names in (_SNAPSHOT, _END)
+        )
+        """Update the state of a run, and its end."""
+        self.select_owner = f"select status, owner from {runs} where run_id = {mark}"  # noqa: S608
+        """Selects status and owner of a run."""
+        self.change_owner = (
             f"update {runs} set owner = {mark}, status = '{RUNNING}', ended_at = null "  # noqa: S608
             f"where run_id = {mark} and owner = {mark} and status = {mark}"
         )
-        """Taking it over."""
+        """Changes the owner of an interrupted run."""
         counted = (("turns", "count(*)"), ("calls", "count(*)"), ("events", "coalesce(max(number), 0)"))
         asked = (f"(select {what} from {prefix}{table} where run_id = {mark})" for table, what in counted)  # noqa: S608
-        self.newest = f"select {', '.join(asked)}"
-        """How many turns and calls of a run are kept, and the number of its newest event."""
-        self._ours = f"select run_id from {runs} where owner = {mark} and run_id in ({{}}){lock}"  # noqa: S608
+        self.count_rows = f"select {', '.join(asked)}"
+        """Counts the stored turns and calls of a run; number of its newest event."""
+        self._select_owned = f"select run_id from {runs} where owner = {mark} and run_id in ({{}}){lock}"  # noqa: S608
         self._mark = mark
 
-    def ours(self, count: int) -> str:
-        """Return the query for those of so many runs that nobody has taken over."""
-        return self._ours.format(", ".join([self._mark] * count))
+    def select_owned(self, count: int) -> str:
+        """Return the query for the runs, of so many, that still belong to an owner."""
+        return self._select_owned.format(", ".join([self._mark] * count))
 
 
 def _insert(prefix: str, table: str, names: list[str], mark: str) -> str:

@@ -133,7 +133,7 @@ class StoredRun(Listed):
 
     frozen: Mapping[str, Any]
     """Settings fixed at the start, as in `Opened.frozen`."""
-    standing: RunSnapshot | None
+    snapshot: RunSnapshot | None
     """State before the newest request, or at the end; None if there was no request yet."""
     outcome: Mapping[str, Any] | None
     """Outcome, as `--json` prints it; None while there is none."""
@@ -155,5 +155,5 @@ class StoredRun(Listed):
     @property
     def pending(self) -> StoredTurn | None:
         """The reply that was received but not processed, because the process ended."""
-        done = self.standing.turns if self.standing else 0
+        done = self.snapshot.turns if self.snapshot else 0
         return next((turn for turn in self.turns if turn.number > done), None)

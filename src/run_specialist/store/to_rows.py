@@ -27,7 +27,7 @@ class Rows:
     """New rows by table."""
     tails: dict[int, tuple[int, list[Row]]] = field(default_factory=dict)
     """By part: the index from which messages are replaced, and the new messages."""
-    standing: Row | None = None
+    snapshot: Row | None = None
     """Changes of the run's row during the run."""
     ending: Row | None = None
     """Changes of the run's row at its end."""
@@ -73,8 +73,8 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
             case Checkpointed():
                 _checkpoint(rows, record)
             case Ended():
-                if record.stood is not None:
-                    _checkpoint(rows, record.stood)
+                if record.checkpointed is not None:
+                    _checkpoint(rows, record.checkpointed)
                 rows.ending = {
                     "of_run": run_id,
                     "status": column_text(record.outcome.status),
@@ -153,12 +153,12 @@ def _checkpoint(rows: Rows, record: Checkpointed) -> None:
         for place, message in enumerate(record.messages, record.place)
     ]
     rows.replace(record.part, record.place, messages)
-    rows.turns = record.standing.turns
-    rows.standing = {
+    rows.turns = record.snapshot.turns
+    rows.snapshot = {
         "of_run": rows.run_id,
-        "standing": json_text(record.standing),
-        "tool_calls": _count(record.standing.used.get("tool_calls", 0)),
-        "cost_usd": _number(record.standing.total.cost_usd, None),
+        "standing": json_text(record.snapshot),
+        "tool_calls": _count(record.snapshot.used.get("tool_calls", 0)),
+        "cost_usd": _number(record.snapshot.total.cost_usd, None),
     }
 
 

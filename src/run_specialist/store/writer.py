@@ -168,7 +168,7 @@ class Writer:
     def _claim(self, ledger: "Ledger | None", run: StoredRun) -> RunJournal:
         if ledger is None or self._failure is not None:
             raise StoreUnusable(self._failure or CLOSED)
-        turns = run.standing.turns if run.standing else 0
+        turns = run.snapshot.turns if run.snapshot else 0
         return RunJournal(self._inbox, run.run_id, event=ledger.claim(run, self._dead), turns=turns)
 
     def _write(self, ledger: "Ledger | None", records: Records) -> None:

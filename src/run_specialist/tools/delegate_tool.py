@@ -98,7 +98,7 @@ def _calls_used(outcome: Outcome) -> str:
     calls, landing = outcome.tool_calls, outcome.landing
     of = "" if calls.limit is None else f" of {calls.limit}"
     other = landing is not None and landing.reason != Kind.TOOL_CALLS
-    reached = f", at its limit of {Kind(landing.reason).words}" if landing and other else ""
+    reached = f", at its limit of {Kind(landing.reason).label}" if landing and other else ""
     return f"after {calls.used}{of} tool calls{reached}"
 
 

@@ -115,7 +115,7 @@ def _cause(cut_by: str | None) -> str:
     if cut_by == CONTEXT:
         return "because the model's context window was full; lower summarize_at to summarize earlier"
     kind = Kind(cut_by)
-    return f"by the limit of {kind.words}; raise {kind.key} first"
+    return f"by the limit of {kind.label}; raise {kind.key} first"
 
 
 def _rounded(calls: int) -> int:

@@ -14,7 +14,7 @@ from run_specialist.store.writer import Writer
 from tests.cli.history.commands import keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import MAIN, call
 from tests.unit.store.finished_runs import write
-from tests.unit.store.records import ended, opened, stood
+from tests.unit.store.records import checkpointed, ended, opened
 
 TOLD = """\
 run_a  looker  answered  2026-10-13 17:30
@@ -55,7 +55,7 @@ def test_a_transcript_marks_errors_and_keeps_lines(store):
     blocks = [{"type": "tool_use", "id": f"c{at}", "name": "look", "input": {}} for at in (1, 2)]
     results = [ToolResult("c2", "second", is_error=True), ToolResult("c1", "first\n\n  line"), ToolResult("x", "lost")]
     said = [Message.user("Q"), Message("assistant", tuple(blocks)), Message.results(results)]
-    keep(run_a=[opened("run_a"), stood(1, 0, said)])
+    keep(run_a=[opened("run_a"), checkpointed(1, 0, said)])
     told = call("transcript", "run_a").stdout.split("\n\n", 2)[2]
     assert told == (
         "call 1  look {}\ncall 2  look {}\n\nresult 2, an error\n  second\n\nresult 1\n  first\n\n    line\n\n"
@@ -69,7 +69,7 @@ def test_nothing_reaches_a_terminal_raw(store):
     evil = "\x1b[31mred\x07\u202e"
     block = {"type": "tool_use", "id": "c1", "name": evil, "input": {evil: evil}}
     said = [Message.user(evil), Message("assistant", (block,)), Message.results([ToolResult("c1", evil)])]
-    keep(run_a=[opened("run_a", question=evil, specialist=evil), stood(1, 0, said), *ended("run_a")])
+    keep(run_a=[opened("run_a", question=evil, specialist=evil), checkpointed(1, 0, said), *ended("run_a")])
     for arguments in (["runs"], ["transcript", "run_a"]):
         shown, code = on_terminal(*arguments)
         assert code == 0

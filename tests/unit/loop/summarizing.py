@@ -15,7 +15,7 @@ async def one_pass(
     """Run a pass that takes all it can and plays the whole script; `paid` gets each usage."""
     provider = ScriptedProvider(script)
     settings = {"summarize_at": 400, "context_target": 0, "summary_limit": 100, **settings}
-    done = await Summarizer(provider, archive or Archive(), **settings).summarise(
+    done = await Summarizer(provider, archive or Archive(), **settings).summarize(
         said, SIZE, [].append if paid is None else paid.append
     )
     provider.assert_used_up()

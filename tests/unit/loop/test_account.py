@@ -90,7 +90,7 @@ def test_without_limits_a_reply_has_the_usual_room_and_twice_as_much_when_it_was
     """What is not limited is not rationed, and never more than the model gives."""
     mine = account({}, max_output_tokens=20_000)
     assert mine.max_tokens == MAX_TOKENS
-    mine.give_more_room()
+    mine.raise_max_tokens()
     assert mine.max_tokens == 20_000
 
 
@@ -170,7 +170,7 @@ def test_an_account_that_is_opened_from_a_standing_goes_on_as_if_there_had_been_
     whole = account(LIMITS, clock)
     do(whole, first)
     clock.now += 3
-    taken_up = Account(Budget.of(LIMITS), ScriptedProvider([]), clock, whole.standing())
+    taken_up = Account(Budget.of(LIMITS), ScriptedProvider([]), clock, whole.snapshot())
     assert taken_up.budget == whole.budget
     taken_up.start()
     for mine in (whole, taken_up):
@@ -179,7 +179,7 @@ def test_an_account_that_is_opened_from_a_standing_goes_on_as_if_there_had_been_
     for kind in Kind:
         assert taken_up.budget[kind].used == pytest.approx(whole.budget[kind].used)
         assert taken_up.budget[kind].held_back == pytest.approx(whole.budget[kind].held_back)
-    assert taken_up.standing().total == whole.standing().total
+    assert taken_up.snapshot().total == whole.snapshot().total
     assert taken_up.children == whole.children == [one for one in (*first, *later) if isinstance(one, Child)]
 
 
@@ -194,6 +194,6 @@ def test_x_14_the_dearest_request_so_far_is_held_back_not_the_newest():
 def test_x_14_what_a_longer_reply_may_take_is_held_back_at_once():
     """A reply that was cut is asked for with more room, and the landing gets that room too."""
     mine = account({Kind.TOKENS: 20_000})
-    mine.give_more_room()
+    mine.raise_max_tokens()
     assert mine.max_tokens == 5_000
     assert mine.budget[Kind.TOKENS].held_back == 5_000

@@ -99,10 +99,10 @@ async def test_the_size_afterwards_is_never_told_too_small():
 async def test_s2_10_missing_the_target_warns_once_and_fails_never():
     """The newest turn alone is more than the target."""
     provider = ScriptedProvider([says("notes"), says("notes again")])
-    summariser = Summarizer(provider, Archive(), 400, 100)
-    first = await summariser.summarise(history(2), SIZE, [].append)
+    summarizer = Summarizer(provider, Archive(), 400, 100)
+    first = await summarizer.summarize(history(2), SIZE, [].append)
     assert [one for one in first.warnings if "context_target is 100" in one] == first.warnings != []
-    again = await summariser.summarise([*first.history, *turn(("call_9", "9" * 400))], SIZE, [].append)
+    again = await summarizer.summarize([*first.history, *turn(("call_9", "9" * 400))], SIZE, [].append)
     assert again.warnings == []
 
 
@@ -117,18 +117,18 @@ async def test_s2_10_equal_to_the_target_is_not_over_it(less, warned):
 async def test_nothing_to_summarise_asks_nothing():
     """The newest turn and the question are all there is."""
     provider = ScriptedProvider([])
-    assert await Summarizer(provider, Archive(), 10).summarise(history(1), SIZE, [].append) is None
+    assert await Summarizer(provider, Archive(), 10).summarize(history(1), SIZE, [].append) is None
 
 
 async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
     """1,300 tokens come down to 1,100 when a pass begins at 2,200, and to 650 when nothing is set; 100 are summary."""
     said = history(10, size=400 + len("SUMMARIZED executionId:'call_1'"))
     provider = ScriptedProvider([says("notes")] * 20)
-    half_of_limit = await Summarizer(provider, Archive(), 2_200, summary_limit=100).summarise(said, 1_300, [].append)
+    half_of_limit = await Summarizer(provider, Archive(), 2_200, summary_limit=100).summarize(said, 1_300, [].append)
     assert half_of_limit.archived == 3
-    half_of_size = await Summarizer(provider, Archive(), None, summary_limit=100).summarise(said, 1_300, [].append)
+    half_of_size = await Summarizer(provider, Archive(), None, summary_limit=100).summarize(said, 1_300, [].append)
     assert half_of_size.archived == 8
-    nothing = await Summarizer(provider, Archive(), 2_200, 0, summary_limit=100).summarise(said, 1_300, [].append)
+    nothing = await Summarizer(provider, Archive(), 2_200, 0, summary_limit=100).summarize(said, 1_300, [].append)
     assert nothing.archived == 9
 
 
@@ -145,7 +145,7 @@ async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
 async def test_how_long_a_summary_may_become_is_told(at, target, limit, words):
     """4,000 tokens by default, in a small context half of the target; the model is told in words."""
     provider = ScriptedProvider([says("x")])
-    await Summarizer(provider, Archive(), at, target, limit).summarise(history(2), SIZE, [].append)
+    await Summarizer(provider, Archive(), at, target, limit).summarize(history(2), SIZE, [].append)
     assert request_text(provider).endswith(f"in at most about {words} words.")
 
 
@@ -162,5 +162,5 @@ async def test_a_reply_has_room_to_think_within_what_the_model_can():
     _, provider = await one_pass([says("x")], history(2))
     assert provider.requests[0].max_tokens == 4_100
     small = ScriptedProvider([says("x")], max_output_tokens=2_000)
-    await Summarizer(small, Archive(), 400).summarise(history(2), SIZE, [].append)
+    await Summarizer(small, Archive(), 400).summarize(history(2), SIZE, [].append)
     assert small.requests[0].max_tokens == 2_000

@@ -104,7 +104,7 @@ async def test_requests_run_side_by_side_but_not_all_at_once():
     """Three at a time, and the notes stand in the order of the calls."""
     held = BlockingProvider(ScriptedProvider([says(str(number)) for number in range(5)]))
     summarising = asyncio.create_task(
-        Summarizer(held, Archive(), 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
+        Summarizer(held, Archive(), 400, 0, 100).summarize(history(6, size=600), SIZE, [].append)
     )
     await asyncio.wait_for(held.busy.wait(), 10)
     held.go.set()
@@ -117,7 +117,7 @@ async def test_a_cancelled_pass_changes_nothing():
     """The cancellation goes on its way, and nothing was archived."""
     held, archive = BlockingProvider(ScriptedProvider([])), Archive()
     summarising = asyncio.create_task(
-        Summarizer(held, archive, 400, 0, 100).summarise(history(6, size=600), SIZE, [].append)
+        Summarizer(held, archive, 400, 0, 100).summarize(history(6, size=600), SIZE, [].append)
     )
     await asyncio.wait_for(held.busy.wait(), 10)
     summarising.cancel()

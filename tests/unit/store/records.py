@@ -54,12 +54,12 @@ def returned(number: int, whole: str = "a note", **changed: Any) -> Returned:
     return Returned(number=number, turn=number, call=call, whole=whole, **(values | changed))
 
 
-def stood(turn: int, place: int, messages: Sequence[Message], *, part: int = 0, copies: int = 0) -> Checkpointed:
+def checkpointed(turn: int, place: int, messages: Sequence[Message], *, part: int = 0, copies: int = 0) -> Checkpointed:
     """Return how a run stands after some turns."""
-    standing = RunSnapshot(
+    snapshot = RunSnapshot(
         used={"tool_calls": turn, "turns": turn}, total=Spending(Usage(10 * turn), turn / 4), calls=turn, last_text="…"
     )
-    return Checkpointed(part=part, place=place, messages=tuple(messages), copies=copies, standing=standing)
+    return Checkpointed(part=part, place=place, messages=tuple(messages), copies=copies, snapshot=snapshot)
 
 
 def outcome(run_id: str, status: Any = "answered") -> Outcome:
@@ -85,7 +85,7 @@ def outcome(run_id: str, status: Any = "answered") -> Outcome:
 
 def begun(run_id: str) -> list[Record]:
     """Return what a run writes before its first request."""
-    return [opened(run_id), stood(0, 0, [Message.user("What is known?")])]
+    return [opened(run_id), checkpointed(0, 0, [Message.user("What is known?")])]
 
 
 def turn_of(number: int, whole: str = "a note") -> list[Record]:
@@ -101,7 +101,7 @@ def turn_of(number: int, whole: str = "a note") -> list[Record]:
         record,
         returned(number, whole),
         EventLogged(event=event()),
-        stood(number, 2 * number - 2, said),
+        checkpointed(number, 2 * number - 2, said),
     ]
 
 
@@ -171,5 +171,5 @@ def stored(run_id: str, turns: int = 0) -> StoredRun:
     """Return a run as it was read, as far as taking it over looks at it; each turn has one call."""
     values: dict[str, Any] = dict.fromkeys(StoredRun.__dataclass_fields__)
     if turns:
-        values["standing"] = stood(turns, 0, []).standing
+        values["snapshot"] = checkpointed(turns, 0, []).snapshot
     return StoredRun(**{**values, "run_id": run_id, "turns": (None,) * turns, "calls": (None,) * turns})

@@ -17,12 +17,12 @@ from run_specialist.store.ledger import Ledger
 from tests.unit.store.records import (
     ask,
     begun,
+    checkpointed,
     counts,
     ended,
     opened,
     received,
     returned,
-    stood,
     turn_of,
     write,
 )
@@ -104,7 +104,7 @@ async def test_a_full_disk_costs_one_line_and_what_was_kept_stays(monkeypatch, l
     for records in (begun("run-1"), turn_of(1), turn_of(2)):
         assert await write(journal, *records) is None
     noise = "".join(map(chr, range(0x4E00, 0x9E00)))
-    told = await write(journal, received(3), returned(3, noise * 9), stood(3, 4, [Message.user(noise)]))
+    told = await write(journal, received(3), returned(3, noise * 9), checkpointed(3, 4, [Message.user(noise)]))
     assert told == f"this run is not stored from turn 3 on: {path}: database or disk is full"
     assert await write(journal, *turn_of(4)) is None
     assert counts(f"sqlite:///{path}")["turns"] == 2

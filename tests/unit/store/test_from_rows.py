@@ -2,10 +2,10 @@ from dataclasses import asdict
 
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Usage
-from run_specialist.store.from_rows import standing
+from run_specialist.store.from_rows import run_snapshot
 
 
 def test_what_an_older_program_kept_beside_is_left_out():
     """A run that it stored can be read and gone on with all the same."""
     kept = RunSnapshot({"tool_calls": 3}, Spending(Usage(10), 0.5), calls=3, warnings=("odd",))
-    assert standing({**asdict(kept), "of_old": 1}) == kept
+    assert run_snapshot({**asdict(kept), "of_old": 1}) == kept

@@ -20,13 +20,13 @@ from tests.unit.store.finished_runs import keep, named, run_of
 from tests.unit.store.records import (
     begun,
     change,
+    checkpointed,
     ended,
     nowhere,
     opened,
     outcome,
     received,
     returned,
-    stood,
     turn_of,
 )
 
@@ -42,12 +42,12 @@ def test_all_that_was_written_comes_back(store_url):
     reply = replace(reply, choice="none", landing=True, reply=replace(reply.reply, more_room_helps=False))
     result = replace(returned(1, odd), call=call, characters=7, is_error=True, note=odd, repeated=True)
     said = [Message.user(odd), Message("assistant", reply.reply.content), Message.user("On.").with_instruction(odd)]
-    standing = stood(1, 0, said)
-    keep(store_url, r1=[first, reply, result, standing, *ended("r1")])
+    snapshot = checkpointed(1, 0, said)
+    keep(store_url, r1=[first, reply, result, snapshot, *ended("r1")])
     with Store(store_url) as store:
         kept = store.load("r1")
     assert (kept.question, kept.frozen, kept.started_at) == (odd, first.frozen, 1.0)
-    assert kept.standing == standing.standing
+    assert kept.snapshot == snapshot.snapshot
     assert kept.outcome == outcome("r1").as_json() | {"evidence": [], "gaps": [], "warnings": [], "children": []}
     (turn,), (returned_,), (event,) = kept.turns, kept.calls, kept.events
     assert (turn.reply, turn.cost_usd, turn.choice, turn.landing) == (reply.reply, 0.25, "none", True)
@@ -66,13 +66,13 @@ def test_a_run_that_has_only_begun_has_no_standing_and_no_outcome(store_url):
     keep(store_url, r1=[opened("r1")])
     with Store(store_url) as store:
         kept = store.load("r1")
-    assert (kept.standing, kept.outcome, kept.ended_at) == (None, None, None)
+    assert (kept.snapshot, kept.outcome, kept.ended_at) == (None, None, None)
     assert (kept.turns, kept.calls, kept.messages, kept.events) == ((), (), (), ())
 
 
 def test_messages_come_in_order_and_the_calls_of_one_run_alone(store_url):
     """Parts one after the other, and of another run nothing."""
-    later = stood(3, 0, [Message.user("Short."), Message.user("New.")], part=1, copies=1)
+    later = checkpointed(3, 0, [Message.user("Short."), Message.user("New.")], part=1, copies=1)
     keep(store_url, r1=[*run_of("r1", turns=11)[:-2], later], r2=run_of("r2", turns=2))
     with Store(store_url) as store:
         kept = store.load("r1")

@@ -21,7 +21,7 @@ def run(messages, *, turns=(), calls=(), acted_on=0):
     """Return a stored run; `acted_on` is how many of its turns something was done about."""
     return StoredRun(
         "run-1", None, "looker", "scripted", "What is known?", "interrupted", 0.0, None, 0, 0.0,
-        frozen={}, standing=RunSnapshot({"turns": acted_on}), outcome=None,
+        frozen={}, snapshot=RunSnapshot({"turns": acted_on}), outcome=None,
         turns=tuple(turns), calls=tuple(calls), messages=tuple(messages), events=(),
     )  # fmt: skip
 
@@ -182,7 +182,7 @@ def test_a_reply_that_nothing_was_done_about_is_shown_with_the_results_that_came
         ("tool_result", "result 3 whole"),
     ]
     assert [(row["name"], row["is_error"]) for row in rows[-2:]] == [("look", False), ("look", True)]
-    acted_on = replace(cut_off, standing=RunSnapshot({"turns": 2}))
+    acted_on = replace(cut_off, snapshot=RunSnapshot({"turns": 2}))
     assert short(transcript_rows(acted_on)) == short(rows)[:3]
 
 

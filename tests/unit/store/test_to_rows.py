@@ -177,16 +177,16 @@ def test_a_run_begins_without_an_outcome():
 
 def test_the_standing_follows_the_newest_record():
     """Of several, the last says how the run stands."""
-    rows = rows_of("run-1", "me", [records.stood(1, 0, []), records.stood(2, 0, [])], event=1)
-    assert rows.standing
-    assert (rows.standing["tool_calls"], rows.standing["cost_usd"], rows.turns) == (2, 0.5, 2)
-    assert json.loads(rows.standing["standing"])["total"]["usage"]["input_tokens"] == 20
+    rows = rows_of("run-1", "me", [records.checkpointed(1, 0, []), records.checkpointed(2, 0, [])], event=1)
+    assert rows.snapshot
+    assert (rows.snapshot["tool_calls"], rows.snapshot["cost_usd"], rows.turns) == (2, 0.5, 2)
+    assert json.loads(rows.snapshot["standing"])["total"]["usage"]["input_tokens"] == 20
 
 
 def test_the_beginning_of_a_part_is_marked_as_copied():
     """What a summary made, or took over, is no message that was said."""
     messages = [Message.user(str(number)) for number in range(4)]
-    tail = rows_of("run-1", "me", [records.stood(1, 1, messages, part=1, copies=3)], event=1).tails[1]
+    tail = rows_of("run-1", "me", [records.checkpointed(1, 1, messages, part=1, copies=3)], event=1).tails[1]
     assert [(row["place"], row["copied"]) for row in tail[1]] == [(1, True), (2, True), (3, False), (4, False)]
 
 
@@ -199,7 +199,7 @@ def written(kept: dict, rows: Rows) -> dict:
 
 
 STOOD = st.builds(
-    lambda part, place, texts: records.stood(1, place, [Message.user(each) for each in texts], part=part),
+    lambda part, place, texts: records.checkpointed(1, place, [Message.user(each) for each in texts], part=part),
     st.integers(0, 1),
     st.integers(0, 4),
     st.lists(st.sampled_from("abc"), max_size=4),

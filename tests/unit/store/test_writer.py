@@ -25,13 +25,13 @@ from tests.unit.store.records import (
     ask,
     begun,
     change,
+    checkpointed,
     counts,
     ended,
     event,
     opened,
     received,
     returned,
-    stood,
     turn_of,
     unpacked,
     write,
@@ -69,8 +69,8 @@ async def test_a_tail_is_replaced_with_all_that_stood_behind_it(writer, store_ur
     """Also by fewer messages, and in its own part alone."""
     journal = writer.journal("run-1")
     three = [Message.user(text) for text in "abc"]
-    await write(journal, opened("run-1"), stood(0, 0, three), stood(0, 0, three, part=1, copies=2))
-    await write(journal, stood(1, 1, [Message.user("d").with_instruction("Now.")], part=1, copies=2))
+    await write(journal, opened("run-1"), checkpointed(0, 0, three), checkpointed(0, 0, three, part=1, copies=2))
+    await write(journal, checkpointed(1, 1, [Message.user("d").with_instruction("Now.")], part=1, copies=2))
     kept = ask(store_url, "select part, place, words, copied from messages order by part, place")
     words = [(part, place, unpacked(said), bool(copied)) for part, place, said, copied in kept]
     assert words == [
@@ -248,7 +248,7 @@ def test_blocks_come_back_from_the_database_as_the_same_bytes(writer, store_url)
         messages.append(Message("assistant", tuple(blocks)))
 
     collect()
-    assert asyncio.run(write(writer.journal("run-1"), opened("run-1"), stood(0, 0, messages))) is None
+    assert asyncio.run(write(writer.journal("run-1"), opened("run-1"), checkpointed(0, 0, messages))) is None
     kept = [unpacked(blocks) for (blocks,) in ask(store_url, "select blocks from messages order by place")]
     again = [Message("assistant", tuple(json.loads(blocks or ""))) for blocks in kept]
     assert [message.encoded for message in again] == [message.encoded for message in messages]
@@ -263,7 +263,7 @@ async def test_odd_texts_cost_no_run_its_store(writer, store_url, odd):
         received(1, {"type": "text", "text": odd}),
         returned(1, odd, note=odd),
         EventLogged(event=Finished(replace(ended(odd)[0].outcome, answer=odd, output={odd: odd}))),
-        stood(1, 0, [Message.user(odd).with_instruction(odd)]),
+        checkpointed(1, 0, [Message.user(odd).with_instruction(odd)]),
         Ended(outcome=replace(ended(odd)[0].outcome, status=odd)),
     ]
     assert await write(journal, *records) is None

@@ -42,9 +42,9 @@ def test_s4_4_what_was_acknowledged_survives_a_kill(store_url, make_writer):
     queries = {table: f"select run_id, number from {table}" for table in ("turns", "calls", "outputs")}  # noqa: S608 - ours
     queries["messages"] = "select run_id, place from messages"
     kept = {table: numbers(store_url, query) for table, query in queries.items()}
-    runs = {run_id: unpacked(standing) for run_id, standing in ask(store_url, "select run_id, standing from runs")}
+    runs = {run_id: unpacked(snapshot) for run_id, snapshot in ask(store_url, "select run_id, standing from runs")}
     assert set(told) <= set(runs)
-    done = {run_id: json.loads(standing)["used"]["turns"] if standing else 0 for run_id, standing in runs.items()}
+    done = {run_id: json.loads(snapshot)["used"]["turns"] if snapshot else 0 for run_id, snapshot in runs.items()}
     for run_id, turns in done.items():
         assert turns >= told.get(run_id, 0)
         assert kept["messages"].get(run_id, []) == (list(range(2 * turns + 1)) if runs[run_id] else [])

@@ -69,7 +69,7 @@ class Summarizer:
         self._summary_limit = summary_limit
         self._has_missed_target = False
 
-    async def summarise(
+    async def summarize(
         self, history: Sequence[Message], tokens_before: int, pay: Callable[[Usage], None]
     ) -> Summary | None:
         """Summarize the oldest turns; None if there is nothing to summarize.
@@ -129,11 +129,11 @@ class _Notes:
         earlier, gaps = _split_gaps(planned.earlier)
         words = self._words_per_set(len(planned.chunks) + bool(earlier))
         texts = (SEPARATOR.join(unit.text for unit in chunk) for chunk in planned.chunks)
-        answers = await self._ask_all([prompts.to_summarise(self.question, text, words) for text in texts])
+        answers = await self._ask_all([prompts.to_summarize(self.question, text, words) for text in texts])
         for chunk, answer in zip(planned.chunks, answers, strict=True):
             if answer.problem:
                 calls = [f"{call.name} ({call.id})" for unit in chunk for call in unit.calls]
-                gaps.append(prompts.not_summarised(calls, answer.problem))
+                gaps.append(prompts.not_summarized(calls, answer.problem))
                 self.warnings.append(f"a part of the context could not be summarized: {answer.problem}")
         notes = [text for text in (earlier, *(answer.text for answer in answers)) if text]
         # The lines on missing notes are neither merged nor cut, but at least half of the limit is left for the notes.
@@ -212,5 +212,5 @@ def _size(notes: Sequence[str]) -> int:
 def _split_gaps(summary: str) -> tuple[str, list[str]]:
     """Split an earlier summary into its notes and its lines on results that could not be summarized."""
     lines = summary.split("\n")
-    gaps = [line for line in lines if line.startswith(prompts.NOT_SUMMARISED)]
+    gaps = [line for line in lines if line.startswith(prompts.NOT_SUMMARIZED)]
     return "\n".join(line for line in lines if line not in gaps).strip(), gaps

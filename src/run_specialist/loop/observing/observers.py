@@ -30,7 +30,7 @@ class Observers:
         self.warnings = [*warnings]
         """The text of every warning so far."""
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Record an event and notify the listeners; secrets are masked in a warning, which may quote foreign code."""
         if isinstance(event, Warned):
             event = Warned(self._hide(event.text))
@@ -40,7 +40,7 @@ class Observers:
             self.warnings.append(event.text)
         self.pass_on(event)
 
-    def keep(self, record: Record) -> None:
+    def record(self, record: Record) -> None:
         """Write a record that is not an event."""
         if self.journal is not None:
             self.journal.write(record)

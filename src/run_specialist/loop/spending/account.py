@@ -111,7 +111,7 @@ class Account:
         self._reserve_landing()
         return cost
 
-    def standing(self) -> RunSnapshot:
+    def snapshot(self) -> RunSnapshot:
         """Return a snapshot with the spending; its other fields have their defaults."""
         return RunSnapshot(
             used={limit.kind.value: limit.used for limit in self.budget.limits},
@@ -122,7 +122,7 @@ class Account:
             children=tuple(self.children),
         )
 
-    def give_more_room(self) -> None:
+    def raise_max_tokens(self) -> None:
         """Raise `max_tokens` for the next requests, because a reply was truncated."""
         self.max_tokens = min(self.max_tokens * RETRY_FACTOR, self._provider.capabilities.max_output_tokens)
         self._reserve_landing()

@@ -101,7 +101,7 @@ class ChildBudget:
     def warn(self, text: str) -> None:
         """Report a warning to the listeners and in the outcome, unless it was reported before."""
         if text not in self._observers.warnings:
-            self._observers.tell(Warned(text))
+            self._observers.notify(Warned(text))
 
     def pass_on(self, event: Event) -> None:
         """Notify the listeners of an event of the child."""

@@ -89,7 +89,7 @@ class Dispatcher:
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
         """Answer a call without running it."""
         self.skipped += 1
-        self._observers.tell(Called("skipped", call.id, call.name, call.arguments, text=why))
+        self._observers.notify(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
 
     def _closed(self, call: ToolCall, number: int) -> ToolResult:
@@ -120,14 +120,14 @@ class Dispatcher:
         return self._record(CallRecord(call, why.format(tool=call.name), is_error=True), number, 0.0)
 
     async def _repeat(self, first: asyncio.Task[CallRecord] | CallRecord, call: ToolCall, number: int) -> CallRecord:
-        self._observers.tell(Called("started", call.id, call.name, call.arguments))
+        self._observers.notify(Called("started", call.id, call.name, call.arguments))
         done = first if isinstance(first, CallRecord) else await first
         if self._job.archive is not None:
             self._job.archive.add(call.id, done.all)
         return self._record(replace(done, call=call, repeated=True), number, 0.0)
 
     async def _execute(self, call: ToolCall, number: int) -> CallRecord:
-        self._observers.tell(Called("started", call.id, call.name, call.arguments))
+        self._observers.notify(Called("started", call.id, call.name, call.arguments))
         hide = self._job.hide
         async with self._gate:
             begun = time.monotonic()
@@ -156,16 +156,16 @@ class Dispatcher:
         returned = Returned(
             number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds
         )
-        self._observers.keep(returned)
+        self._observers.record(returned)
         phase: CallPhase = "failed" if record.is_error else "finished"
         error = record.text if record.is_error else ""
-        self._observers.tell(Called(phase, call.id, call.name, call.arguments, size, round(seconds, 4), error))
+        self._observers.notify(Called(phase, call.id, call.name, call.arguments, size, round(seconds, 4), error))
         self._budget = spend_call(self._budget, record)
-        self._observers.tell(BudgetSpent.of(self._budget.tightest))
+        self._observers.notify(BudgetSpent.of(self._budget.tightest))
         return record
 
     def _warn(self, text: str) -> None:
-        self._observers.tell(Warned(text))
+        self._observers.notify(Warned(text))
 
 
 def _is_unfinished(record: CallRecord) -> bool:

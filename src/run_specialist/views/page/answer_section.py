@@ -51,7 +51,7 @@ def answer(
     return {
         "text": outcome.get("answer", ""),
         "output": outcome.get("output"),
-        "newest_text": "" if run.outcome or not run.standing else run.standing.last_text,
+        "newest_text": "" if run.outcome or not run.snapshot else run.snapshot.last_text,
         "evidence": [
             {
                 "number": number,
@@ -71,7 +71,7 @@ def answer(
 
 
 def _warnings(run: StoredRun) -> Sequence[str]:
-    return run.standing.warnings if run.standing else ()
+    return run.snapshot.warnings if run.snapshot else ()
 
 
 def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     used = {kind["kind"]: kind["used"] for kind in kinds}
     outcome = run.outcome or {}
-    skipped = run.standing.skipped if run.standing else 0
+    skipped = run.snapshot.skipped if run.snapshot else 0
     return {
         "calls": int(used[Kind.TOOL_CALLS]),
         "limit": next(kind["limit"] for kind in kinds if kind["kind"] == Kind.TOOL_CALLS),

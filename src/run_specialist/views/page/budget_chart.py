@@ -104,7 +104,7 @@ def _kind(kind: Kind, run: StoredRun, axis: Axis, valid: Sequence[_Limits], spen
     final = _final(run, kind, used)
     return {
         "kind": kind.value,
-        "words": kind.words,
+        "words": kind.label,
         "used": final,
         "limit": limit,
         "used_words": "unknown" if final is None else units.amount(kind, final),
@@ -124,7 +124,7 @@ def _final(run: StoredRun, kind: Kind, seen: float) -> float | None:
     if kind in limits:
         used: float | None = limits[kind]["used"]
         return used
-    stored = run.standing.used.get(kind, 0) if run.standing else 0
+    stored = run.snapshot.used.get(kind, 0) if run.snapshot else 0
     return max(stored, seen)
 
 
@@ -167,5 +167,5 @@ def _landings(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
                 "at": at,
                 "reason": kind.value,
                 "how": how.value,
-                "words": f"at {clock(at)} the limit of {kind.words} was reached: {HOW[how]}",
+                "words": f"at {clock(at)} the limit of {kind.label} was reached: {HOW[how]}",
             }

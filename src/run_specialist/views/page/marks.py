@@ -40,7 +40,7 @@ def _landings_and_summaries(run: StoredRun) -> Iterator[_Mark]:
         match event.body.get("event"):
             case "landing":
                 kind, how = Kind(event.body["reason"]), Rung(event.body["how"])
-                yield event.at, "landing", f"Limit of {kind.words} reached: {HOW[how]}", ""
+                yield event.at, "landing", f"Limit of {kind.label} reached: {HOW[how]}", ""
             case "summarized":
                 yield event.at, "summarized", _summarized(event), str(event.body["summary"])
 
