@@ -100,7 +100,7 @@ async def test_a_run_is_worked_on_once_however_often_its_outcome_is_asked_for(ha
     run = Run(job(provider, 9, tools=[look]))
     first = asyncio.create_task(run.outcome())
     await reached.wait()
-    with pytest.raises(UsageError, match="run-1 is under way"):
+    with pytest.raises(UsageError, match="run-1 is in progress"):
         await run.outcome()
     run.abort()
     assert await first is await run.outcome()

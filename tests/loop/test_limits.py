@@ -233,7 +233,7 @@ async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
     outcome = await outcome_of(job(provider, 30, question="why? " * 1_000, limits={Kind.TOKENS: 7_500}))
     assert (outcome.status, outcome.landing.reason) == ("landed", "tokens")
     assert 3_000 < outcome.limits["tokens"].used <= 7_500
-    assert outcome.warnings == ("the server does not say what it used: its tokens are estimated",)
+    assert outcome.warnings == ("the server reports no token usage; it is estimated",)
 
 
 async def test_x_14_nothing_is_estimated_of_what_is_no_model():

@@ -135,7 +135,7 @@ class Exchange:
             return reply
         if not self._usage_is_estimated:
             self._usage_is_estimated = True
-            self._observers.notify(Warned("the server does not say what it used: its tokens are estimated"))
+            self._observers.notify(Warned("the server reports no token usage; it is estimated"))
         opening, answer = self._job.opening, Message("assistant", reply.content)
         front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
         return replace(reply, usage=Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))
