@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import prices
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
@@ -70,7 +71,8 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
 
     options: options of `AsyncAnthropic`; missing ones come from the environment.
     """
-    import anthropic  # noqa: PLC0415 - the import takes a second
+    with gc_tuning.paused():
+        import anthropic  # noqa: PLC0415 - the import takes a second
 
     return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
@@ -94,7 +95,8 @@ def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's ow
     options: options of `AsyncOpenAI`; missing ones come from the environment.
     Raises ImportError if the SDK is not installed.
     """
-    import openai  # noqa: PLC0415 - the import takes a second
+    with gc_tuning.paused():
+        import openai  # noqa: PLC0415 - the import takes a second
 
     return openai.AsyncOpenAI(**{**connection(openai), **options})
 

@@ -1,0 +1,84 @@
+"""The garbage collector is paused while an SDK is imported, and nothing else about it changes."""
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import pytest
+
+from run_specialist.gc_tuning import paused
+
+
+@pytest.fixture(autouse=True)
+def unchanged():
+    """Leave the collector of the tests as it was."""
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def test_the_collector_works_again_after_an_import_also_after_one_that_fails():
+    """It is paused for no longer than that."""
+    seen = []
+
+    def fail() -> None:
+        with paused():
+            seen.append(gc.isenabled())
+            raise ImportError
+
+    with pytest.raises(ImportError):
+        fail()
+    assert (seen, gc.isenabled()) == ([False], True)
+
+
+def test_a_collector_that_is_disabled_stays_disabled():
+    """A program that works without it is left alone."""
+    gc.disable()
+    with paused():
+        pass
+    assert not gc.isenabled()
+
+
+class Cycle:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_imported_objects_belong_to_the_oldest_generation():
+    """They are scanned in full collections alone, and still collected once they are garbage."""
+    with paused():
+        made = Cycle()
+    assert any(one is made for one in gc.get_objects(generation=2))
+    assert gc.get_freeze_count() == 0
+    reference = weakref.ref(made)
+    del made
+    gc.collect()
+    assert reference() is None
+
+
+def test_frozen_objects_stay_frozen():
+    """A program that has frozen objects keeps them so."""
+    gc.freeze()
+    before = gc.get_freeze_count()
+    with paused():
+        pass
+    assert gc.get_freeze_count() == pytest.approx(before, abs=50)
+
+
+def test_a_run_changes_neither_the_threshold_nor_what_is_frozen():
+    """After an SDK was imported and a run has ended, the program's own settings hold."""
+    code = (
+        "import gc, asyncio; gc.set_threshold(123, 4, 5)\n"
+        "import run_specialist.providers.anthropic as messages, run_specialist.providers.openai_chat as chat\n"
+        "messages.make_client(api_key='none'); chat.make_client(api_key='none'); gc.set_threshold = None\n"
+        "from run_specialist import Runner, Specialist\n"
+        "specialist = Specialist(name='s', description='d', prompt='p', tools=(), model='offline')\n"
+        "async def main():\n    async with Runner(store='none') as runner:\n"
+        "        await runner.run(specialist, 'Why?')\n"
+        "asyncio.run(main()); print(gc.get_threshold(), gc.isenabled(), gc.get_freeze_count())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("(123, 4, 5) True 0\n", "")
