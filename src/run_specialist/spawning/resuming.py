@@ -69,7 +69,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         job,
         run_id=run.run_id,
         opening=Opening(frozen["system"], _as_stored(frozen["tools"], job.opening.tools), frozen["effort"]),
-        warnings=tuple(dict.fromkeys([*frozen["warnings"], *environment.equipment.warnings])),
+        warnings=tuple(dict.fromkeys([*frozen["warnings"], *environment.extra_tools.warnings])),
         origin={**job.origin, **original},
         resume_state=state,
         resume_note=ResumeNote(changed, request.question, tuple(remarks)),

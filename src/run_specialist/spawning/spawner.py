@@ -63,7 +63,7 @@ class RunEnvironment:
     """Tools of the program, not filtered by the file's `tools`."""
     augmenters: Sequence[Augmenter] = ()
     """Augmenters of the program, which run before the countdown."""
-    equipment: ExtraTools = field(default_factory=ExtraTools)
+    extra_tools: ExtraTools = field(default_factory=ExtraTools)
     """The Python functions and MCP tools that the file declares."""
     delegate: Tool | None = None
     """The tool that delegates to other specialists; None if the file lists none, or if none can be called here."""
@@ -82,19 +82,15 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     enforced.
     """
     warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
-    warnings += [*environment.equipment.warnings, *_unmatched_tools(file, settings, environment)]
+    warnings += [*environment.extra_tools.warnings, *_unmatched_tools(file, settings, environment)]
     provider = environment.provider
-    if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
-        raise UsageError(
-            f"{_place_of(file, 'cost_limit')}: the price of {provider.model} is unknown, so its cost cannot be "
-            "limited; remove cost_limit, or set total_tokens_limit instead"
-        )
+    _check_cost_limit(file, settings, provider)
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
     tools = _tools(file, settings, environment)
     summarizes = settings.summarize_at is not None and provider.capabilities.is_language_model
-    equipment = environment.equipment
-    has_tools = environment.tools or equipment.functions or equipment.served or environment.delegate
+    extra_tools = environment.extra_tools
+    has_tools = environment.tools or extra_tools.functions or extra_tools.served or environment.delegate
     uses_archive = summarizes or bool(has_tools)
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
@@ -123,9 +119,18 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         ),
         parent_id=environment.parent.run_id if environment.parent else None,
         warnings=tuple(warnings),
-        secrets=(*credentials(os.environ), *keys_of(provider), *equipment.secrets, *environment.secrets),
+        secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
         origin=_origin(file, settings, schema, environment, warnings),
     )
+
+
+def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Provider) -> None:
+    """Raise UsageError for a cost limit on a model whose price is unknown."""
+    if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
+        raise UsageError(
+            f"{_place_of(file, 'cost_limit')}: the price of {provider.model} is unknown, so its cost cannot be "
+            "limited; remove cost_limit, or set total_tokens_limit instead"
+        )
 
 
 def digest(path: Path) -> str:
@@ -185,11 +190,11 @@ def _summarizer(settings: Specialist, provider: Provider, archive: Archive) -> S
 def _tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[Tool]:
     paths = () if settings.paths is None else settings.paths
     known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit)}
-    known |= {tool.name: tool for tool in environment.equipment.served}
+    known |= {tool.name: tool for tool in environment.extra_tools.served}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
-    unfiltered = [*environment.equipment.functions, *environment.tools, *_delegate(settings, environment)]
+    unfiltered = [*environment.extra_tools.functions, *environment.tools, *_delegate(settings, environment)]
     # Without a server that cannot be reached, the run has fewer tools, but it runs.
-    has_others = settings.mcp_servers or environment.delegate or environment.equipment.functions
+    has_others = settings.mcp_servers or environment.delegate or environment.extra_tools.functions
     if resolved.nothing_known and settings.tools and not has_others:
         raise UsageError(
             f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists; available: {', '.join(known)}"
@@ -199,7 +204,7 @@ def _tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironme
 
 def _unmatched_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
     """Return a warning if `tools` excludes tools of MCP servers, which may be unintended."""
-    served = [tool.name for tool in environment.equipment.served]
+    served = [tool.name for tool in environment.extra_tools.served]
     if settings.tools is None or not served:
         return []
     place, available = file.place("tools"), _abbreviated(served)

@@ -100,7 +100,7 @@ def reason(value: object, schema: Mapping[str, Any]) -> str | None:
 def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
     """Return the validator for a schema's `$schema`, 2020-12 where it has none; raises ValueError for others."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and few specialists have a schema
-    from jsonschema.validators import validator_for  # noqa: PLC0415 - likewise
+    from jsonschema.validators import validator_for  # noqa: PLC0415 - only schemas need it
 
     if "$schema" not in schema:
         return Draft202012Validator
@@ -129,8 +129,8 @@ def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:
 def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
     """Raise ValueError for a pattern that cannot be matched, and for a reference that leads to no schema in here."""
     from referencing import Registry  # noqa: PLC0415 - comes with jsonschema
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - likewise
-    from referencing.jsonschema import specification_with  # noqa: PLC0415 - likewise
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - only schemas need it
+    from referencing.jsonschema import specification_with  # noqa: PLC0415 - only schemas need it
 
     specification = specification_with(kind.META_SCHEMA["$schema"])
     resource = specification.create_resource(schema)
@@ -161,7 +161,7 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
         if not isinstance(target.contents, dict | bool):
             raise ValueError(f"the reference {shown} leads to what is no schema")  # noqa: TRY004 - bad input, not a bad call
         if id(target.contents) not in seen:
-            # It stands where no keyword expects a schema, so that nothing has looked at it yet.
+            # No keyword expects a schema here, so it has not been checked yet.
             _check_form(target.contents, kind, f"at {shown}: ")
             opened.append((specification.create_resource(target.contents), target.resolver))
 
@@ -197,7 +197,7 @@ def _path(part: object, whole: object) -> list[str | int] | None:
 def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  # noqa: ANN401 - any JSON
     """Return all that is wrong with a value, outermost first; raises _TooMuchError."""
     from jsonschema.validators import extend  # noqa: PLC0415 - see `_dialect`
-    from referencing import Registry  # noqa: PLC0415 - likewise
+    from referencing import Registry  # noqa: PLC0415 - only schemas need it
 
     kind, left, level = _dialect(schema), MOST_CHECKS, 0
 

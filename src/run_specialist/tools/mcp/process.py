@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.specialist.problems import shown
-from run_specialist.tools.mcp.messages import parse, read_line
+from run_specialist.tools.mcp.json_messages import parse, read_line
 from run_specialist.tools.mcp.server_errors import Hide
 
 if TYPE_CHECKING:
