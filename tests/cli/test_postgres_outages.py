@@ -100,7 +100,7 @@ def test_a_run_that_was_taken_over_asks_nothing_more(held, database):
     assert (process.returncode, len(served.requests)) == (4, 2)
     assert "Owls eat mice at night." in out
     (line,) = err.splitlines()
-    assert line.startswith("run-specialist: aborted: this run is not stored from turn 2 on: another process goes on ")
+    assert line.startswith("run-specialist: aborted: this run is not stored from turn 2 on: another process has ")
     assert line.endswith("; the run was stopped before its next request")
     assert counts(database)["turns"] == 1
 
