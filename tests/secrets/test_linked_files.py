@@ -30,7 +30,7 @@ NAMES = ["odd", "ODD_NAME", "specialists/odd.md"]
 MANAGE = [
     ["list"], ["list", "--json"], ["list", "--root", ".", "--dir", "specialists"], ["list", "--dir", "."],
     ["check", "--strict"], ["check", "--json"], ["check", "specialists", ".claude/agents", ".", "specialists/odd.md"],
-    ["tune", "odd"], ["transcript", "last"], ["report", "last", "--output", "report.html"],
+    ["tune", "odd"], ["transcript", "last"], ["report", "last", "--out", "report.html"],
     *(["show", name, "--json"] for name in NAMES),
 ]
 said = []
@@ -38,6 +38,7 @@ said = []
 def note(result):
     said.append(result.output)
     said.append(result.stderr)
+    assert "No such option" not in result.stderr, result.stderr
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
 
