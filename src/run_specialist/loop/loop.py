@@ -20,7 +20,7 @@ from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Resumed
-from run_specialist.record.messages import Reply, Stop, sendable
+from run_specialist.record.messages import Reply
 
 
 class Loop:
@@ -43,13 +43,12 @@ class Loop:
         self._job = job
         self._account = account
         self._exchange = exchange
-        self._dispatcher = dispatcher
         self._checkpoint = checkpoint
         self._observers = observers
         self._stop = stop
         self.landing = Landing(job, observers)
         self._window = ContextWindow(job, account, exchange, self.landing, checkpoint)
-        self._replies = Replies(job, account, exchange, dispatcher, self.landing, self._window)
+        self.replies = Replies(job, account, exchange, dispatcher, self.landing, self._window)
 
     async def run(self) -> Ending:
         """Repeat turns until one of them ends the run.
@@ -74,7 +73,7 @@ class Loop:
         reply = await self._ask()
         if reply is None or self._stop.is_set():
             return None
-        return await self._replies.take(reply)
+        return await self.replies.take(reply)
 
     async def _ask(self) -> Reply | None:
         """Send one request; None if it brought no reply, and the next turn starts from what was learned."""
@@ -103,18 +102,12 @@ class Loop:
             self._exchange.book(state.pending, state.pending_instruction, landing=state.pending_in_landing)
             if state.pending_in_landing:
                 self.landing.begin_if_spent(self._account.budget)
-            ending = await self._replies.take(state.pending)
+            ending = await self.replies.take(state.pending)
         if note is None or (ending and note.question is None):
             return ending
         if ending:
-            self.close_turn()
+            self.replies.close()
         text = prompts.resumed(self._account.budget, note.changed, note.question, note.remarks)
         self._exchange.transcript.add(text)
         self._observers.notify(Resumed(self._job.run_id, state.snapshot.used, text))
         return None
-
-    def close_turn(self) -> None:
-        """Enter a reply that was not acted upon into the transcript, with a result for each of its calls."""
-        reply = self._exchange.open_reply
-        if reply is not None and reply.stop is not Stop.REFUSED and sendable(reply.content):
-            self._exchange.enter(reply, self._dispatcher.close(reply.calls))

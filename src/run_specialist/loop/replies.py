@@ -11,7 +11,7 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
-from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult
+from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, sendable
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
@@ -46,6 +46,12 @@ class Replies:
         """Act on a reply; None means that the model is asked again."""
         ending = await self._act_on(reply)
         return replace(ending, by_reply=True) if ending else None
+
+    def close(self) -> None:
+        """Enter a reply that was not acted upon into the transcript, with a result for each of its calls."""
+        reply = self._exchange.open_reply
+        if reply is not None and reply.stop is not Stop.REFUSED and sendable(reply.content):
+            self._exchange.enter(reply, self._dispatcher.close(reply.calls))
 
     async def _act_on(self, reply: Reply) -> Ending | None:
         was_truncated, self._last_was_truncated = self._last_was_truncated, reply.stop is Stop.TRUNCATED

@@ -163,7 +163,7 @@ class Run:
         # Until the outcome is stored, the reply that ended the work counts as pending.
         briefly = ending.status == "aborted"
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
-        self._loop.close_turn()
+        self._loop.replies.close()
         parts = RunParts(
             self._account,
             self._loop.landing.position,
