@@ -1,4 +1,4 @@
-"""A real browser to look at pages with: headless Chromium, spoken to over a pipe in its own protocol."""
+"""A real browser for tests of pages: headless Chromium, controlled over a pipe with its own protocol."""
 
 import base64
 import fcntl
@@ -21,7 +21,7 @@ SECONDS = 60
 
 
 class Page:
-    """One tab. What it tells by itself is kept in `events`."""
+    """One tab. Its unsolicited messages are collected in `events`."""
 
     def __init__(self, process: subprocess.Popen[bytes], to: int, answers: int) -> None:
         self._process, self._to, self._answers = process, to, answers
@@ -119,7 +119,7 @@ def browser(folder: Path) -> Iterator[Page]:
     if program is None:
         pytest.skip(f"no Chromium: none of {', '.join(NAMES)} is on PATH")
     (its_input, to), (answers, its_output) = os.pipe(), os.pipe()
-    # It reads from 3 and writes to 4. As long as our ends are open, no other pipe of ours can have these numbers.
+    # Chromium reads from 3 and writes to 4. While our ends are open, no other pipe can get these numbers.
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (its_input, its_output)]
 
     def connect() -> None:
@@ -131,7 +131,7 @@ def browser(folder: Path) -> Iterator[Page]:
     process = subprocess.Popen(
         [program, *flags, "about:blank"],
         close_fds=False,
-        preexec_fn=connect,  # noqa: PLW1509 - nothing but two system calls, and no thread of ours runs
+        preexec_fn=connect,  # noqa: PLW1509 - only two system calls, and no thread of this program runs
         stderr=subprocess.DEVNULL,
     )
     for end in (its_input, its_output, *high):

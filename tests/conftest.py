@@ -1,4 +1,4 @@
-"""Settings that every test shares; the folder `plugins` holds the larger ones."""
+"""Settings shared by all tests; the larger ones are in the folder `plugins`."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A search by pattern that backtracks for ever in a process of its own, and a look at which such processes are left."""
+"""A pattern search that backtracks for ever in its own process, and a check which such processes are left."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ _POLL = 0.01
 
 @dataclass(frozen=True)
 class Burning:
-    """A file that no search with PATTERN gets through."""
+    """A file on which a search for PATTERN never ends."""
 
     name: str
     """It is on the command line of each process that searches the file."""

@@ -1,4 +1,4 @@
-"""Journals that tests can read: one in memory, and the runs that its records come to, with a database and without."""
+"""Journals for tests: one in memory, and the runs that result from its records, with and without a database."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -14,7 +14,7 @@ from run_specialist.store.writer import Writer
 
 
 class Notebook:
-    """A journal in memory, which keeps everything at once."""
+    """A journal in memory, which stores everything at once."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []

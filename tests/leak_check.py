@@ -1,4 +1,4 @@
-"""What a process holds on to: tasks, threads, descriptors, child processes and temporary files, before and after."""
+"""Resources of a process before and after: tasks, threads, descriptors, child processes and temporary files."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ POOLED = ("asyncio_", "AnyIO worker thread")
 
 @dataclass(frozen=True)
 class Census:
-    """What is there at one moment; each thing has a name by which it is known again."""
+    """The resources that exist at one moment, each with a name to recognise it by."""
 
     tasks: frozenset[object]
     threads: frozenset[str]
@@ -84,7 +84,7 @@ def resident() -> int:
 
 
 def _descriptors() -> Iterator[str]:
-    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - of descriptors, one of which is the listing's own
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - descriptors, including that of the listing itself
         with suppress(FileNotFoundError):
             yield f"{number} {Path('/proc/self/fd', number).readlink()}"
 

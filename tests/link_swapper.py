@@ -1,4 +1,4 @@
-"""A process that swaps folders and files for links as fast as the system can, while something reads them."""
+"""A process that swaps folders and files for links as fast as possible while other code reads them."""
 
 import ctypes
 import os
@@ -35,7 +35,7 @@ def swapped(*pairs: tuple[Path, Path]) -> Iterator[None]:
     names = [str(path) for pair in pairs for path in pair]
     with subprocess.Popen([sys.executable, "-c", _SCRIPT, *names], cwd=Path(__file__).parents[1]) as process:
         try:
-            # A link where a folder or a file was shows that it is at work.
+            # The process is at work once a link has replaced a folder or a file.
             while process.poll() is None and not all(one.is_symlink() for one, _ in pairs):
                 pass
             yield

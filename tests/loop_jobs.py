@@ -1,4 +1,4 @@
-"""Jobs and small tools that the tests of the loop share."""
+"""Jobs and small tools shared by the tests of the loop."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def look(query: str = "", part: int = 0) -> str:
 
 
 class Clock:
-    """Shows the time that a test says it is."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, which it may stop, start again and reconfigure."""
+"""A private PostgreSQL server that a test may stop, restart and reconfigure."""
 
 import os
 import secrets
@@ -25,7 +25,7 @@ def _programs() -> Path:
 
 
 class PostgresServer:
-    """A cluster in a folder of its own, listening on a free loopback port."""
+    """A cluster in its own folder, listening on a free loopback port."""
 
     def __init__(self, folder: Path, encoding: str) -> None:
         """Make the cluster, as another user where root runs the tests, and start it."""
@@ -69,7 +69,7 @@ class PostgresServer:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._as, str(self._programs / program), *arguments]
-        # The server inherits what it is started with: a pipe would be held open by it.
+        # A file and not a pipe, as the server inherits it and would hold the pipe open.
         said = self._folder / "said"
         with said.open("w") as out:
             done = subprocess.run(
@@ -81,7 +81,7 @@ class PostgresServer:
 @contextmanager
 def postgres_server(encoding: str = "UTF8") -> Iterator[PostgresServer]:
     """Give a running server, and remove it afterwards."""
-    # Another user must reach it, who may not enter the folders of pytest.
+    # The server runs as another user, who has no access to the folders of pytest.
     folder = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp"))
     server: PostgresServer | None = None
     try:

@@ -1,4 +1,4 @@
-"""Projects with modules of their own, whose names no other test has."""
+"""Projects with their own modules, whose names no other test uses."""
 
 import itertools
 import sys

@@ -1,4 +1,4 @@
-"""Several scripted specialists: each run gets its own script, chosen by the prompt of the specialist's file."""
+"""Scripted specialists: each run gets its own script, selected by the prompt in the specialist's file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from run_specialist.providers.scripted import Line, OffScript, ScriptedProvider
 
 
 class Cast:
-    """A provider that opens each conversation with the next script of the specialist it is for."""
+    """A provider that opens each conversation with the next script of its specialist."""
 
     model = "scripted"
     capabilities = Capabilities(forced_choice=True, max_output_tokens=64_000)

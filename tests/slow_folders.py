@@ -29,7 +29,7 @@ def entry(name: str) -> SimpleNamespace:
 class HeldWalk:
     """A walk that waits in its first folder until it is released, and then sees the real files.
 
-    Listing folders of specialists is no walk and never waits.
+    Listings of specialists' folders are not walks and never wait.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ class HeldWalk:
 
 
 class EndlessWalk:
-    """A walk through a folder that does not end while a test waits; only its own check can stop it."""
+    """A walk through a folder that does not end while a test waits; only the walk's own check can stop it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "{}.txt") -> None:
         self.entered, self.ended = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Spans that a test looks at, collected by the real SDK."""
+"""Spans collected by the real SDK for a test to inspect."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ USAGE = (
 
 @dataclass
 class Spans:
-    """What was exported so far, in the order in which the spans ended."""
+    """The spans exported so far, in the order in which they ended."""
 
     exporter: InMemorySpanExporter
     provider: TracerProvider
@@ -63,7 +63,7 @@ def recorded(*processors: SpanProcessor) -> Iterator[Spans]:
         provider.add_span_processor(processor)
     exporter = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    # A program can set its provider once and for all; a test gives it back.
+    # A program can set its provider only once, so it is patched and restored after the test.
     with patch("opentelemetry.trace._TRACER_PROVIDER", provider):
         yield Spans(exporter, provider)
     provider.shutdown()

@@ -1,4 +1,4 @@
-"""What the commands say on standard error."""
+"""The lines that commands print on standard error."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Runs in a store, each started or resumed as by a new process, with a scripted model."""
+"""Stored runs, each started or resumed as by a new process, with a scripted model."""
 
 import time
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ LOOKER = Specialist(name="looker", description="", prompt="You look things up.",
 
 @dataclass
 class RunSegment:
-    """A run from its start, or a resumption, to its end."""
+    """One segment of a run: from its start or a resumption to its end."""
 
     outcome: Outcome
     provider: ScriptedProvider
@@ -56,7 +56,7 @@ class RunSegment:
 
 @dataclass
 class Desk:
-    """A store, and processes that work with it one after the other."""
+    """A store, and processes that use it one after the other."""
 
     folder: Path
     specialist: Specialist = LOOKER

@@ -1,4 +1,4 @@
-"""Stores to test with: an SQLite file, and a database of its own on the PostgreSQL server that TEST_POSTGRES names."""
+"""Stores for tests: an SQLite file, and a new database on the PostgreSQL server named by TEST_POSTGRES."""
 
 import os
 import secrets
@@ -44,7 +44,7 @@ def fresh_store(kind: str, folder: Path) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Give the URL of a new store, once on each kind of database."""
+    """Return the URL of a new store, once on each kind of database."""
     with fresh_store(request.param, tmp_path) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""A terminal to run the commands on, and text that would do harm there."""
+"""A terminal to run the commands on, and text that would be harmful on one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The house plan: imports only go down, and heavy libraries are imported late."""
+"""The architecture: imports only go down the layers, and heavy libraries are imported late."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ HEAVY = ("anthropic", "httpx2", "pydantic", "yaml", "rich", "sqlite3", "jiter")
 
 
 def test_imports_only_go_down(capsys):
-    """The contracts of pyproject.toml hold: floors, and no cycles at any depth."""
+    """The import contracts of pyproject.toml hold: layers, and no cycles at any depth."""
     assert lint_imports(no_logo=True, no_cache=True) == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
 
@@ -23,10 +23,10 @@ def modules_after(code: str) -> set[str]:
 
 @pytest.mark.parametrize("module", ["run_specialist.cli.ask", "run_specialist.cli.manage"])
 def test_help_does_not_pay_for_heavy_libraries(module):
-    """What `--help` imports is the parser and little else."""
+    """`--help` imports the parser and little else."""
     assert not modules_after(f"import {module}") & set(HEAVY)
 
 
 def test_the_sdk_is_imported_only_on_the_way_to_a_request():
-    """A program that prepares offline runs never loads the SDK."""
+    """The SDK is imported only for a request: a program that prepares offline runs never loads it."""
     assert "anthropic" not in modules_after("import run_specialist.api.runner, run_specialist.providers.anthropic")

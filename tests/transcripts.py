@@ -1,4 +1,4 @@
-"""Transcripts to summarise, and the rules of the Messages API that every one of them must keep."""
+"""Transcripts to summarise, and the rules of the Messages API that each of them must satisfy."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rules for runs that are cut off and resumed."""
+"""Rules that interrupted and resumed runs must satisfy."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from tests.journals import Notebook, stored
 
 @dataclass(eq=False)
 class RunSegment:
-    """A run from its start, or a resumption, to its end."""
+    """One segment of a run, from its start or a resume to its end."""
 
     model: ScriptedModel
     archive: Archive | None
@@ -44,7 +44,7 @@ class RunSegment:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A resumed run, to be checked against the rules."""
+    """A resumed run to be checked against the rules."""
 
     whole: list[Record]
     """The records of the run without the cut."""

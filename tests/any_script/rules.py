@@ -1,4 +1,4 @@
-"""What holds for every run, whatever its script; written from the behaviours, apart from what is tested."""
+"""Rules for every run of any script, derived from the specified behaviors and not from the tested code."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def a_stopped_run_asks_nothing_more(played: Played) -> None:
         assert all(asked.events <= played.script.abort_at for asked in played.requests)
         stopped, after = played.events[played.script.abort_at :][:1], played.events[played.script.abort_at + 1 :]
         begun = any(isinstance(event, Called) and event.phase == "started" for event in after)
-        # From within a call others of its turn may just begin.
+        # During a call, other calls of the same turn may start.
         assert not begun or any(isinstance(event, Called | BudgetSpent) for event in stopped)
 
 

@@ -1,4 +1,4 @@
-"""Play a script through the whole loop, and keep everything that can be seen of it from outside."""
+"""Run a script through the complete loop and record everything that is visible from outside."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ RESPOND, RESPOND_BY_SCHEMA = respond_tool(), respond_tool(LOADED)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An executed call as the augmenters saw it, and what they said."""
+    """An executed call as the augmenters saw it, and their text."""
 
     executed: Executed
     turn: int
@@ -47,7 +47,7 @@ class Told:
 
 @dataclass(eq=False)
 class Played:
-    """A run that is over."""
+    """A finished run."""
 
     script: Script
     model: ScriptedModel
@@ -140,7 +140,7 @@ async def _played(played: Played) -> None:
             running.abort()
         if at == script.cancel_at:
             loop.call_soon(cancel)
-        # Of a run that is cancelled only the events tell the outcome.
+        # If a run is cancelled, only the events contain the outcome.
         if script.deaf_at is not None and at >= script.deaf_at and script.cancel_at is None:
             raise KeyError("deaf")
 

@@ -1,4 +1,4 @@
-"""A model that follows any script, and records the requests that it gets."""
+"""A model that follows any script and records the requests that it receives."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
 
 
 class Endless(BaseException):
-    """More was asked than any limit allows; not an Exception, so that no part of a run can take it for a fault."""
+    """Too many requests for any limit; not an Exception, so that no part of a run handles it as a failure."""
 
 
 class Terse:
-    """Shows only what is not as usual, in Python, so that a script that was found can be read and kept."""
+    """Has a Python repr of the non-default values only, so that a failing script can be read and kept as a test."""
 
     def __repr__(self) -> str:
         usual = {one.name: one.default if one.default is not MISSING else None for one in fields(self)}
@@ -57,7 +57,7 @@ class ScriptedCall(Terse):
 
 @dataclass(frozen=True, repr=False)
 class Line(Terse):
-    """What comes of one request."""
+    """The scripted response to one request."""
 
     does: Stop | Literal["error", "context", "forcing", "bug", "hang"] = Stop.WANTS_TOOLS
     text: str = ""
@@ -75,7 +75,7 @@ class Line(Terse):
 
 @dataclass(eq=False)
 class Asked:
-    """One request of the run, and what came of it."""
+    """One request of the run, and its result."""
 
     messages: tuple[Message, ...]
     encoded: tuple[bytes, ...]
@@ -90,7 +90,7 @@ class Asked:
 
 @dataclass(eq=False)
 class ScriptedModel:
-    """A provider that plays its lines and then does the same for ever."""
+    """A provider that plays its lines and then repeats one reply forever."""
 
     lines: Sequence[Line]
     afterwards: Line

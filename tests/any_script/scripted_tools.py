@@ -11,7 +11,7 @@ from run_specialist.tools.base import Output, Tool
 
 @dataclass
 class Clock:
-    """The time of the loop, and what it jumped beside."""
+    """The time of the event loop, plus jumps of the clock."""
 
     jumped: float = 0
 
@@ -21,11 +21,11 @@ class Clock:
 
 
 class Panic(BaseException):
-    """What some native extensions raise."""
+    """A BaseException such as some native extensions raise."""
 
 
 class Unspeakable(Exception):
-    """An error that cannot even be told."""
+    """An error that raises when it is converted to text."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -58,7 +58,7 @@ WAITS = ("slow", "hang", "grumpy", "deaf")
 
 @dataclass
 class Hands:
-    """What the tools of one run work with."""
+    """The state that the tools of one run share."""
 
     clock: Clock
     done: list[str]

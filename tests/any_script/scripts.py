@@ -1,4 +1,4 @@
-"""Any script that hypothesis can think of: what a model does, what limits it, and who disturbs."""
+"""Hypothesis strategies for scripts: the model's replies, the limits and the disturbances of a run."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,7 +28,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 
 @dataclass(frozen=True, repr=False)
 class Script(Terse):
-    """A run, and everything that happens to it."""
+    """A run and everything that happens during it."""
 
     lines: tuple[Line, ...] = ()
     afterwards: Line = STUBBORN

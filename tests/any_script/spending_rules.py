@@ -1,4 +1,4 @@
-"""What every run spends, and when it lands; written from the behaviours, apart from what is tested."""
+"""Rules for spending and landing in every run, derived from the specified behaviors and not from the tested code."""
 
 from collections import Counter
 from fractions import Fraction
@@ -88,7 +88,7 @@ def other_limits_stop_the_work(played: Played) -> None:
         before.pop()
     ordinary = [one for one in before if isinstance(one, Replied)]
     turns, tokens, cost = (limits.get(kind) for kind in (Kind.TURNS, Kind.TOKENS, Kind.COST))
-    # Before the notice is told, the model may still ask for tools once, pause, and be asked again.
+    # Before the notice is sent, the model may still call tools once, pause, and be asked again.
     waits = 1 + 6 + 3 if played.script.landing == "finalize" else 0
     if turns is not None:
         assert len(ordinary) <= max(turns - 1, 0) + waits
@@ -112,7 +112,7 @@ def usage_is_the_sum_of_all_replies(played: Played) -> None:
     if played.is_deaf:
         return
     told = [event.usage for event in played.events if isinstance(event, Replied | Summarized)]
-    # A summary that breaks off is paid for all the same, and no event tells of it.
+    # An interrupted summary is paid for as well, and no event reports it.
     assert sum(told, Usage()) == end.usage or played.has_summarizer
     assert end.usage.total_tokens == end.limits["tokens"].used
     replies = [asked.reply for asked in played.requests if asked.reply is not None]

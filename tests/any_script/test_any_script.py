@@ -1,6 +1,6 @@
-"""Whatever a model, its tools, its endpoint and its watchers do: the run ends, within its limits, with an outcome.
+"""Property tests: for any model, tools, endpoint and listeners, a run ends within its limits with an outcome.
 
-EXAMPLES in the environment says how many scripts are tried. A script that once broke a rule stays here as a test.
+EXAMPLES in the environment sets how many scripts are tried. A script that once broke a rule stays here as a test.
 """
 
 import pytest
@@ -28,13 +28,13 @@ def checked(script: Script) -> Played:
 @settings(max_examples=examples(400))
 @given(SCRIPTS)
 def test_whatever_happens_the_rules_hold(script):
-    """Any script at all."""
+    """All rules hold for any generated script."""
     checked(script)
 
 
 @pytest.mark.parametrize("how", ["panic", "unspeakable"])
 def test_a_tool_that_raises_what_is_no_exception_or_cannot_be_told_costs_one_call(how):
-    """The model is told that the call failed, and the run goes on."""
+    """A tool that raises a BaseException, or an error without a valid text, fails one call, and the run continues."""
     played = checked(Script((Line(wishes=(ScriptedCall("do", {"how": how}),)),), DUTIFUL))
     assert played.end.status == "answered"
     assert played.end.tool_calls.failed == 1
@@ -50,14 +50,14 @@ def test_a_tool_that_raises_what_is_no_exception_or_cannot_be_told_costs_one_cal
     ids=["endpoint", "tool"],
 )
 def test_a_cancellation_that_comes_out_as_another_error_is_still_one(how, line, at):
-    """A client or a tool that raises something of its own when it is cancelled makes no failure of an abort."""
+    """An abort stays an abort if a client or tool raises another error when it is cancelled."""
     played = checked(Script((line,), **{how: at}))
     assert played.end.status == "aborted"
     assert played.cancelled == (how == "cancel_at")
 
 
 def test_a_request_that_is_out_of_time_lands_even_if_its_client_raises_an_error_of_its_own():
-    """What the client makes of the cancellation does not matter: the time is up."""
+    """A request that exceeds the time limit lands even if the client turns the cancellation into another error."""
     late = Line(seconds=100, wishes=STUBBORN.wishes, spoils=True)
     played = checked(Script((late,), DUTIFUL, {Kind.TIME: 60.0, Kind.TOOL_CALLS: 3}))
     assert played.end.status == "landed"
@@ -65,14 +65,14 @@ def test_a_request_that_is_out_of_time_lands_even_if_its_client_raises_an_error_
 
 
 def test_a_model_that_wants_tools_and_names_none_is_not_asked_for_ever():
-    """Such a turn spends no call; it is taken as the text that it holds, an empty one twice in a row as no answer."""
+    """A tool-use stop without calls counts as text and spends no call; two empty ones in a row count as no answer."""
     played = checked(Script((), Line(Stop.WANTS_TOOLS)))
     assert (played.end.status, int(played.end.exit_code), len(played.requests)) == ("failed", 4, 2)
 
 
 @pytest.mark.parametrize("stop", [Stop.ANSWERED, Stop.PAUSED])
 def test_calls_beside_a_stop_that_has_none_are_answered_too(stop):
-    """No request goes out with a call that has no result: the endpoint would refuse it."""
+    """Calls beside a stop reason that allows none still get results, because endpoints refuse calls without results."""
     wrong = Line(stop, "no JSON", STUBBORN.wishes)
     answer = Line(wishes=(ScriptedCall("respond", {"answer": {"n": 1}}),))
     played = checked(Script((wrong,), answer, schema=True))
@@ -81,7 +81,7 @@ def test_calls_beside_a_stop_that_has_none_are_answered_too(stop):
 
 
 def test_the_characters_that_events_tell_are_those_that_are_left_after_the_cut():
-    """A result that is cut to what remains spends no more than that."""
+    """Events count the characters of a result after it is cut to the remaining budget."""
     long = Line(wishes=(ScriptedCall("do", {"how": "lots"}), ScriptedCall("do", {"how": "tell"})))
     played = checked(Script((long,), DUTIFUL, {Kind.TOOL_CALLS: 9, Kind.CHARACTERS: 10}))
     assert [event.used for event in played.of(BudgetSpent)] == [10, 10]
@@ -98,13 +98,13 @@ def test_the_characters_that_events_tell_are_those_that_are_left_after_the_cut()
     ids=["full", "half", "refused", "mute"],
 )
 def test_whatever_a_landing_request_is_answered_with_it_counts(last):
-    """Also a reply of which nothing can be used."""
+    """A reply to a landing request counts, even if nothing in it can be used."""
     played = checked(Script((), last, {Kind.TOOL_CALLS: 0}))
     assert played.end.landing.requests == 1
 
 
 def test_a_landing_request_that_fails_is_none_that_was_answered():
-    """An error of whatever kind came in place of a reply."""
+    """A landing request that fails with any error does not count as answered."""
     for does in ("bug", "error", "context"):
         assert checked(Script((), Line(does), {Kind.TOOL_CALLS: 0})).end.landing.requests == 0
 
@@ -113,7 +113,7 @@ LONG = Line(wishes=(ScriptedCall("do", {"how": "lots"}),))
 
 
 def test_a_summary_that_spends_the_rest_is_followed_by_the_landing():
-    """No ordinary request goes out once the tokens are gone, whoever spent them."""
+    """After a summary spends the last tokens, the run lands without another ordinary request."""
     dear = Line(Stop.ANSWERED, "notes", usage=Usage(0, 0, 0, 60_000))
     limits = {Kind.TOOL_CALLS: 9, Kind.TOKENS: 60_000}
     played = checked(Script((LONG, LONG), DUTIFUL, limits, summarize_at=500, summaries=(dear,)))
@@ -122,7 +122,7 @@ def test_a_summary_that_spends_the_rest_is_followed_by_the_landing():
 
 
 def test_a_summary_that_breaks_off_is_paid_all_the_same():
-    """One chunk was noted when the time was up: its tokens are in the outcome."""
+    """A summary interrupted by the time limit counts: the tokens of its finished chunk are in the outcome."""
     summaries = (Line(Stop.ANSWERED, "notes"), Line("hang"))
     both = Line(wishes=(*LONG.wishes, *LONG.wishes))
     limits = {Kind.TOOL_CALLS: 9, Kind.TIME: 60.0}
@@ -132,7 +132,7 @@ def test_a_summary_that_breaks_off_is_paid_all_the_same():
 
 
 def test_a_summary_that_fails_for_whatever_reason_does_not_end_the_run():
-    """What has no notes is marked as such; the outputs stay readable by their ids."""
+    """A failed summary does not end the run: outputs without notes are marked and remain readable by id."""
     played = checked(Script((LONG, LONG), DUTIFUL, {Kind.TOOL_CALLS: 9}, summarize_at=500, summaries=(Line("bug"),)))
     assert played.end.status == "answered"
     assert any("could not be summarized" in warning for warning in played.end.warnings)

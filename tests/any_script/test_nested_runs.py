@@ -1,4 +1,4 @@
-"""Whatever a family of specialists does, side by side and below one another, no call and no token is counted twice."""
+"""Property test: for any tree of nested specialists, every call and every token is counted exactly once."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ SLOWEST = 20
 
 
 class Whim:
-    """A model that does whatever chance says."""
+    """A model that acts at random."""
 
     model = "whim"
     capabilities = Capabilities(forced_choice=True, max_output_tokens=64_000)
@@ -49,7 +49,7 @@ class Whim:
 
 
 class Conversation:
-    """One run's talk with it."""
+    """The conversation of one run with the random model."""
 
     def __init__(self, whim, chance, may_ask, opening) -> None:
         self._whim, self._chance, self._may_ask, self._opening = whim, chance, may_ask, opening
@@ -128,7 +128,7 @@ async def play(
     abort_at=st.none() | st.floats(0, 200),
 )
 def test_x_11_nothing_is_spent_twice_or_beyond_the_limit_in_any_family(seed, limit, shared, abort_at):
-    """With one budget all calls of the tree fit into it and are its `used`; usage and cost are those of all."""
+    """With a shared budget, all calls of the tree fit its limit and equal its `used`; usage and cost cover all runs."""
     with TemporaryDirectory() as folder:
         outcome, begun, usage = run(play(Path(folder), seed, limit, shared=shared, abort_at=abort_at))
     assert outcome.usage == usage

@@ -1,4 +1,4 @@
-"""Wherever a run is cut off, and however often, it resumes: nothing is done twice, and the bill is complete.
+"""Property tests: a run interrupted anywhere, any number of times, resumes without repeated work or missing costs.
 
 EXAMPLES in the environment sets how many scripts are tried. A script that once broke a rule stays here as a test.
 """
@@ -36,7 +36,7 @@ AFRESH = 1_000
 
 @dataclass(frozen=True)
 class Next:
-    """How a run is cut off and taken up."""
+    """Where a run is interrupted, and how it is resumed."""
 
     cut: float
     """The share of its records that are kept."""
@@ -136,7 +136,7 @@ def resumed_again_and_again(script: Script, goings: Sequence[Next]) -> None:
     before = go(first_job(script, model), model, script)
     records, summarised = before.notebook.records, model._summarised > 0
     for number, wanted in enumerate(goings, 1):
-        # Without its first record there is no run.
+        # Without its first record a run does not exist.
         kept = records[: 1 + int(wanted.cut * (len(records) - 1))]
         past = stored(kept)
         wish = resume_request(past, wanted)
@@ -162,5 +162,5 @@ NEXT = st.builds(
 @settings(max_examples=examples(150))
 @given(TAMED, st.lists(NEXT, min_size=1, max_size=3))
 def test_x_10_wherever_it_is_cut_off_a_run_goes_on(script, goings):
-    """Any script, cut off at any record, taken up to three times."""
+    """Any script, interrupted at any record and resumed up to three times, follows the rules."""
     resumed_again_and_again(script, goings)

@@ -1,4 +1,4 @@
-"""An event loop whose time is made up: waiting costs nothing, and a wait that nothing can end is an error."""
+"""An event loop with virtual time: waiting takes no real time, and a wait that can never end raises an error."""
 
 import asyncio
 import selectors
@@ -9,14 +9,14 @@ _T = TypeVar("_T")
 
 
 class Stuck(BaseException):
-    """Everybody waits, and nothing will come.
+    """Every task waits, and no timer or event is left.
 
-    Not an Exception, so that no part of a run can take it for an error of somebody else.
+    Not an Exception, so that no part of a run handles it as the error of a tool or client.
     """
 
 
 class _Selector(selectors.DefaultSelector):
-    """Lets the time pass at once where a real one would wait."""
+    """Advance the virtual time at once where a real selector would wait."""
 
     def __init__(self, wait: Callable[[float], None]) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Begins at 0 and moves on to the next timer as soon as there is nothing else to do; knows no threads."""
+    """An event loop that starts at 0 and jumps to the next timer when idle; threads are not supported."""
 
     def __init__(self) -> None:
         self._now = 0.0

@@ -1,4 +1,4 @@
-"""A project to run specialists in, a simulated API to reach, and the command called in this process or as a program."""
+"""Fixtures for the command tests: a project with specialists, simulated APIs, and the command run in-process or not."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask 
 
 @pytest.fixture
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with two notes and a specialist for them, entered, and a home with nothing in it."""
+    """A project with two notes and a `specialists` folder as the working directory, and an empty home directory."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     root = tmp_path / "project"
@@ -35,7 +35,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def write(notes: Path) -> Callable[..., Path]:
-    """Return a function that writes the file of a specialist: name, and lines of front matter."""
+    """Return a function that writes a specialist file from a name and lines of front matter."""
 
     def write_file(name: str, *lines: str, body: str = "You find notes.") -> Path:
         path = notes / "specialists" / f"{name}.md"
@@ -47,7 +47,7 @@ def write(notes: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def call(notes: Path) -> Callable[..., Result]:
-    """Return a function that calls the command in this process; `charset` is that of its terminal."""
+    """Return a function that calls the command in this process; `charset` is the encoding of its terminal."""
 
     def call_command(*arguments: str, charset: str = "utf-8", **options: Any) -> Result:
         return CliRunner(charset=charset).invoke(app, arguments, catch_exceptions=False, **options)
@@ -57,7 +57,7 @@ def call(notes: Path) -> Callable[..., Result]:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., MessagesSimulator]]:
-    """Return a function that starts a simulator and points ANTHROPIC_BASE_URL at it; it is checked at the end."""
+    """Return a function that starts a simulator and sets ANTHROPIC_BASE_URL; the simulator is checked at the end."""
     with ExitStack() as running:
 
         def start(*arguments: Any, **options: Any) -> MessagesSimulator:
@@ -70,7 +70,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., MessagesSimul
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ChatSimulator]]:
-    """Return a function that starts a simulator and points OPENAI_BASE_URL at it; it is checked at the end."""
+    """Return a function that starts a simulator and sets OPENAI_BASE_URL to it; the simulator is checked at the end."""
     with ExitStack() as running:
 
         def start(*arguments: Any, **options: Any) -> ChatSimulator:
@@ -83,7 +83,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ChatSimulato
 
 @pytest.fixture
 def program(notes: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Return a function that starts the command as a program of its own; what still runs at the end is killed."""
+    """Return a function that starts the command as a separate process; running processes are killed at the end."""
     with ExitStack() as running:
 
         def start(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Popen[str]:
@@ -98,7 +98,7 @@ def program(notes: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def ask(call: Callable[..., Result]) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that puts a question offline, and returns exit code, stdout and stderr."""
+    """Return a function that asks a question offline and returns exit code, stdout and stderr."""
 
     def put(*flags: str) -> tuple[int, str, str]:
         result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", *flags)
@@ -109,7 +109,7 @@ def ask(call: Callable[..., Result]) -> Callable[..., tuple[int, str, str]]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with one good specialist, entered, and a home with none."""
+    """A project with one valid specialist as the working directory, and a home directory without specialists."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     root = tmp_path / "project"
@@ -122,6 +122,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(notes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Store runs in a file, and return its path."""
+    """Store runs in a file and return its path."""
     monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
     return tmp_path / "runs.db"

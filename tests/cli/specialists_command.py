@@ -1,4 +1,4 @@
-"""The command `specialists`, called in this process and as a program."""
+"""The command `specialists`, called in this process and as a separate process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Standard error of a server: in order while somebody reads, and in nobody's way when nobody does."""
+"""A server's standard error keeps the order of lines for a reader, and never blocks the server without one."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ TIMELESS = 30
 
 @pytest.fixture
 def pipe():
-    """A pipe: the end to read from, and the end to write to."""
+    """A pipe, as its read end and its write end."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as read, os.fdopen(writing, "wb", buffering=0) as write:
         yield read, write
@@ -38,7 +38,7 @@ def written(reading, writing) -> list[str]:
 
 
 def test_lines_are_written_in_their_order(pipe, monkeypatch):
-    """Behind the name of the command, and all of them before the end."""
+    """Lines start with the command name, keep their order, and are all written before the writer closes."""
     monkeypatch.setattr("sys.argv", ["/usr/bin/specialists"])
     with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
         for number in range(100):
@@ -47,7 +47,7 @@ def test_lines_are_written_in_their_order(pipe, monkeypatch):
 
 
 def test_logs_and_warnings_go_the_same_way(pipe):
-    """Those that nobody else takes; afterwards they go where they went before."""
+    """Unhandled log records and warnings go to the writer; afterwards `logging.lastResort` is restored."""
     before = logging.lastResort
     log = logging.Logger("of-a-test")  # noqa: LOG001 - one without the handlers of the test runner
     with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS), warnings.catch_warnings():
@@ -62,7 +62,7 @@ def test_logs_and_warnings_go_the_same_way(pipe):
 
 
 def test_a_long_text_is_cut(pipe):
-    """A traceback of the size of a book tells no more than its first pages."""
+    """A text longer than LONGEST_LINE, such as a very long traceback, is truncated."""
     with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
         stderr.say("x" * 10 * LONGEST_LINE)
     (line,) = written(*pipe)
@@ -70,7 +70,7 @@ def test_a_long_text_is_cut(pipe):
 
 
 def test_who_does_not_read_holds_up_nothing(pipe):
-    """Lines beyond the bound are dropped, and the end does not wait; who reads again is told how many."""
+    """If nothing reads the pipe, surplus lines are dropped and closing does not wait; a later reader gets the count."""
     fill(pipe[1])
     with BackgroundStderr(pipe[1].fileno(), most=10, patience=0.01) as stderr:
         stderr.say("0")
@@ -91,7 +91,7 @@ def test_who_does_not_read_holds_up_nothing(pipe):
 
 
 def test_the_number_of_dropped_lines_is_told(pipe, monkeypatch):
-    """Before the first line that is written again."""
+    """The number of dropped lines is written before the first line that is written again."""
     monkeypatch.setattr("sys.argv", ["specialists"])
     stderr = BackgroundStderr(pipe[1].fileno(), most=2, patience=TIMELESS)
     for number in range(5):
@@ -105,7 +105,7 @@ def test_the_number_of_dropped_lines_is_told(pipe, monkeypatch):
 
 
 def test_an_end_that_is_closed_is_no_error(pipe):
-    """What cannot be written is dropped."""
+    """Lines are dropped without an error when the read end of the pipe is closed."""
     pipe[0].close()
     with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:
         stderr.say("nobody hears this")

@@ -1,4 +1,4 @@
-"""However a run ends, the process that searches for it by pattern ends with it."""
+"""The process that runs a pattern search ends with the run, however the run ends."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux repo
 
 @pytest.fixture
 def fire(notes, tmp_path, monkeypatch):
-    """A note that no search gets through; no process searches it after the test."""
+    """A note on which the search never finishes; no process still searches it after the test."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     with burning(notes / "notes") as one:
         yield one
@@ -58,7 +58,7 @@ def interrupt_twice(process):
     ids=["tool_timeout", "--time-limit"],
 )
 def test_a_time_limit_ends_the_search(api, write, program, fire, line, flags, reason):
-    """The call is given up long before the search would end, the run goes on to its answer, and nothing is left."""
+    """A time limit ends the call long before the search would finish; the run answers and no search process is left."""
     write("finder", "model: haiku", line)
     simulator = api([SEARCH, answers("yes")])
     process = program("finder", "What?", *flags, code=RUN)
@@ -79,7 +79,7 @@ def test_a_time_limit_ends_the_search(api, write, program, fire, line, flags, re
     ids=["SIGINT", "SIGINT twice", "SIGTERM"],
 )
 def test_a_signal_ends_the_search(api, write, program, fire, end):
-    """The search is killed with the call that waits for it."""
+    """A signal kills the search together with the call that waits for it."""
     write("finder", "model: haiku")
     api([SEARCH])
     process = program("finder", "What?", code=RUN)
@@ -94,7 +94,7 @@ def test_a_signal_ends_the_search(api, write, program, fire, end):
 @only_linux
 @pytest.mark.parametrize("arguments", [("finder", "What?"), ("mcp",)], ids=["run-specialist", "specialists mcp"])
 def test_a_program_that_is_killed_takes_its_search_along(api, write, program, fire, arguments):
-    """SIGKILL gives the program no time; the kernel kills the search."""
+    """After SIGKILL, when the program cannot clean up, the kernel kills the search."""
     write("finder", "model: haiku")
     api([SEARCH])
     process = program(*arguments, code=SERVE if arguments == ("mcp",) else RUN, stdin=-1)
@@ -117,7 +117,7 @@ def test_a_program_that_is_killed_takes_its_search_along(api, write, program, fi
     ids=["SIGTERM", "SIGINT", "end of input"],
 )
 def test_the_end_of_an_mcp_server_ends_the_search(api, write, program, fire, end):
-    """The runs of a server are stopped, and with them what they have started."""
+    """Stopping the server stops its runs and the processes they started."""
     write("finder", "model: haiku")
     api([SEARCH])
     process = program("mcp", code=SERVE, stdin=-1)
@@ -131,7 +131,7 @@ def test_the_end_of_an_mcp_server_ends_the_search(api, write, program, fire, end
 
 @pytest.mark.parametrize("how", ["cancel", "abort"])
 def test_a_run_that_a_program_ends_takes_its_search_along(api, write, fire, monkeypatch, how):
-    """The program goes on, so that nothing but the end of the call can kill the search."""
+    """The end of the call kills the search; the program keeps running and cannot do it by exiting."""
     monkeypatch.setattr(by_pattern, "TIMEOUT", 3600.0)
     write("finder", "model: haiku")
     api([SEARCH])

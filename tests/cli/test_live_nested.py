@@ -1,4 +1,4 @@
-"""What a terminal shows of specialists that ask one another: the tree, side by side, and what it took."""
+"""Live view of nested specialists: the tree, parallel children, and the resources they used."""
 
 import io
 import json
@@ -51,7 +51,7 @@ def family(request):
 
 @pytest.fixture
 def files(write):
-    """Write the three files."""
+    """Write the three specialist files."""
     write("first", "tools: read", "agents: [second]", "tool_calls_limit: 8", body="You are first.")
     write("second", "tools: read", "agents: [third]", body="You are second.")
     write("third", "tools: read", "tool_calls_limit: 2", body="You are third.")
@@ -69,7 +69,7 @@ async def shown(simulator, root, width=120):
 
 @pytest.mark.anyio
 async def test_x_11_the_tree_stands_below_the_call_that_asked(api, files, notes):
-    """One line for the call, the child's below it with its name, its own countdown and landing, and what came of it."""
+    """Lines of a child run follow the delegate call, with the child's name, countdown, landing and result."""
     lines, outcome = await shown(api(family), notes)
     refused = lines.pop(-2)
     assert re.match(r"   3  delegate nobody query=What\?  delegate failed: invalid arguments: specialist: ", refused)
@@ -91,7 +91,7 @@ async def test_x_11_the_tree_stands_below_the_call_that_asked(api, files, notes)
 
 @pytest.mark.anyio
 async def test_on_a_narrow_terminal_each_line_stays_one(api, files, notes):
-    """What is too long is cut, and what remains is still seen."""
+    """Lines that are too long are truncated, and the remaining budget is still shown."""
     lines, _ = await shown(api(family), notes, width=40)
     below = [line for line in lines if line.startswith("      ")]
     assert len(below) == 5
@@ -145,7 +145,7 @@ SILENT = BudgetSpent("tool_calls", 30, 1, 29, "silent")
 
 
 def test_two_children_at_once_stay_readable():
-    """Each line has the number of the call that it belongs to and a name, also where both have the same one."""
+    """Each line has the number of its call and a specialist name, even if both children have the same name."""
     told = lines_of(
         call("started", 1, specialist="owls", query="Why?"),
         call("started", 2, specialist="owls", query="When?"),
@@ -175,7 +175,7 @@ def test_two_children_at_once_stay_readable():
 
 
 def test_a_call_that_reached_nobody_is_a_line_like_any_other():
-    """It failed before there was a run; a later call does not inherit it."""
+    """The call failed before a run started; a later call is not affected."""
     told = lines_of(
         call("started", 1, specialist="owls", query="Why?"),
         call("failed", 1, text="owls could not be asked: no\ntool call is left", specialist="owls", query="Why?"),
@@ -194,7 +194,7 @@ def test_a_call_that_reached_nobody_is_a_line_like_any_other():
 
 
 def test_a_skipped_call_and_hostile_words_of_a_child():
-    """Nothing of it moves the cursor."""
+    """Control characters in a child's tool names and arguments are replaced."""
     told = lines_of(
         began("a", "o\x1bwl", "Why\x1b[2J\nnot?"),
         ChildTold("a", "o\x1bwl", call("skipped", 1, "se\x07arch", query="x\x1b]0;")),
@@ -203,7 +203,7 @@ def test_a_skipped_call_and_hostile_words_of_a_child():
 
 
 def test_the_summary_counts_what_children_took_once():
-    """Those that were asked directly; each has in it what those below took. An unknown price is left out."""
+    """Only direct children are counted, since each includes its descendants; unknown prices are omitted."""
     inner = Child("c", "owls", "answered", 2, Usage(100), 0.01)
     one = Child("a", "owls", "answered", 5, Usage(1_000), 0.02, children=(inner,))
     two = Child("b", "toads", "landed", 9, Usage(0, 0, 0, 234), 0.03)
@@ -219,7 +219,7 @@ def test_the_summary_counts_what_children_took_once():
 
 
 def test_events_of_children_are_lines_of_json(api, files, call_json):
-    """Each as `child` with the event inside, nested as deep as the runs are."""
+    """Each event is wrapped in a `child` event, nested as deeply as the runs."""
     api(family)
     told = call_json("first", "What do owls eat?", "--model", "haiku", "--events")
     below = [event for event in told if event["event"] == "child"]
@@ -234,7 +234,7 @@ def test_events_of_children_are_lines_of_json(api, files, call_json):
 
 @pytest.fixture
 def call_json(call):
-    """Return a function that calls the command and returns the JSON lines that it printed."""
+    """Return a function that calls the command and returns the JSON lines on stdout."""
 
     def called(*arguments):
         return [json.loads(line) for line in call(*arguments).stdout.splitlines()]
@@ -243,7 +243,7 @@ def call_json(call):
 
 
 def test_that_a_call_failed_is_seen_however_long_it_is():
-    """Half of the line is kept for the reason."""
+    """Half of the line is reserved for the reason of the failure."""
     paper = io.StringIO()
     view = LiveView(Console(file=paper, width=60, highlight=False))
     view(Called("started", "c1", "look", {"query": "word " * 40}))

@@ -1,4 +1,4 @@
-"""The command against a server that lies: its exit code, its one line, and the command that goes on."""
+"""The command against a server that sends invalid responses: exit code, one-line error and resumption."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def lying(url, kind):
 
 @pytest.fixture
 def ask(api, write, call, notes, monkeypatch):
-    """Return a function that has a question answered by a server that lies in the middle, and then goes on."""
+    """Return a function that runs a question against a server that fails in the middle, then resumes the run."""
     monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{notes}/runs.db")
     write("finder", "tool_calls_limit: 2", "tools: [search]")
     simulator = api(policies.always_tool("search", lambda number: {"query": f"owls {number}"}), all_used=False)
@@ -68,7 +68,7 @@ def ask(api, write, call, notes, monkeypatch):
 @pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("name", SAID)
 def test_x_12_a_lie_is_one_line_and_exit_code_3(ask, name):
-    """What was gathered stands on stdout, the reason on stderr; the command that is named there brings the answer."""
+    """The gathered evidence is on stdout and the reason on stderr; the printed command resumes the run to an answer."""
     result, line, resumed = ask(name)
     assert (result.exit_code, result.stderr.splitlines()) == (3, [line])
     assert line.partition(": ")[2].startswith(SAID[name])
@@ -78,7 +78,7 @@ def test_x_12_a_lie_is_one_line_and_exit_code_3(ask, name):
 
 @pytest.mark.parametrize("name", ["JSON null", "413"])
 def test_x_12_the_outcome_of_a_failure_is_json_of_the_same_shape(ask, name):
-    """With `--json` the object has the keys of any other, and the line stands on stderr all the same."""
+    """With `--json` the outcome has the usual keys, and the reason is still on stderr."""
     result, line, resumed = ask(name, "--json")
     failed, answered = json.loads(result.stdout), json.loads(resumed.stdout)
     assert (result.exit_code, result.stderr.splitlines()) == (3, [line])
@@ -88,7 +88,7 @@ def test_x_12_the_outcome_of_a_failure_is_json_of_the_same_shape(ask, name):
 
 
 def test_x_14_a_silent_server_is_left_when_the_time_is_up(ask):
-    """With `--time-limit` the run ends by itself, with what was gathered and exit code 0."""
+    """With `--time-limit` the run ends by itself, with the gathered evidence and exit code 0."""
     result, line, resumed = ask("stall before the head", "--time-limit", "2")
     assert result.exit_code == 0
     assert "partial: no answer at the limit of 2 seconds" in line

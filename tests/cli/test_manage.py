@@ -1,4 +1,4 @@
-"""The commands `specialists list` and `check`, and the command as a program."""
+"""The commands `specialists list` and `check`, and `specialists` as a separate process."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ODD = "---\nname: odd\ndescription: d\nquux: 1\n---\nBody\n"
 
 
 def test_list_shows_files_and_problems(project: Path) -> None:
-    """Every file has a line, also one that cannot be run, and its problems stand below."""
+    """Every file has a row, even if it cannot be run, and its problems are listed below the table."""
     (project / "specialists" / "bad.md").write_text(BAD)
     result = call("list")
     lines = result.stdout.splitlines()
@@ -25,14 +25,14 @@ def test_list_shows_files_and_problems(project: Path) -> None:
 
 
 def test_list_is_whole_in_a_pipe(project: Path) -> None:
-    """Nothing is cut where no terminal is: a description of any length stands on one line."""
+    """Without a terminal nothing is truncated: a description of any length is on one line."""
     words = " ".join(["word"] * 100)
     (project / "specialists" / "long.md").write_text(f"---\nname: long\ndescription: {words}\n---\nBody\n")
     assert any(line.endswith(words) for line in call("list").stdout.splitlines())
 
 
 def test_list_json(project: Path) -> None:
-    """One object, with the values as the files give them and null for what they do not."""
+    """The output is one object with the values of the files, and null for values that a file does not set."""
     (project / "specialists" / "bad.md").write_text(BAD)
     found = {one["name"]: one for one in json.loads(call("list", "--json").stdout)["specialists"]}
     assert found["finder"] == {
@@ -57,7 +57,7 @@ def test_list_json(project: Path) -> None:
 
 
 def test_given_folder_comes_first(project: Path, tmp_path: Path) -> None:
-    """`--dir` hides a project's file of the same name, which is reported."""
+    """A specialist in `--dir` hides a project file of the same name, which is reported as a warning."""
     (tmp_path / "near").mkdir()
     (tmp_path / "near" / "finder.md").write_text(GOOD)
     result = json.loads(call("list", "--json", "--dir", str(tmp_path / "near")).stdout)["specialists"]
@@ -66,13 +66,13 @@ def test_given_folder_comes_first(project: Path, tmp_path: Path) -> None:
 
 
 def test_check_passes(project: Path) -> None:
-    """Without a path the project's files are checked, and nothing but the sum is said."""
+    """Without a path, the project's files are checked and only the summary is printed."""
     result = call("check")
     assert (result.exit_code, result.stdout) == (0, "1 file: 1 ok\n")
 
 
 def test_check_names_every_error_of_every_file(project: Path) -> None:
-    """One line for each problem, all files, exit code 2."""
+    """Every problem in every file has a line, and the exit code is 2."""
     (project / "specialists" / "bad.md").write_text(BAD)
     result = call("check")
     assert result.exit_code == 2
@@ -84,7 +84,7 @@ def test_check_names_every_error_of_every_file(project: Path) -> None:
 
 
 def test_check_takes_files_and_folders(project: Path, tmp_path: Path) -> None:
-    """Paths may be files of any suffix, and folders with what is below them."""
+    """Paths may be files with any suffix, or folders, which are searched recursively."""
     (tmp_path / "more" / "deep").mkdir(parents=True)
     (tmp_path / "more" / "deep" / "odd.md").write_text(ODD)
     (tmp_path / "prompt.txt").write_text(GOOD)
@@ -94,7 +94,7 @@ def test_check_takes_files_and_folders(project: Path, tmp_path: Path) -> None:
 
 
 def test_check_strict(project: Path) -> None:
-    """`--strict` takes warnings for errors, in the listing and in the exit code."""
+    """`--strict` treats warnings as errors, in the listing and in the exit code."""
     (project / "specialists" / "odd.md").write_text(ODD)
     assert call("check").exit_code == 0
     result = call("check", "--strict", "--json")
@@ -106,14 +106,14 @@ def test_check_strict(project: Path) -> None:
 
 
 def test_check_of_a_path_that_is_not_there(project: Path) -> None:
-    """A wrong path is one clear line on standard error."""
+    """A path that does not exist is reported with one line on standard error."""
     result = call("check", "nope.md")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith("no such file: nope.md\n")
 
 
 def test_unknown_specialist(project: Path) -> None:
-    """A near name is offered, in one line, with exit code 2."""
+    """The error suggests a similar name, on one line, with exit code 2."""
     result = call("show", "findr")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no specialist named findr; did you mean finder?" in result.stderr
@@ -124,14 +124,14 @@ def test_unknown_specialist(project: Path) -> None:
     "arguments", [["list", "--dir", "nope"], ["check", "--root", "nope"], ["show", "finder", "--root", "nope"]]
 )
 def test_folders_that_are_not_there(project: Path, arguments: list[str]) -> None:
-    """A folder that is named and not there is one clear line."""
+    """A folder that does not exist is reported with a clear error."""
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "nope is not a folder" in result.stderr
 
 
 def test_program_without_anything_reads_well(project: Path) -> None:
-    """The program explains itself, and says what it does not know without a traceback."""
+    """`--help` lists the commands, and an unknown command is reported without a traceback."""
     assert "Commands:" in program("--help").stdout
     wrong = program("chekc")
     assert wrong.returncode == 2
@@ -139,7 +139,7 @@ def test_program_without_anything_reads_well(project: Path) -> None:
 
 
 def test_program_survives_a_closed_pipe(project: Path) -> None:
-    """A reader that leaves early is no error."""
+    """A reader that closes the pipe early causes no error."""
     for number in range(50):
         (project / "specialists" / f"s{number}.md").write_text(GOOD.replace("finder", f"s{number}") + "x" * 4000)
     command = f'{sys.executable} -c "from run_specialist.cli.manage import main; main()" list --json | true'
@@ -148,7 +148,7 @@ def test_program_survives_a_closed_pipe(project: Path) -> None:
 
 
 def test_program_prints_in_any_encoding(project: Path) -> None:
-    """A terminal without UTF-8 gets escapes, not a traceback."""
+    """If the terminal's encoding is not UTF-8, other characters are escaped and no traceback is printed."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("notes", "n\u014dtes"), "utf-8")
     done = program("list", env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert (done.returncode, done.stderr) == (0, "")
@@ -156,7 +156,7 @@ def test_program_prints_in_any_encoding(project: Path) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """`--help` does not pay for validation, YAML or a client."""
+    """`--help` imports no validation library, YAML parser or API client."""
     code = (
         "import sys; import run_specialist.cli.manage as m\n"
         "try: m.app(['--help'])\n"
@@ -168,7 +168,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_shells_complete_names(project: Path) -> None:
-    """A shell offers the names of specialists after `show`."""
+    """Shell completion offers the names of specialists after `show`."""
     words = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": "specialists show fi", "COMP_CWORD": "2"}
     done = program(env=os.environ | words)
     assert done.stdout.split() == ["finder"]

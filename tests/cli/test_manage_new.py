@@ -10,7 +10,7 @@ from tests.cli.specialists_command import GOOD, call, program
 
 
 def test_new_passes_a_strict_check_and_is_found(project: Path) -> None:
-    """What `new` writes is at once fit to run, holds what was said, and has a prompt."""
+    """A file written by `new` passes a strict check, contains the given values, and has a prompt."""
     result = call(
         "new", "note-finder", "--description", "Finds notes: all #1", "--tools", "read, grep", "--model", "haiku"
     )
@@ -23,7 +23,7 @@ def test_new_passes_a_strict_check_and_is_found(project: Path) -> None:
 
 
 def test_new_keeps_what_is_there(project: Path) -> None:
-    """A file is written over only with `--force`."""
+    """An existing file is overwritten only with `--force`."""
     refused = call("new", "finder", "--description", "d")
     assert refused.exit_code == 2
     assert "--force" in refused.stderr
@@ -34,7 +34,7 @@ def test_new_keeps_what_is_there(project: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../up", "Upper", "a b", "", "a--b", "-a", "x" * 65, "a\nb", "ä"])
 def test_new_refuses_bad_names(project: Path, name: str) -> None:
-    """Only names that are good on every disk and in every shell are taken."""
+    """Only names that are safe on every file system and in every shell are accepted."""
     result = call("new", "--description", "d", "--", name)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "invalid name" in result.stderr
@@ -52,7 +52,7 @@ def test_new_refuses_bad_names(project: Path, name: str) -> None:
     ],
 )
 def test_new_refuses_what_a_strict_check_would(project: Path, flag: str, value: str, said: str) -> None:
-    """A value that would not pass is refused before anything is written."""
+    """An invalid value is refused before anything is written."""
     flags = {"--description": "d"} | {flag: value}
     result = call("new", "fresh", *(part for pair in flags.items() for part in pair))
     assert result.exit_code == 2
@@ -61,21 +61,21 @@ def test_new_refuses_what_a_strict_check_would(project: Path, flag: str, value: 
 
 
 def test_new_takes_none_and_another_folder(project: Path, tmp_path: Path) -> None:
-    """`none` is no limit, and `--dir` is where to write; it is made where it is not there."""
+    """`none` removes the limit; `--dir` is the destination folder, which is created if missing."""
     result = call("new", "free", "--description", "d", "--tool-calls-limit", "none", "--dir", str(tmp_path / "x" / "y"))
     assert result.exit_code == 0
     assert "tool_calls_limit: none" in (tmp_path / "x" / "y" / "free.md").read_text()
 
 
 def test_new_asks_nobody_without_a_terminal(project: Path) -> None:
-    """Where nobody can be asked, the missing flag is named."""
+    """Without a terminal to prompt on, the error names the missing flag."""
     result = call("new", "fresh")
     assert result.exit_code == 2
     assert "--description is required" in result.stderr
 
 
 def test_new_asks_on_a_terminal(project: Path) -> None:
-    """On a terminal it asks for what is missing, and takes the offered number."""
+    """On a terminal, `new` prompts for missing values and accepts the default limit."""
     ours, theirs = os.openpty()
     os.write(ours, b"when asked\n\n")
     done = program("new", "asked", stdin=theirs)

@@ -17,7 +17,7 @@ def shown(*arguments: str) -> dict[str, list[str]]:
 
 
 def test_show_tells_values_and_where_they_come_from(project: Path) -> None:
-    """Each setting stands with its line or `default`, those of the file first, then problems and prompt."""
+    """Each setting shows its line or `default`; those of the file come first; problems and prompt follow."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "quux: 1\ntools:"))
     result, rows = call("show", "finder"), shown("finder")
     assert result.exit_code == 0
@@ -33,7 +33,7 @@ def test_show_tells_values_and_where_they_come_from(project: Path) -> None:
 
 
 def test_show_tells_what_the_preset_of_the_file_sets(project: Path) -> None:
-    """Below the file's own values those of its preset, and of a countdown the part that comes from elsewhere."""
+    """Settings from the preset follow those of the file; a partly overridden countdown names the preset as well."""
     lines = "preset: soft-warning\ncountdown: {from: 3}\ntime_limit: 10m\ntools:"
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", lines))
     rows = shown("finder")
@@ -56,7 +56,7 @@ def test_show_tells_what_the_preset_of_the_file_sets(project: Path) -> None:
 
 
 def test_show_tells_what_a_preset_of_the_call_would_make_of_it(project: Path) -> None:
-    """Its values stand first, and the file's preset is gone."""
+    """Values from `--preset` come first, and the preset of the file is ignored."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "preset: soft-warning\ntools:"))
     rows = shown("finder", "--preset", "finalize")
     assert rows["landing"] == ["--preset finalize", "finalize"]
@@ -72,7 +72,7 @@ def test_show_tells_what_a_preset_of_the_call_would_make_of_it(project: Path) ->
 
 
 def test_show_of_a_file_that_cannot_be_run(project: Path) -> None:
-    """Its problems are shown; there are no settings."""
+    """For an invalid file, `show` has its problems and no settings."""
     (project / "specialists" / "bad.md").write_text(BAD)
     result = call("show", "bad", "--json")
     shown = json.loads(result.stdout)
@@ -81,11 +81,11 @@ def test_show_of_a_file_that_cannot_be_run(project: Path) -> None:
 
 
 def test_show_lets_nothing_through_to_the_terminal(project: Path) -> None:
-    """Escape sequences of a file are spelled out."""
+    """Escape sequences in a file are not printed raw."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("notes", "no\x1b[31mtes"))
     assert "\x1b" not in call("show", "finder").stdout + call("list").stdout + call("check").stdout
 
 
 def test_schema_is_one() -> None:
-    """The schema is printed as JSON, ready for an editor."""
+    """`schema` prints a valid JSON Schema that editors can use."""
     jsonschema.Draft202012Validator.check_schema(json.loads(call("schema").stdout))

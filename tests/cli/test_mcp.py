@@ -1,4 +1,4 @@
-"""The command `specialists mcp`: what it says before it serves, and what it imports."""
+"""The command `specialists mcp`: its messages before it serves, and its imports."""
 
 import json
 import socket
@@ -16,7 +16,7 @@ BLOCKED = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None; "
 
 @pytest.fixture
 def refused(notes):
-    """Return a function that calls the command, which must end by itself, and gives its exit code and complaints."""
+    """Return a function that calls the command, which must exit by itself, and returns exit code and stderr lines."""
 
     def call(*arguments: str, before: str = "") -> tuple[int, list[str]]:
         done = subprocess.run(
@@ -34,7 +34,7 @@ def refused(notes):
 
 
 def test_help_does_not_import_the_library():
-    """The flags are known without it."""
+    """`--help` shows the flags without importing the MCP library."""
     code = "from run_specialist.cli.manage import app; app(['mcp', '--help'], standalone_mode=False)"
     told = (
         f"{code}; import sys; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules or 'uvicorn' in sys.modules)"
@@ -45,7 +45,7 @@ def test_help_does_not_import_the_library():
 
 
 def test_without_the_extra_one_line_says_how_to_install_it(refused):
-    """Exit code 2."""
+    """Without the extra, one line says how to install it, and the exit code is 2."""
     assert refused("--http", "0", before=BLOCKED) == (2, [f"specialists: {mcp.INSTALL}"])
     assert refused(before=BLOCKED)[0] == 2
 
@@ -75,7 +75,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(refused):
 )
 @pytest.mark.exhaustive(one_in=2)
 def test_what_cannot_be_served_is_one_line(refused, arguments, told):
-    """Exit code 2, before any client comes."""
+    """An invalid configuration is reported on one line with exit code 2, before any client connects."""
     code, said = refused(*arguments)
     assert (code, len(said)) == (2, 1)
     assert said[0].startswith("specialists: ")
@@ -84,7 +84,7 @@ def test_what_cannot_be_served_is_one_line(refused, arguments, told):
 
 @pytest.mark.exhaustive
 def test_a_port_that_is_taken_is_one_line(refused):
-    """It names the port and the way out."""
+    """A port in use is one line that names the port and how to choose another one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = refused("--http", str(port))
@@ -95,7 +95,7 @@ def test_a_port_that_is_taken_is_one_line(refused):
 
 
 def test_the_project_can_be_elsewhere_than_where_a_client_starts_the_server(notes, write, tmp_path, monkeypatch):
-    """With --root its specialists are served; what else is relative is so to the folder of the client."""
+    """With --root, its specialists are served; other relative paths start at the client's working directory."""
     write("finder")
     (tmp_path / "more").mkdir()
     (notes / "specialists" / "finder.md").rename(tmp_path / "more" / "extra.md")
@@ -125,7 +125,7 @@ def test_the_project_can_be_elsewhere_than_where_a_client_starts_the_server(note
 
 @pytest.mark.exhaustive
 def test_a_token_without_http_is_told_to_be_of_no_use(refused, monkeypatch):
-    """From the environment, where it may stand for another server; it serves all the same."""
+    """A token in the environment, possibly meant for another server, causes a warning, and the server still starts."""
     monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "x")
     code, said = refused("--model", "offline")
     assert code == 0
@@ -135,7 +135,7 @@ def test_a_token_without_http_is_told_to_be_of_no_use(refused, monkeypatch):
 
 @pytest.mark.exhaustive
 def test_files_that_cannot_be_served_are_named_at_the_start(refused, write):
-    """Each with its line; the others are served."""
+    """Each invalid file is reported with its line; the others are served."""
     path = write("broken", "turns_limit: -3")
     write("fine")
     code, said = refused("--model", "offline")

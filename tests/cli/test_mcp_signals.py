@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and the end of a terminal where MCP servers are at work: the run lands, and no process stays."""
+"""Ctrl-C, SIGTERM and SIGHUP while MCP servers are running: the run ends and no server process is left."""
 
 import json
 import os
@@ -15,7 +15,7 @@ PATIENCE = 60
 
 @pytest.fixture
 def marked(tmp_path, monkeypatch):
-    """Give a mark that stands on the command line of the servers, and a pipe that tells when one is at work."""
+    """A path that appears on the command line of the servers, and is a pipe to which a server reports its state."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     pipe = tmp_path / "marker"
     os.mkfifo(pipe)
@@ -31,7 +31,7 @@ def servers(how, mark):
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program, marked, number):
-    """The server takes no hint, and never answers: exit code 130, the outcome, nothing left."""
+    """The server ignores the signal and never answers: exit code 130, the outcome is printed, no process is left."""
     write("finder", servers("stubborn", marked))
     api([calls("mcp__raw__look", {})])
     process = program("finder", "What do owls eat?", "--trust", "--json", start_new_session=True)
@@ -45,7 +45,7 @@ def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_servers_are_started_ends_the_program(api, write, program, marked, number):
-    """Nobody waits until the server's time is up; nothing was asked."""
+    """The program exits without waiting for the server's timeout, and no request is sent."""
     write("finder", servers("waits", marked))
     simulator = api([])
     process = program("finder", "What do owls eat?", "--trust", start_new_session=True)
@@ -59,12 +59,12 @@ def test_a_signal_while_servers_are_started_ends_the_program(api, write, program
 
 @pytest.mark.exhaustive
 def test_a_program_that_is_killed_leaves_no_server_that_heeds_the_end_of_its_input(api, write, program, marked):
-    """SIGKILL gives no time for more."""
+    """After SIGKILL, a server that exits at the end of its input is not left running."""
     write("finder", servers("told", marked))
     api([calls("mcp__raw__look", {})])
     process = program("finder", "What do owls eat?", "--trust")
     assert marked.read_text() == "called"
     process.kill()
     process.wait(PATIENCE)
-    # It is opened for writing by the server once more, when its input has ended, just before it goes.
+    # The server opens the pipe for writing once more, when its input has ended, just before it exits.
     assert marked.read_text() == "ended"

@@ -1,4 +1,4 @@
-"""Who gets into `specialists mcp --http`: with the token that it makes, with one that was given, or without any."""
+"""Access to `specialists mcp --http` with the generated token, with a given token, and without a token."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ FLAGS = ["--http", "127.0.0.1:0", "--model", "offline"]
 
 @pytest.fixture
 def data(notes, tmp_path, monkeypatch) -> Path:
-    """A data directory of the user with nothing in it, and a project that was entered."""
+    """An empty user data directory, and a project as the working directory."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("SPECIALIST_MCP_TOKEN", raising=False)
     return tmp_path / "data" / "run-specialist"
@@ -30,7 +30,7 @@ def data(notes, tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def started(data):
-    """Return a function that starts the server, and gives its lines up to the one with the URL, which comes last."""
+    """Return a function that starts the server and returns its stderr lines up to the last one, which has the URL."""
     running = []
 
     def start(*arguments: str) -> list[str]:
@@ -64,7 +64,7 @@ def status(lines, **headers) -> int:
 @pytest.mark.exhaustive
 @pytest.mark.anyio
 async def test_the_official_client_gets_in_with_the_token_that_is_printed(started, data, write):
-    """As the line to be copied says it; it asks a specialist, and the token is nowhere but in its file."""
+    """A client configured with the printed command can ask a specialist, and only the token file contains the token."""
     write("finder", "paths: [notes]")
     lines = await asyncio.to_thread(started, "--store", str(data / "runs.db"))
     token, url = token_in(lines), lines[-1].split(" on ")[1]
@@ -83,7 +83,7 @@ async def test_the_official_client_gets_in_with_the_token_that_is_printed(starte
 
 @pytest.mark.exhaustive
 def test_nobody_gets_in_without_it(started):
-    """Neither without a token nor with another one."""
+    """Requests without a token or with a wrong token get status 401."""
     lines = started()
     assert status(lines) == 401
     assert status(lines, authorization="Bearer another") == 401
@@ -92,7 +92,7 @@ def test_nobody_gets_in_without_it(started):
 
 @pytest.mark.exhaustive
 def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
-    """What clients have in their configuration holds at the next start; nobody else can read the file."""
+    """The token in a client's configuration is valid after a restart, and only the user can read the file."""
     first = started()
     assert token_in(started()) == token_in(first)
     assert f"specialists: the token is stored in {data / FILE}; delete this file to generate a new one" in first
@@ -105,7 +105,7 @@ def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["flag", "environment"])
 def test_a_token_that_was_given_is_not_printed_and_none_is_made(started, data, monkeypatch, how):
-    """Who chose it knows it."""
+    """A token chosen by the user is neither printed nor replaced by a generated one."""
     if how == "environment":
         monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "of-my-own")
     lines = started(*(["--token", "of-my-own"] if how == "flag" else []))
@@ -115,7 +115,7 @@ def test_a_token_that_was_given_is_not_printed_and_none_is_made(started, data, m
 
 
 def test_without_a_token_one_line_says_what_that_opens(started, data):
-    """Everybody on this machine is let in."""
+    """With `--no-token`, one line warns that every local process has access."""
     lines = started("--no-token")
     assert lines[0] == (
         "specialists: warning: without a token, every process on this machine, including those of other users, can ask "
@@ -127,7 +127,7 @@ def test_without_a_token_one_line_says_what_that_opens(started, data):
 
 @pytest.mark.exhaustive
 def test_who_serves_others_is_warned(started):
-    """The token guards it, and travels in the clear."""
+    """Listening on all interfaces warns that the token is sent unencrypted."""
     lines = started("--http", "0.0.0.0:0")
     assert token_in(lines)
     assert (
@@ -137,7 +137,7 @@ def test_who_serves_others_is_warned(started):
 
 
 def test_a_token_file_that_others_could_read_is_refused(data):
-    """Exit code 2, one line that names the file and the way out."""
+    """A token file readable by others is refused on one line with exit code 2 and a remedy."""
     data.mkdir(parents=True)
     (data / FILE).write_text("known-to-all\n")
     (data / FILE).chmod(0o644)
@@ -151,7 +151,7 @@ def test_a_token_file_that_others_could_read_is_refused(data):
 
 @pytest.mark.parametrize("kept", ["", "two words", "geheimü", "\x00"])
 def test_a_file_without_a_token_is_refused(data, kept):
-    """An empty token would let everybody in."""
+    """An empty token would grant access to everyone, and an invalid one cannot be sent."""
     data.mkdir(parents=True)
     (data / FILE).touch(mode=0o600)
     (data / FILE).write_text(kept, encoding="utf-8")
@@ -161,7 +161,7 @@ def test_a_file_without_a_token_is_refused(data, kept):
 
 
 def test_what_is_no_ordinary_file_is_refused(data):
-    """A pipe is not waited for."""
+    """A named pipe is refused instead of blocking the start."""
     data.mkdir(parents=True)
     os.mkfifo(data / FILE, 0o600)
     with pytest.raises(UsageError, match="is not a regular file"):
@@ -169,7 +169,7 @@ def test_what_is_no_ordinary_file_is_refused(data):
 
 
 def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
-    """No folder can be made below a file, none is read, and no link is followed; what is wrong is told."""
+    """If the token cannot be stored, each start has a new one and says why; no directory or symlink is read."""
     (tmp_path / "file").touch()
     (tmp_path / "elsewhere").write_text("planted\n")
     (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
@@ -182,7 +182,7 @@ def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
 
 
 def test_starts_at_the_same_time_agree_on_one_token(tmp_path):
-    """Whoever is first."""
+    """Concurrent starts share the token of the first one."""
     given = f"access_token(Path({str(tmp_path / 'new')!r}))"
     code = f"from run_specialist.mcp_server.access_token import *; print({given}.value)"
     starts = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
@@ -192,6 +192,6 @@ def test_starts_at_the_same_time_agree_on_one_token(tmp_path):
 
 
 def test_the_token_does_not_show_where_its_holder_is_printed(tmp_path):
-    """As in a traceback."""
+    """`repr` does not contain the token, so that a traceback does not show it."""
     token = access_token(tmp_path)
     assert token.value not in repr(token)

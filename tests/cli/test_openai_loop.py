@@ -1,4 +1,4 @@
-"""The preset `openai-loop` on chat completions: a plain tool loop that says why it ends and how to go on."""
+"""The preset `openai-loop` on chat completions: a plain tool loop that reports why it ended and how to continue."""
 
 import json
 
@@ -22,7 +22,7 @@ def result(call, content):
 
 
 def test_s4_1_the_choice_is_auto_until_the_limit_and_then_none(chat, write, call):
-    """N=3: four requests, three results, compared whole; the tools never change."""
+    """A limit of 3 gives four requests and three results, compared in full; the list of tools never changes."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     simulator = chat([*GREP, says(ANSWER)])
     assert call("finder", "What do owls eat?", *MODEL).stdout == f"{ANSWER}\n"
@@ -48,7 +48,7 @@ def test_s4_1_the_choice_is_auto_until_the_limit_and_then_none(chat, write, call
 
 
 def test_s4_2_the_last_result_carries_the_limit_as_fields_and_no_other_does(chat, write, call):
-    """Also where the batch goes over the limit: what was skipped is told so, and the last of it has the fields."""
+    """Skipped calls of a batch that exceeds the limit say so, and only the last result has the limit fields."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     batch = calls("grep", *({"pattern": word} for word in ("night", "winter", "bats")))
     simulator = chat([GREP[0], batch, says(ANSWER)])
@@ -62,7 +62,7 @@ def test_s4_2_the_last_result_carries_the_limit_as_fields_and_no_other_does(chat
 
 @pytest.mark.anyio
 async def test_s4_2_fields_join_a_result_that_is_a_json_object_and_wrap_any_other(chat, write, monkeypatch):
-    """An object keeps its own fields; a list, a number and a text become the `output` of one."""
+    """Fields are added to a JSON object; a list, a number or a text becomes the `output` of a new object."""
     write("finder", "tools: []")
     told = []
     for raw in ('{"found": 2, "who": "owls"}', "[1, 2]", "3", "text"):
@@ -79,7 +79,7 @@ async def test_s4_2_fields_join_a_result_that_is_a_json_object_and_wrap_any_othe
 
 
 def test_s4_3_a_line_on_stderr_names_the_limit_and_how_to_go_on(chat, write, call):
-    """The model's own words go to stdout; which limit it was, and the flag that raises it, stand beside them."""
+    """The model's answer is on stdout; the limit that was reached and the flag that raises it are on stderr."""
     write("finder", "tool_calls_limit: 3")
     chat(policies.always_tool("grep", answer=ANSWER))
     result = call("finder", "What?", *MODEL)
@@ -90,7 +90,7 @@ def test_s4_3_a_line_on_stderr_names_the_limit_and_how_to_go_on(chat, write, cal
 
 @pytest.mark.anyio
 async def test_s4_3_the_answer_streams(chat, write):
-    """Somebody who watches sees the text in pieces, as it comes."""
+    """A caller with `watch` receives the answer in several pieces."""
     write("finder", "tool_calls_limit: 3")
     simulator, pieces = chat(policies.always_tool("grep", answer=ANSWER)), []
     async with Runner(model="openai:some-model") as runner:

@@ -1,4 +1,4 @@
-"""The commands with outputs that take nothing: a full device, a pipe that nobody reads, a descriptor that is closed."""
+"""The commands with unwritable outputs: a full device, a pipe without a reader, a closed file descriptor."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ COMMANDS = {
 
 @pytest.fixture
 def run(call, write, monkeypatch, tmp_path):
-    """Return a function that runs a command in a project with a run, its outputs redirected as a shell does."""
+    """Return a function that runs a command in a project with a stored run, with shell redirections of its outputs."""
     write("finder")
     monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
     assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
@@ -45,7 +45,7 @@ full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full 
 @full
 @pytest.mark.parametrize("name", COMMANDS)
 def test_lines_that_are_lost_on_standard_error_change_no_exit_code(run, name):
-    """What was asked for came out on standard output, whole."""
+    """With an unwritable stderr, the output on stdout is complete and the exit code is 0."""
     done = run(name, "2>/dev/full")
     assert done.returncode == 0
     assert done.stdout.endswith(("\n", "</html>"))
@@ -55,7 +55,7 @@ def test_lines_that_are_lost_on_standard_error_change_no_exit_code(run, name):
 @full
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_output_that_cannot_be_written_is_a_failure(run, name):
-    """One line, and exit code 2; the answer itself is stored."""
+    """An unwritable stdout is one line on stderr with exit code 2."""
     done = run(name, ">/dev/full")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "No space left on device: " in done.stderr
@@ -63,13 +63,13 @@ def test_an_output_that_cannot_be_written_is_a_failure(run, name):
 
 @full
 def test_a_wrong_flag_stays_one_though_nobody_is_told(run):
-    """Exit code 2, as ever."""
+    """An unknown command exits with code 2 even if stderr is full."""
     assert run("wrong", "2>/dev/full").returncode == 2
 
 
 @full
 def test_an_output_that_cannot_be_written_is_a_failure_though_nobody_is_told(run):
-    """The exit code is all that is left."""
+    """An unwritable stdout exits with code 2 even if stderr is full, too."""
     assert run("answer", ">/dev/full 2>/dev/full").returncode == 2
 
 
@@ -79,7 +79,7 @@ def test_an_output_that_cannot_be_written_is_a_failure_though_nobody_is_told(run
     [*((name, ">&- 2>&-") for name in COMMANDS), ("answer", ">&-"), ("answer", "2>&-"), ("runs", ">&-")],
 )
 def test_an_output_that_is_closed_is_not_written(run, name, redirected):
-    """Whoever closes it wants nothing of it."""
+    """A closed output causes neither a failure nor a traceback."""
     done = run(name, redirected)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
@@ -88,7 +88,7 @@ def test_an_output_that_is_closed_is_not_written(run, name, redirected):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "help"])
 def test_a_pipe_that_nobody_reads_is_no_failure(run, name):
-    """As behind `| head -1`, which has read enough."""
+    """A closed pipe, such as after `| head -1`, causes neither a failure nor an error message."""
     ours, theirs = os.pipe()
     os.close(ours)
     done = run(name, stdout=theirs)

@@ -1,4 +1,4 @@
-"""The commands with a PostgreSQL server of their own, which restarts, cuts sessions, goes away or is odd."""
+"""The commands with a PostgreSQL server that restarts, terminates sessions, loses its tables or is misconfigured."""
 
 import json
 
@@ -21,14 +21,14 @@ CUT_OWNERS = "select pg_terminate_backend(pid) from pg_stat_activity where appli
 
 @pytest.fixture(scope="module")
 def server():
-    """Give a server that may be stopped."""
+    """A server that a test may stop."""
     with postgres_server() as running:
         yield running
 
 
 @pytest.fixture
 def database(server):
-    """Give the URL of a store that is not there yet."""
+    """The URL of a database without a store."""
     change(server.url, "drop schema if exists run_specialist cascade")
     return server.url
 
@@ -40,7 +40,7 @@ def specialists(*command):
 
 @pytest.fixture
 def held(api, write, program, database):
-    """Give a run that waits for the reply to its second request, the gate before that, and the API."""
+    """A function that starts a run which waits for its second reply, the gate that holds the reply, and the API."""
     write("finder")
     gate = Gate()
     second = says(tool_use("search", {"query": "toads"}), gate=gate)
@@ -58,11 +58,11 @@ def held(api, write, program, database):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_of_the_server_in_the_middle_of_a_run_costs_nothing(held, server, database, mode):
-    """Every turn is stored once, and nobody is warned."""
+    """Every turn is stored once, and no warning is printed."""
     start, gate, served = held
     process = start()
     server.stop(mode)
-    # The reply comes while there is no server to keep it.
+    # The reply arrives while no server can store it.
     gate.open()
     server.start()
     out, err = process.communicate(timeout=PATIENCE)
@@ -75,7 +75,7 @@ def test_a_restart_of_the_server_in_the_middle_of_a_run_costs_nothing(held, serv
 
 @pytest.mark.exhaustive
 def test_a_run_whose_lock_alone_was_cut_is_not_taken_over(held, database):
-    """`resume` of another process finds it at work, and it goes on to its answer."""
+    """`resume` in another process refuses because the run is still running, and the run finishes with its answer."""
     start, gate, served = held
     process = start()
     change(database, CUT_OWNERS)
@@ -91,7 +91,7 @@ def test_a_run_whose_lock_alone_was_cut_is_not_taken_over(held, database):
 
 @pytest.mark.exhaustive
 def test_a_run_that_was_taken_over_asks_nothing_more(held, database):
-    """Two processes would pay for one run; what it gathered is printed, with exit code 4."""
+    """The run stops so that two processes do not pay for it; the gathered evidence is printed, with exit code 4."""
     start, gate, served = held
     process = start()
     change(database, "update runs set owner = 'another'")
@@ -107,7 +107,7 @@ def test_a_run_that_was_taken_over_asks_nothing_more(held, database):
 
 @pytest.mark.exhaustive
 def test_a_run_that_needs_its_store_ends_when_that_is_lost(held, database):
-    """Its tables were dropped: waiting would not bring them back."""
+    """The tables were dropped, so waiting would not help: with `--on-lost abort` the run ends with exit code 4."""
     start, gate, served = held
     process = start("--on-lost", "abort", "--json")
     change(database, "drop schema run_specialist cascade")
@@ -123,14 +123,14 @@ def test_a_run_that_needs_its_store_ends_when_that_is_lost(held, database):
 
 @pytest.fixture(scope="module")
 def ascii_server():
-    """Give a server whose databases know no encoding."""
+    """A server whose databases use SQL_ASCII."""
     with postgres_server("SQL_ASCII") as running:
         yield running
 
 
 @pytest.mark.exhaustive
 def test_a_database_in_sql_ascii_keeps_every_text(ascii_server, call, write, notes):
-    """The driver would return bytes for every text of it."""
+    """Texts are stored and read as UTF-8, although the driver would return bytes for every text."""
     write("finder", body="Du findest Notizen über Eulen – 鳥.")
     question = "Was fressen Eulen? é 鳥 \N{OWL}"
     said = call("finder", question, "--model", "offline", "--store", ascii_server.url)
@@ -180,7 +180,7 @@ ODD = {
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("oddity", ODD)
 def test_every_command_says_in_one_line_what_is_wrong_with_a_server(database, call, write, notes, oddity, command):
-    """And no password, whatever the driver says."""
+    """Every command reports the problem on one line, without the password."""
     write("finder")
     assert call("finder", "What do owls eat?", "--model", "offline", "--store", database).exit_code == 0
     url = ODD[oddity](database)

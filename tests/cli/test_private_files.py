@@ -1,4 +1,4 @@
-"""What the commands write is for its user alone, whole or not at all."""
+"""Reports are readable by their owner only, and are written completely or not at all."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ def mode(path):
 
 @pytest.fixture(params=[0, 0o022, 0o277])
 def umask(request):
-    """Set what a process takes away from the rights of its files."""
+    """Set the umask of the process."""
     before = os.umask(request.param)
     yield
     os.umask(before)
@@ -30,7 +30,7 @@ def umask(request):
 
 @pytest.fixture
 def url(tmp_path, monkeypatch):
-    """Keep a run, and enter its folder."""
+    """Store a run, and change to the folder of its store."""
     monkeypatch.chdir(tmp_path)
     url = f"sqlite:///{tmp_path}/runs.db"
     with closing(Writer(Location(url, named=True))) as writer:
@@ -44,14 +44,14 @@ def report(url, *more):
 
 
 def test_a_report_is_for_its_user_alone(url, tmp_path, umask):
-    """All that the run read may stand in it; the umask neither widens that nor makes it unreadable."""
+    """A report may contain everything the run read; its mode is 0600 with any umask."""
     said = report(url)
     assert (said.exit_code, said.stdout) == (0, "report-run-1.html\n")
     assert mode(tmp_path / "report-run-1.html") == 0o600
 
 
 def test_a_report_that_replaces_another_is_private_too(url, tmp_path):
-    """Whoever had the old one open reads on in the old one."""
+    """The new report has mode 0600; a process that has the old file open still reads the old content."""
     page = tmp_path / "page.html"
     page.write_text("old")
     page.chmod(0o644)
@@ -65,7 +65,7 @@ def test_a_report_that_replaces_another_is_private_too(url, tmp_path):
 
 
 def test_a_report_is_written_through_a_link(url, tmp_path):
-    """The link stays."""
+    """The target of a symlink is written, and the symlink is kept."""
     (tmp_path / "link.html").symlink_to(tmp_path / "page.html")
     assert report(url, "--out", "link.html").exit_code == 2
     assert report(url, "--out", "link.html", "--force").exit_code == 0
@@ -74,7 +74,7 @@ def test_a_report_is_written_through_a_link(url, tmp_path):
 
 
 def test_what_is_no_file_is_written_into(tmp_path):
-    """A device must not be replaced by a page."""
+    """A pipe or device is written to instead of being replaced by a file."""
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write_private(tmp_path / "pipe", b"page", overwrite=True)
@@ -84,7 +84,7 @@ def test_what_is_no_file_is_written_into(tmp_path):
 
 
 def test_a_report_that_cannot_be_written_leaves_nothing_behind(url, tmp_path, monkeypatch):
-    """The line names the file that was asked for; one that was there stays whole."""
+    """The error names the requested file; an existing file keeps its content and no temporary file is left."""
     said = report(url, "--out", str(tmp_path / "nowhere" / "page.html"))
     assert (said.exit_code, said.stderr.count("\n")) == (2, 1)
     assert f"No such file or directory: {tmp_path}/nowhere/page.html" in said.stderr

@@ -28,7 +28,7 @@ def ours(stderr):
 
 
 def test_s4_3_the_line_at_the_limit_is_a_command_that_goes_on(store, api, write, call):
-    """Named limit, and a command with the id and twice the limit; run as it stands it goes on."""
+    """The line names the limit and a command with the run id and twice the limit; running it continues the run."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
     first = call("finder", "What?", *MODEL)
@@ -43,7 +43,7 @@ def test_s4_3_the_line_at_the_limit_is_a_command_that_goes_on(store, api, write,
 
 
 def test_s4_3_a_store_that_was_named_stands_in_the_command(notes, api, write, call, tmp_path):
-    """Else the command would look in another one."""
+    """The printed command has the `--store` of the run; without it, `resume` would look in the default store."""
     write("finder", "tool_calls_limit: 1", "tools: grep")
     api([GREP[0], answers("some")])
     place = f"{tmp_path}/my runs.db"
@@ -86,14 +86,14 @@ def outcome(kind, limit, used):
     ],
 )
 def test_the_total_that_is_proposed_is_more_than_was_used(kind, limit, used, total):
-    """A landing may go over its limit, and a total below what is used would be refused."""
+    """A landing may exceed its limit, and `resume` refuses a total below what was used."""
     command = resume_command(outcome(kind, limit, used), None)
     assert command == f"specialists resume r {FLAGS[kind]} {total}"
     assert float(total) > used
 
 
 def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
-    """N=3 as a plain tool loop: 1 user, 3 calls, 3 results, 1 assistant, in order; with 3 more they go on."""
+    """A tool loop with limit 3 stores 1 user, 3 call, 3 result and 1 assistant message in order; `resume` appends."""
     write("finder", "tools: grep")
     three = [chat_replies.calls("grep", {"pattern": word}) for word in ("mice", "winter", "bats")]
     chat([*three, chat_replies.says("some"), *three, chat_replies.says("more")])
@@ -115,7 +115,7 @@ def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
 
 
 def test_s4_5_resume_json_prints_the_outcome_of_the_whole_run(store, api, write, call):
-    """Exactly the object; calls, tokens and turns are those of both goings."""
+    """The output is the outcome object; its calls, tokens and turns cover the run before and after the resumption."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
     first = json.loads(call("finder", "What?", *MODEL, "--json").stdout)
@@ -130,7 +130,7 @@ def test_s4_5_resume_json_prints_the_outcome_of_the_whole_run(store, api, write,
 
 
 def test_resume_events_prints_started_resumed_and_so_on(store, api, write, call):
-    """One JSON event a line, the outcome in the last."""
+    """Each line is a JSON event, and the last one contains the outcome."""
     write("finder", "tool_calls_limit: 1", "tools: grep")
     api([GREP[0], answers("some"), answers("more")])
     call("finder", "What?", *MODEL, "--quiet")
@@ -142,7 +142,7 @@ def test_resume_events_prints_started_resumed_and_so_on(store, api, write, call)
 
 
 def test_a_question_that_begins_with_a_dash_or_odd_signs_is_asked(store, api, write, call):
-    """As the shell hands it over."""
+    """The question reaches the model exactly as passed by the shell."""
     write("finder")
     simulator = api([answers("some"), answers("more")])
     call("finder", "What?", *MODEL, "--quiet")
@@ -152,7 +152,7 @@ def test_a_question_that_begins_with_a_dash_or_odd_signs_is_asked(store, api, wr
 
 
 def test_offline_runs_go_on_offline(store, write, call):
-    """Without any model: asked more, it searches on within the new total."""
+    """Without a language model, a follow-up question searches again within the new total."""
     write("finder", "tool_calls_limit: 1")
     first = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
     result = manage("resume", "last", "What do toads do in winter?", "--tool-calls-limit", "9", "--json")
@@ -163,7 +163,7 @@ def test_offline_runs_go_on_offline(store, write, call):
 
 
 def test_x_12_the_api_is_down_and_the_line_says_how_to_go_on(store, api, write, call):
-    """Exit 3, the salvage on standard output; when the API is back, that command answers."""
+    """Exit code 3 with the gathered evidence on stdout; once the API is back, the printed command gets the answer."""
     write("finder", "tool_calls_limit: 1", "tools: grep")
     api([GREP[0], faults.invalid("the moon is wrong"), answers("some")])
     failed = call("finder", "What do owls eat?", *MODEL)
@@ -179,7 +179,7 @@ def test_x_12_the_api_is_down_and_the_line_says_how_to_go_on(store, api, write, 
 
 
 def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program):
-    """Exit 130, one line that says how to go on; every stored call has its result."""
+    """Exit code 130 and one line with the resume command; every stored call has its result."""
     gate = Gate()
     write("finder", "tools: grep")
     api([GREP[0], says(tool_use("grep", {"pattern": "x"}), gate=gate)])
@@ -200,7 +200,7 @@ def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program
 
 
 def test_the_help_of_resume_imports_no_database(notes):
-    """It is there at once: neither SQLAlchemy nor an SDK is loaded for it."""
+    """`resume --help` imports neither SQLAlchemy nor an SDK."""
     code = f"{MAIN.rsplit(';', 1)[0]}\nimport contextlib\nwith contextlib.suppress(SystemExit): main()\n"
     code += "assert not {'sqlalchemy', 'alembic', 'anthropic', 'jinja2', 'platformdirs'} & set(sys.modules)"
     command = [sys.executable, "-c", code, "resume", "--help"]
@@ -210,7 +210,7 @@ def test_the_help_of_resume_imports_no_database(notes):
 
 
 def test_the_command_that_goes_on_names_no_password(store_url, api, write, call):
-    """What is printed to be copied may end in a log: of a URL the password is left out."""
+    """The printed command omits the password of the store URL, since it may end up in a log."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     api([*GREP, answers("some")])
     said = call("finder", "What?", *MODEL, "--store", store_url)

@@ -12,7 +12,7 @@ from tests.wire.simulator.replies import answers, says, thinking, tool_use
 
 @pytest.fixture
 def landed(store, api, write, call):
-    """A run that landed after one call; one more reply stands ready."""
+    """A run that landed after one call, its simulator, and the file of its specialist."""
     path = write("finder", "tool_calls_limit: 1", "tools: grep")
     simulator = api([GREP[0], answers("some")])
     call("finder", "What?", *MODEL, "--quiet")
@@ -35,7 +35,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
 def test_what_cannot_be_is_one_line_with_exit_2(landed, store, arguments, words):
-    """Nothing is asked, nothing printed, the store stays as it is, and no secret is shown."""
+    """The error is one line; no request is sent, the store is unchanged, and no secret is shown."""
     simulator, _ = landed
     before = store.read_bytes(), manage("transcript", "last", "--json").stdout
     result = manage("resume", *arguments)
@@ -49,7 +49,7 @@ def test_what_cannot_be_is_one_line_with_exit_2(landed, store, arguments, words)
 
 
 def test_a_changed_file_is_refused_and_forced(landed, api):
-    """The flag that helps stands in the line; in the transcript the model is told."""
+    """The error names `--force`; when forced, the transcript notes that the instructions were changed."""
     _, path = landed
     path.write_text(path.read_text().replace("You find", "You seek"))
     refused = manage("resume", "last", "More?")
@@ -63,7 +63,7 @@ def test_a_changed_file_is_refused_and_forced(landed, api):
 
 
 def test_another_model_is_refused_where_there_is_thinking_and_forced(store, api, write, call):
-    """Left out, and told; a run without thinking needs no force."""
+    """With `--force` the thinking is left out and the transcript notes it; runs without thinking need no `--force`."""
     write("finder", "tools: grep")
     api([says(thinking("hm"), tool_use("grep", {"pattern": "mice"})), answers("some")])
     call("finder", "What?", *MODEL, "--quiet")
@@ -76,6 +76,6 @@ def test_another_model_is_refused_where_there_is_thinking_and_forced(store, api,
     assert "thinking was left out" in json.dumps(rows())
     assert "summary" not in [row["kind"] for row in rows()]
     assert "hm" not in json.dumps(simulator.requests[0].messages)
-    # From then on it is a run of the new model.
+    # From now on the run uses the new model.
     assert manage("resume", "last", "And?", "--quiet").stdout == "most\n"
     assert simulator.requests[1].body["model"] == "claude-sonnet-5-5"

@@ -1,4 +1,4 @@
-"""The command `run-specialist` against a simulated API: the answer, the limits, the system prompt, the tools."""
+"""The command `run-specialist` against a simulated API: answer, limits, system prompt and tools."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ def paragraphs(request):
     "answer", ["Owls eat mice.", "one\n\n  two\t\n# three", "  set in  ", "naïve – ✓ 猫", '{"a": [1]}', "x" * 70_000]
 )
 def test_s0_6_stdout_is_exactly_the_argument_of_respond(api, write, call, answer):
-    """The answer, byte for byte, and the end of the line; nothing of ours beside it."""
+    """Stdout is the answer, byte for byte, and a newline, and nothing else."""
     write("finder")
     api([LOOK, answers(answer, gaps=["what toads eat"])])
     result = call("finder", "What do owls eat?")
@@ -32,7 +32,7 @@ def test_s0_6_stdout_is_exactly_the_argument_of_respond(api, write, call, answer
 
 
 def test_s0_6_a_landing_prints_what_respond_was_given_when_forced(api, write, call):
-    """A model that would search for ever is made to answer, and the parent gets that answer."""
+    """A model that would search forever is forced to call `respond`, and that answer is printed."""
     write("finder", "model: haiku")
     simulator = api(policies.always_tool("search", answer="all that was found"))
     result = call("finder", "What do owls eat?", "--tool-calls-limit", "3")
@@ -41,7 +41,7 @@ def test_s0_6_a_landing_prints_what_respond_was_given_when_forced(api, write, ca
 
 
 def test_s0_9_a_bad_file_is_named_and_the_others_still_run(api, write, call):
-    """Each error is `file:line:column: key: reason`, exit code 2; nothing is asked, and a good file is not held up."""
+    """Each error is `file:line:column: key: reason` with exit code 2; no request is sent, and valid files still run."""
     path = write("bad", "tool_calls_limit: twelve", "cost_limit: $5")
     write("finder")
     simulator = api([answers("yes")])
@@ -67,7 +67,7 @@ def test_s0_9_a_bad_file_is_named_and_the_others_still_run(api, write, call):
     ],
 )
 def test_s2_11_s3_4_the_flag_beats_the_file_and_the_file_the_default(api, write, call, line, flag, limit):
-    """2 beats 10 and 10 beats 2, 0 is a limit, and 30 holds where nothing is said; so many calls are really made."""
+    """2 overrides 10, 10 overrides 2, 0 is a limit, and the default is 30; exactly that many calls are made."""
     write("finder", "model: haiku", *([line] if line else []))
     simulator = api(policies.always_tool("search", calls_per_turn=4))
     flags = [] if flag is None else ["--tool-calls-limit", flag]
@@ -87,7 +87,7 @@ def test_s2_11_s3_4_the_flag_beats_the_file_and_the_file_the_default(api, write,
     ids=["flag", "file"],
 )
 def test_s3_4_s0_8_none_is_no_limit(api, write, call, line, flags):
-    """Far beyond any limit no result says what remains, nothing is forced, and the prompt holds no budget."""
+    """Without a limit no result shows what remains, no tool is forced, and the prompt has no budget."""
     write("finder", line)
     simulator = api(policies.works_then_answers("search", calls=40, calls_per_turn=10))
     outcome = json.loads(call("finder", "What?", "--json", *flags).stdout)
@@ -105,7 +105,7 @@ def test_s3_4_s0_8_none_is_no_limit(api, write, call, line, flags):
 @pytest.mark.parametrize(("limit", "words"), [(1, "1 tool call"), (2, "2 tool calls"), (30, "30 tool calls")])
 @pytest.mark.parametrize("origin", ["name", "path", "plain"])
 def test_s3_1_the_system_prompt_ends_with_the_budget(api, write, call, limit, words, origin):
-    """Its last paragraph is the budget with the resolved limit, singular at 1, wherever the prompt came from."""
+    """The last paragraph is the budget with the resolved limit, singular for 1, for every source of the prompt."""
     path = write("finder", "tool_calls_limit: 7", body="You find notes.\n\nTool budget: ask somebody else.")
     if origin == "plain":
         path.write_text("You find notes.\n")
@@ -126,7 +126,7 @@ def test_s3_1_the_system_prompt_ends_with_the_budget(api, write, call, limit, wo
     ],
 )
 def test_s3_1_s0_2_no_notice_where_none_is_wanted(api, write, call, lines, flags):
-    """A child that shall not know, or has no limit, reads no word of a budget."""
+    """With `budget_notice: false` or without a limit, the prompt does not mention the budget."""
     write("finder", *lines)
     simulator = api([answers("yes")])
     call("finder", "What?", *flags)
@@ -134,7 +134,7 @@ def test_s3_1_s0_2_no_notice_where_none_is_wanted(api, write, call, lines, flags
 
 
 def test_s0_7_two_runs_side_by_side_count_for_themselves(api, write, call, program):
-    """A program beside this one, kept in step by the server: each run makes its own number of calls."""
+    """Two processes run in lockstep against one server; each makes its own number of calls."""
     write("finder", "model: haiku")
     together, forever = threading.Barrier(2, timeout=60), policies.always_tool("search")
 
@@ -166,7 +166,7 @@ def test_s0_7_two_runs_side_by_side_count_for_themselves(api, write, call, progr
     ],
 )
 def test_tools_are_those_of_the_file_and_respond(api, write, call, lines, names):
-    """Sorted, the same in every request, and `respond` is never missing."""
+    """The tools are sorted, the same in every request, and always include `respond`."""
     write("finder", *lines)
     simulator = api([calls("read", {"path": "notes/owls.md"}), answers("yes")])
     assert call("finder", "What?").stdout == "yes\n"
@@ -174,7 +174,7 @@ def test_tools_are_those_of_the_file_and_respond(api, write, call, lines, names)
 
 
 def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
-    """It is named with its place; the run goes on with the tools that exist, and the outcome repeats it."""
+    """The warning names the tool and its place; the run uses the other tools, and the outcome has the warning."""
     path = write("finder", "tools: Read, Telescope")
     api([answers("yes"), answers("yes")])
     result = call("finder", "What?")
@@ -186,7 +186,7 @@ def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
 
 
 def test_s1_7_a_missing_tool_is_told_to_the_model(api, write, call):
-    """With `tools: []` a call of a file tool is an error result that names what there is."""
+    """With `tools: []`, a call of a file tool gets an error result that lists the available tools."""
     write("finder", "tools: []")
     simulator = api([calls("read", {"path": "notes/owls.md"}), answers("nothing")])
     assert call("finder", "What?").stdout == "nothing\n"
@@ -194,7 +194,7 @@ def test_s1_7_a_missing_tool_is_told_to_the_model(api, write, call):
 
 
 def test_a_path_to_a_file_is_taken_for_a_name(api, notes, call, tmp_path):
-    """A file of any place can be run; what it may see is still the project."""
+    """A specialist file outside the project can be run; its file tools still see the project."""
     path = tmp_path / "elsewhere.md"
     path.write_text("---\ndescription: Elsewhere\n---\nLook around.\n")
     simulator = api([calls("ls", {}), answers("yes")])
@@ -205,7 +205,7 @@ def test_a_path_to_a_file_is_taken_for_a_name(api, notes, call, tmp_path):
 
 
 def test_dir_comes_before_the_usual_places(api, write, call, tmp_path):
-    """`--dir` holds the nearest specialist of a name."""
+    """A specialist in `--dir` takes precedence over one of the same name in the default folders."""
     write("finder")
     (tmp_path / "near").mkdir()
     (tmp_path / "near" / "finder.md").write_text("---\nname: finder\ndescription: Near\n---\nYou are near.\n")
@@ -215,7 +215,7 @@ def test_dir_comes_before_the_usual_places(api, write, call, tmp_path):
 
 
 def test_root_is_what_the_file_tools_see(api, write, call, tmp_path):
-    """With `--root` the files are those of that folder, and no others."""
+    """With `--root`, the file tools see only the files in that folder."""
     write("finder")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "bats.md").write_text("Bats eat moths.\n")
@@ -233,7 +233,7 @@ def test_root_is_what_the_file_tools_see(api, write, call, tmp_path):
     ],
 )
 def test_a_dash_reads_the_question_from_standard_input(api, write, call, given, question):
-    """All of it, as it is; bytes that are no UTF-8 are replaced."""
+    """The question is everything on standard input, unchanged except that invalid UTF-8 bytes are replaced."""
     write("finder")
     simulator = api([answers("yes")])
     assert call("finder", "-", input=given).stdout == "yes\n"
@@ -244,7 +244,7 @@ def test_a_dash_reads_the_question_from_standard_input(api, write, call, given, 
     ("style", "how"), [("order", "order"), ("none", "none"), ("force", "force"), ("finalize", "finalize")]
 )
 def test_the_landing_flag_beats_the_file(api, write, call, style, how):
-    """The outcome tells the rung that gave the answer."""
+    """The outcome names the landing method that produced the answer."""
     write("finder", "model: haiku", "tool_calls_limit: 1", f"landing: {'none' if style != 'none' else 'order'}")
     orders = ("call of `respond`", "Answer directly now")
     api(policies.always_tool("search", obeys=lambda asked: any(order in asked.last_line for order in orders)))
@@ -253,7 +253,7 @@ def test_the_landing_flag_beats_the_file(api, write, call, style, how):
 
 
 def test_landing_stop_prints_the_salvage_without_another_request(api, write, call):
-    """No answer was made, so what was gathered is printed, with exit code 0 and a line on why."""
+    """The gathered evidence is printed instead of an answer, with exit code 0 and a line with the reason."""
     write("finder", "tool_calls_limit: 1")
     simulator = api([LOOK])
     result = call("finder", "What?", "--landing", "stop")
@@ -265,7 +265,7 @@ def test_landing_stop_prints_the_salvage_without_another_request(api, write, cal
 
 
 def test_x_12_a_failed_run_prints_what_was_gathered(api, write, call):
-    """The API is gone after the first turn: exit code 3, the salvage on stdout, one line on stderr."""
+    """If the API fails after the first turn: exit code 3, the gathered evidence on stdout, one line on stderr."""
     write("finder")
     api([LOOK, faults.unauthorised()])
     result = call("finder", "What?")
@@ -277,7 +277,7 @@ def test_x_12_a_failed_run_prints_what_was_gathered(api, write, call):
 
 
 def test_x_7_two_empty_answers_are_exit_code_4(api, write, call):
-    """No answer can be had, and what was read is kept."""
+    """The run fails with exit code 4 and prints the gathered evidence."""
     write("finder")
     api([LOOK, says(), says()])
     result = call("finder", "What?")

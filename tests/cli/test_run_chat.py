@@ -14,7 +14,7 @@ MODEL = ("--model", "openai:some-model")
 
 
 def test_an_answer_goes_to_stdout_and_the_outcome_names_the_model(chat, write, call):
-    """The id goes out without its prefix; the outcome has it."""
+    """The request has the model id without its prefix; the outcome has the full name."""
     write("finder", "tool_calls_limit: 3")
     simulator = chat(policies.always_tool("grep"))
     plain = call("finder", "What?", *MODEL)
@@ -26,7 +26,7 @@ def test_an_answer_goes_to_stdout_and_the_outcome_names_the_model(chat, write, c
 
 @pytest.mark.parametrize("place", ["file", "environment"])
 def test_the_model_may_stand_in_the_file_or_the_environment(chat, write, call, monkeypatch, place):
-    """As any other model; a colon in the id is a part of it, and so are capitals."""
+    """The model id may contain a colon and capital letters."""
     model = "openai:Qwen3:8B"
     write("finder", *([f"model: {model}"] if place == "file" else []))
     monkeypatch.setenv("SPECIALIST_MODEL", model if place == "environment" else "sonnet")
@@ -37,7 +37,7 @@ def test_the_model_may_stand_in_the_file_or_the_environment(chat, write, call, m
 
 @pytest.mark.parametrize(("key", "sent"), [(None, "none-needed"), (" ", "none-needed"), ("my-own\n", "my-own")])
 def test_the_key_is_sent_and_a_dummy_where_there_is_none(chat, write, call, monkeypatch, key, sent):
-    """A local server needs none; one that is set goes out, without the line end that came along."""
+    """A placeholder is sent to a local server without a key; a key is sent without surrounding whitespace."""
     write("finder")
     simulator = chat([says("yes")])
     if key is not None:
@@ -47,7 +47,7 @@ def test_the_key_is_sent_and_a_dummy_where_there_is_none(chat, write, call, monk
 
 
 def test_blanks_around_an_address_do_no_harm(chat, write, call, monkeypatch):
-    """A line end that came along from a file."""
+    """Surrounding whitespace, such as a newline from a file, is removed from the URL."""
     write("finder")
     simulator = chat([says("yes")])
     monkeypatch.setenv("OPENAI_BASE_URL", f" {simulator.base_url}\n")
@@ -56,7 +56,7 @@ def test_blanks_around_an_address_do_no_harm(chat, write, call, monkeypatch):
 
 @pytest.mark.parametrize("url", [None, "", " "])
 def test_without_an_address_it_is_the_vendors(monkeypatch, url):
-    """An empty variable is none."""
+    """An unset, empty or blank OPENAI_BASE_URL selects the vendor's URL."""
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     if url is not None:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
@@ -64,7 +64,7 @@ def test_without_an_address_it_is_the_vendors(monkeypatch, url):
 
 
 def test_without_key_and_address_the_three_ways_out_are_named(write, call, monkeypatch):
-    """Exit code 2, one line; credentials of another API are none."""
+    """Exit code 2 and one line; credentials for another API do not count."""
     write("finder")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
     result = call("finder", "What?", *MODEL)
@@ -75,7 +75,7 @@ def test_without_key_and_address_the_three_ways_out_are_named(write, call, monke
 
 
 def test_credentials_for_chat_completions_name_no_model_by_themselves(write, call, monkeypatch):
-    """Without `--model` the answer comes offline: nobody can guess the id."""
+    """Without `--model` the answer comes offline, since the model id cannot be guessed."""
     write("finder")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     outcome = json.loads(call("finder", "What do owls eat?", "--json").stdout)
@@ -83,7 +83,7 @@ def test_credentials_for_chat_completions_name_no_model_by_themselves(write, cal
 
 
 def test_a_missing_id_is_told(write, call, monkeypatch):
-    """`openai:` alone is no model."""
+    """`openai:` without an id is refused with exit code 2."""
     write("finder")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     result = call("finder", "What?", "--model", "openai:")
@@ -92,7 +92,7 @@ def test_a_missing_id_is_told(write, call, monkeypatch):
 
 
 def test_a_missing_part_is_told_with_the_line_that_installs_it(write, call, monkeypatch):
-    """The SDK is an extra."""
+    """If the optional SDK is missing, the error names the command that installs it."""
     write("finder")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     monkeypatch.setitem(sys.modules, "openai", None)
@@ -114,7 +114,7 @@ def test_a_missing_part_is_told_with_the_line_that_installs_it(write, call, monk
 )
 @pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
 def test_x_12_a_server_that_refuses_is_exit_code_3_and_one_line(chat, write, call, fault, said, flags):
-    """What went wrong and what to do, without a traceback, whatever is printed on stdout."""
+    """The line has the cause and a remedy, without a traceback, for every kind of output."""
     write("finder")
     chat([fault])
     result = call("finder", "What?", *MODEL, *flags)
@@ -127,7 +127,7 @@ def test_x_12_a_server_that_refuses_is_exit_code_3_and_one_line(chat, write, cal
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url", "http://["], ids=["closed", "no URL", "broken"])
 def test_x_12_a_server_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
-    """One line with the variable that the address came from."""
+    """The error is one line that names OPENAI_BASE_URL."""
     write("finder")
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     result = call("finder", "What?", *MODEL)
@@ -138,7 +138,7 @@ def test_x_12_a_server_that_cannot_be_reached_is_named(write, call, monkeypatch,
 
 
 def test_a_key_with_stray_characters_is_one_line(chat, write, call, monkeypatch):
-    """It is told in one line, and the key itself is not shown."""
+    """The error is one line that does not contain the key."""
     write("finder")
     chat([])
     monkeypatch.setenv("OPENAI_API_KEY", "my-own\nkey")
@@ -150,7 +150,7 @@ def test_a_key_with_stray_characters_is_one_line(chat, write, call, monkeypatch)
 
 
 def test_the_program_itself_reaches_the_server(chat, write, program):
-    """As a process of its own, with warnings as errors: an answer, the summary on stderr, exit code 0."""
+    """As a separate process with warnings as errors: the answer on stdout, the summary on stderr, exit code 0."""
     write("finder")
     chat([answers("yes")])
     process = program("finder", "What?", *MODEL)

@@ -1,4 +1,4 @@
-"""The command `run-specialist`: every flag that stands for a key of the file reaches the run, and the stronger wins."""
+"""The command `run-specialist`: every flag for a key of the file reaches the run and overrides the file."""
 
 import inspect
 
@@ -47,7 +47,7 @@ LIMITS = [
 
 @pytest.mark.parametrize(("flag", "kind", "given", "limit"), LIMITS, ids=str)
 def test_s3_4_the_flag_of_each_limit_beats_the_file(job_of, flag, kind, given, limit):
-    """The file says 900 of it, the flag wins, and the other limits stay as they were."""
+    """The flag overrides 900 in the file, and the other limits are unchanged."""
     key = flag.removeprefix("--").replace("-", "_")
     budget = job_of(f"{flag} {given}", f"{key}: 900").budget
     assert budget[kind].limit == limit
@@ -56,14 +56,14 @@ def test_s3_4_the_flag_of_each_limit_beats_the_file(job_of, flag, kind, given, l
 
 @pytest.mark.parametrize(("flag", "kind"), sorted({(flag, kind) for flag, kind, *_ in LIMITS}))
 def test_s0_8_none_takes_away_the_limit_of_the_file(job_of, flag, kind):
-    """`none` is no limit, whatever the file or its preset says."""
+    """`none` removes the limit, even if the file or its preset sets one."""
     key = flag.removeprefix("--").replace("-", "_")
     assert job_of(f"{flag} none", f"{key}: 900", "preset: soft-warning").budget[kind].limit is None
     assert job_of(f"{flag} none").budget[kind].limit is None
 
 
 def test_every_setting_that_is_a_flag_reaches_the_run(job_of):
-    """No flag of a setting is forgotten on its way: the landing and the preset, too."""
+    """Every flag of a setting has a test here, and `--landing` reaches the run."""
     assert job_of("--landing order", "landing: stop").landing == "order"
     settings = {name for name, one in inspect.signature(run).parameters.items() if one.annotation in _ours()}
     tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS} | {"landing", "preset"}
@@ -75,7 +75,7 @@ def _ours():
 
 
 def test_s3_4_the_preset_of_the_call_beats_the_file_and_a_flag_beats_the_preset(job_of):
-    """finalize: its landing, one tool at a time, no notice; what it does not name stays the file's."""
+    """`finalize` sets its landing, one tool at a time and no notice; other settings of the file remain."""
     lines = ("landing: order", "parallel_tools_limit: 3", "tool_calls_limit: 9", "budget_notice: true")
     job = job_of("--preset finalize", *lines)
     assert (job.landing, job.dispatch.parallel_tools_limit) == ("finalize", 1)
@@ -87,7 +87,7 @@ def test_s3_4_the_preset_of_the_call_beats_the_file_and_a_flag_beats_the_preset(
 
 @pytest.mark.parametrize("preset", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"])
 def test_every_preset_runs_from_the_file_and_from_the_call(write, call, preset):
-    """None of them is refused or warned about, and each lets the answer through."""
+    """Every preset gets an answer without errors or warnings."""
     write("finder", f"preset: {preset}")
     write("plain")
     by_file = call("finder", "What do owls eat?", "--model", "offline", "--strict", "--quiet")

@@ -1,4 +1,4 @@
-"""The command `run-specialist`: which model answers, with which key, and what is said when none can be reached."""
+"""The command `run-specialist`: the choice of model and key, and the errors if no model can be reached."""
 
 import json
 
@@ -28,7 +28,7 @@ OPUS, SONNET, HAIKU, FABLE = "claude-opus-5-5", "claude-sonnet-5-5", "claude-hai
 def test_the_model_is_that_of_the_flag_the_file_the_environment(
     api, write, call, monkeypatch, flag, file, environment, model
 ):
-    """Flag, file (`inherit` says nothing), SPECIALIST_MODEL, and `sonnet` where there is a base URL."""
+    """The order is flag, file (unless `inherit`), SPECIALIST_MODEL, then `sonnet` if a base URL is set."""
     write("finder", *([f"model: {file}"] if file else []))
     if environment:
         monkeypatch.setenv("SPECIALIST_MODEL", environment)
@@ -42,7 +42,7 @@ def test_the_model_is_that_of_the_flag_the_file_the_environment(
     [([], None, None), ([], "inherit", None), (["--model", "offline"], "haiku", "fable"), ([], "offline", "fable")],
 )
 def test_offline_where_nothing_is_set_or_where_it_is_named(write, call, monkeypatch, flags, file, environment):
-    """Without credentials and base URL the answer comes offline, with exit code 0; named, it wins over a key too."""
+    """Without credentials and base URL the answer comes offline with exit code 0; a named `offline` overrides a key."""
     write("finder", *([f"model: {file}"] if file else []))
     if environment:
         monkeypatch.setenv("SPECIALIST_MODEL", environment)
@@ -54,7 +54,7 @@ def test_offline_where_nothing_is_set_or_where_it_is_named(write, call, monkeypa
 
 
 def test_offline_says_so_on_stderr(write, call):
-    """One line tells that no language model answered and what to set; `--quiet` leaves it away; stdout is the same."""
+    """One line says that no language model answered and what to set; `--quiet` suppresses it; stdout is the same."""
     write("finder")
     loud, quiet = call("finder", "What do owls eat?"), call("finder", "What do owls eat?", "--quiet")
     assert "answered offline, without a language model" in loud.stderr
@@ -71,7 +71,7 @@ def test_offline_says_so_on_stderr(write, call):
     ids=["flag", "file", "environment"],
 )
 def test_a_named_model_without_credentials_names_the_three_ways_out(write, call, monkeypatch, flags, file, environment):
-    """Exit code 2, before anything is asked: a key, a base URL, or offline."""
+    """Exit code 2 before any request; the error names a key, a base URL and offline mode."""
     write("finder", *([f"model: {file}"] if file else []))
     if environment:
         monkeypatch.setenv("SPECIALIST_MODEL", environment)
@@ -91,7 +91,7 @@ def test_a_named_model_without_credentials_names_the_three_ways_out(write, call,
     ids=["no key", "key", "token"],
 )
 def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monkeypatch, environment, key):
-    """A server with a base URL of its own needs no key; one that is set goes out as it is."""
+    """A placeholder is sent to a server with a custom base URL if no key is set; a key or token is sent unchanged."""
     write("finder")
     simulator = api([answers("yes")])
     for name, content in environment.items():
@@ -117,7 +117,7 @@ def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monke
 )
 @pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
 def test_x_12_an_endpoint_that_refuses_is_exit_code_3_and_one_line(api, write, call, fault, said, flags):
-    """What went wrong and what to do, without a traceback, whatever is printed on stdout."""
+    """The line has the cause and a remedy, without a traceback, for every kind of output."""
     write("finder")
     api([fault])
     result = call("finder", "What?", *flags)
@@ -135,7 +135,7 @@ def test_x_12_an_endpoint_that_refuses_is_exit_code_3_and_one_line(api, write, c
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url"], ids=["closed", "no URL"])
 def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
-    """Exit code 3 and one line with the address and the variable it came from."""
+    """Exit code 3 and one line with the URL and the variable that sets it."""
     write("finder")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
     result = call("finder", "What?")
@@ -148,7 +148,7 @@ def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypat
 
 @pytest.mark.exhaustive
 def test_a_key_with_stray_characters_is_one_line(api, write, call, monkeypatch):
-    """A line end that came along with a key is told in one line, and the key itself is not shown."""
+    """A newline in a key is reported on one line that does not contain the key."""
     write("finder")
     api([])
     monkeypatch.setenv("ANTHROPIC_API_KEY", "my-own\nkey")

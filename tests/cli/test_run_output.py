@@ -1,4 +1,4 @@
-"""The command `run-specialist`: what machines read from it, `--help`, and the completion of names."""
+"""The command `run-specialist`: machine-readable output, `--help`, and completion of names."""
 
 import inspect
 import json
@@ -93,7 +93,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("script", "flags", "exit_code"), ENDINGS.values(), ids=ENDINGS)
 def test_json_is_exactly_the_outcome_whatever_the_ending(api, write, call, script, flags, exit_code):
-    """Stdout is one JSON object of the documented keys and types, also when there is no answer."""
+    """Stdout is one JSON object with the documented keys and types, even without an answer."""
     write("finder")
     api(script)
     result = call("finder", "What?", "--json", *flags)
@@ -102,7 +102,7 @@ def test_json_is_exactly_the_outcome_whatever_the_ending(api, write, call, scrip
 
 
 def test_json_tells_what_was_asked_spent_and_found(api, write, call):
-    """The figures are those of the requests; each quote is looked up; the price is that of the list."""
+    """Usage is the sum over the requests, each quote is verified, and the cost follows the price list."""
     write("finder", "tool_calls_limit: 7")
     simulator = api([LOOK, calls("read", {"path": "nowhere.md"}), answers("yes", evidence=QUOTES, gaps=["toads"])])
     outcome = json.loads(call("finder", "What?", "--json").stdout)
@@ -125,7 +125,7 @@ def test_json_tells_what_was_asked_spent_and_found(api, write, call):
 
 
 def test_a_price_that_is_not_known_is_null(api, write, call):
-    """Never a guess and never 0: neither in the sum nor among the limits."""
+    """An unknown price is null, neither a guess nor 0, in the total and among the limits."""
     write("finder", "model: claude-mythos-preview")
     api([LOOK, answers("yes")])
     outcome = json.loads(call("finder", "What?", "--json").stdout)
@@ -133,7 +133,7 @@ def test_a_price_that_is_not_known_is_null(api, write, call):
 
 
 def test_json_of_a_landing_tells_how_it_came_down(api, write, call):
-    """The limit that was reached, the rung that gave the answer, the requests it took, and what they cost."""
+    """The landing has the limit that was reached, the method, the number of requests, and their usage and cost."""
     write("finder", "model: haiku", "tool_calls_limit: 2")
     simulator = api(policies.always_tool("search", calls_per_turn=3))
     outcome = json.loads(call("finder", "What?", "--json").stdout)
@@ -145,7 +145,7 @@ def test_json_of_a_landing_tells_how_it_came_down(api, write, call):
 
 
 def test_json_goes_out_in_utf_8_and_is_readable(api, write, call):
-    """Letters of any script stand as they are, not as escapes."""
+    """Non-ASCII letters are printed unescaped."""
     write("finder")
     api([answers("Käuzchen – 猫頭鷹")])
     result = call("finder", "What?", "--json")
@@ -154,7 +154,7 @@ def test_json_goes_out_in_utf_8_and_is_readable(api, write, call):
 
 
 def test_s3_7_events_are_one_json_object_a_line(api, write, call):
-    """First `started`, last `finished` with the outcome of `--json`; calls, budget and landing stand in between."""
+    """The first event is `started`, the last is `finished` with the outcome; calls and landing are in between."""
     write("finder", "model: haiku", "tool_calls_limit: 2")
     api(policies.always_tool("search", calls_per_turn=3))
     result = call("finder", "What\nof it?", "--events")
@@ -171,7 +171,7 @@ def test_s3_7_events_are_one_json_object_a_line(api, write, call):
 
 
 def test_s3_7_events_end_with_the_outcome_of_a_failed_run_too(api, write, call):
-    """Exit code 3, and the last line is `finished` with what was gathered."""
+    """Exit code 3, and the last event is `finished` with the gathered evidence."""
     write("finder")
     api([LOOK, faults.unauthorised()])
     result = call("finder", "What?", "--events")
@@ -181,7 +181,7 @@ def test_s3_7_events_end_with_the_outcome_of_a_failed_run_too(api, write, call):
 
 
 def test_an_answer_is_printed_in_any_encoding(api, write, call):
-    """A terminal without the letters of an answer gets escapes, not a traceback."""
+    """Characters outside the terminal's encoding are escaped, without a traceback."""
     write("finder")
     api([answers("Käuzchen 🦉")])
     result = call("finder", "What?", charset="ascii")
@@ -190,7 +190,7 @@ def test_an_answer_is_printed_in_any_encoding(api, write, call):
 
 @pytest.mark.parametrize("flag", ["--json", "--events"])
 def test_json_is_json_in_any_encoding(api, write, call, flag):
-    """Where the terminal lacks a letter it is escaped as JSON escapes it, so that the answer comes through whole."""
+    """Characters outside the terminal's encoding are JSON escapes, so that the answer can be parsed unchanged."""
     write("finder")
     api([answers("Käuzchen 🦉")])
     result = call("finder", "What?", flag, charset="ascii")
@@ -199,7 +199,7 @@ def test_json_is_json_in_any_encoding(api, write, call, flag):
 
 
 def test_help_lists_every_option(call):
-    """Each parameter of the command stands in `--help` under each of its names, with words of its own."""
+    """`--help` lists each parameter of the command under all of its names, with a help text."""
     text = " ".join(call("--help", env={"COLUMNS": "200"}).stdout.split())
     parameters = {one.name: one for one in get_command(app).params}
     for name in inspect.signature(run).parameters:
@@ -211,7 +211,7 @@ def test_help_lists_every_option(call):
 
 
 def test_help_names_what_is_promised(call):
-    """The fixed names of the command line, and the exit codes."""
+    """`--help` lists the documented flags and exit codes."""
     text = " ".join(call("--help", env={"COLUMNS": "200"}).stdout.split())
     fixed = "--dir --root --model --tool-calls-limit --turns-limit --total-tokens-limit --cost-limit --time-limit "
     fixed += "--tool-chars-limit --landing --preset --json --events --quiet --strict"
@@ -226,7 +226,7 @@ def test_help_names_what_is_promised(call):
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_the_names_of_specialists(write, program, shell, typed, offered):
-    """A shell that asks as typer's scripts do gets the names that begin so, a bad file's name included."""
+    """Completion offers the specialists with the typed prefix, including those whose file is invalid."""
     write("finder")
     write("fighter", "tool_calls_limit: many")
     words = typed.split()
@@ -253,7 +253,7 @@ def test_shells_complete_the_names_of_specialists(write, program, shell, typed, 
     ],
 )
 def test_shells_complete_presets_and_landings(notes, program, flag, typed, offered):
-    """What begins as typed, and nothing that does not."""
+    """Completion offers only the values with the typed prefix."""
     words = {"_RUN_SPECIALIST_COMPLETE": "complete_bash", "COMP_WORDS": f"run-specialist x y {flag} {typed}"}
     out, err = program(env=os.environ | words | {"COMP_CWORD": "4"}).communicate(timeout=60)
     assert (out.split(), err) == (offered, "")

@@ -1,4 +1,4 @@
-"""The command `run-specialist` as a program: signals, pipes that close early, and the live view on a terminal."""
+"""The command `run-specialist` as a separate process: signals, closed pipes, and the live view on a terminal."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def telling(program, *arguments, code):
 
 
 def test_s3_6_ctrl_c_midway_prints_what_was_gathered(api, write, program):
-    """While the server holds the second reply back: exit code 130, the salvage on stdout, one line on stderr."""
+    """While the second reply is pending: exit code 130, the gathered evidence on stdout, one line on stderr."""
     write("finder")
     gate = Gate()
     api([LOOK, says("too late", gate=gate)])
@@ -78,7 +78,7 @@ def test_s3_6_ctrl_c_midway_prints_what_was_gathered(api, write, program):
 
 
 def test_under_nohup_a_run_outlives_its_terminal(api, write, program):
-    """A signal that the program was started to ignore stays ignored: the run answers."""
+    """SIGHUP stays ignored if the program was started with it ignored, and the run finishes."""
     write("finder")
     gate = Gate()
     api([LOOK, says(tool_use("search", {"query": "mice"}), gate=gate), answers("Mice.")])
@@ -93,7 +93,7 @@ def test_under_nohup_a_run_outlives_its_terminal(api, write, program):
 
 @pytest.mark.exhaustive
 def test_s3_6_sigterm_midway_has_its_outcome_in_json(api, write, program):
-    """Exit code 130 as well, and `--json` prints the object all the same: status `aborted`, the evidence kept."""
+    """Exit code 130, and `--json` still prints the outcome, with status `aborted` and the evidence."""
     write("finder")
     gate = Gate()
     api([LOOK, says("too late", gate=gate)])
@@ -108,7 +108,7 @@ def test_s3_6_sigterm_midway_has_its_outcome_in_json(api, write, program):
 
 
 def test_a_second_ctrl_c_ends_at_once(write, program):
-    """Whatever the program waits for after the first one, it is left: exit code 130 and no traceback."""
+    """A second Ctrl-C ends the program even while it is waiting, with exit code 130 and no traceback."""
     write("finder")
     with telling(program, "finder", "What?", "--model", "offline", code=NEVER_LETS_GO) as (process, told):
         for _ in range(2):
@@ -119,17 +119,17 @@ def test_a_second_ctrl_c_ends_at_once(write, program):
 
 
 def test_s3_6_ctrl_c_does_not_wait_for_the_thread_of_a_tool(write, program):
-    """A tool that hangs holds up neither the outcome nor the end of the program."""
+    """A tool that hangs delays neither the outcome nor the exit of the program."""
     write("finder")
     with telling(program, "finder", "What?", "--model", "offline", "--json", code=HANGING_TOOL) as (process, told):
         assert told.read(1) == b"."
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=PATIENCE)  # that it ends at all is the point
+        out, _ = process.communicate(timeout=PATIENCE)  # the program must exit at all
     assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
 
 
 def test_a_reader_that_leaves_midway_is_no_error(api, write, program):
-    """Like `head -1`: one event is read, stdout closed while the server holds its reply back; nothing is said."""
+    """Stdout is closed after one event while a reply is pending, as by `head -1`: exit code 0 and no message."""
     write("finder")
     gate = Gate()
     api([LOOK, says(tool_use("respond", {"answer": "yes"}), gate=gate)])
@@ -145,7 +145,7 @@ def test_a_reader_that_leaves_midway_is_no_error(api, write, program):
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("flags", [["--events"], ["--json"], ["--quiet"]], ids=" ".join)
 def test_a_reader_that_never_reads_is_no_error(write, program, flags):
-    """Stdout is closed before anything is written: no traceback, whatever was to be printed."""
+    """Stdout is closed before anything is written: exit code 0 and no traceback, with any output format."""
     write("finder", "model: offline")
     process = program("finder", "What do owls eat?", *flags)
     process.stdout.close()
@@ -157,7 +157,7 @@ def test_a_reader_that_never_reads_is_no_error(write, program, flags):
 
 
 class Screen:
-    """A terminal of 120 columns for the standard error of a program, and what was written to it."""
+    """A terminal with 120 columns for the standard error of a program, and the output it received."""
 
     def __init__(self):
         self.ours, self.theirs = pty.openpty()
@@ -197,7 +197,7 @@ class Screen:
 
 
 def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):
-    """Calls, what remains, the landing and the sum stand on stderr; stdout is the answer and nothing else."""
+    """Calls, remaining budget, landing and summary are on stderr; only the answer is on stdout."""
     write("finder", "model: haiku", "tool_calls_limit: 3")
     gate = Gate()
     wishes = [("search", {"query": "owls"}), ("read", {"path": "nowhere.md"}), ("ls", {}), ("glob", {"pattern": "*"})]
@@ -231,7 +231,7 @@ def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("flags", [["--quiet"], ["--json"]], ids=["quiet", "json"])
 def test_no_live_view_where_it_was_not_asked_for(write, program, flags):
-    """A terminal alone does not bring it up: with these flags nothing but our own lines stands on stderr."""
+    """On a terminal, `--quiet` and `--json` switch the live view off."""
     write("finder", "model: offline")
     with Screen() as screen:
         process = program("finder", "What do owls eat?", *flags, stderr=screen.theirs)
@@ -244,7 +244,7 @@ def test_no_live_view_where_it_was_not_asked_for(write, program, flags):
 
 
 def test_no_live_view_where_stderr_is_no_terminal(api, write, call):
-    """Into a pipe or a file go no frames, and replies are not streamed for nobody."""
+    """If stderr is not a terminal, there is no live view and replies are not streamed."""
     write("finder")
     simulator = api([LOOK, answers("yes")])
     result = call("finder", "What do owls eat?", env={"TERM": "xterm-256color"})
@@ -253,7 +253,7 @@ def test_no_live_view_where_stderr_is_no_terminal(api, write, call):
 
 
 def test_help_loads_nothing_heavy(program):
-    """`--help` pays for no client, no validation, no YAML and no terminal drawing."""
+    """`--help` imports no API client, validation library, YAML parser or terminal library."""
     heavy = ("anthropic", "httpx2", "pydantic", "yaml", "rich.live", "pathspec")
     code = (
         "import sys; import run_specialist.cli.ask as command\n"

@@ -1,4 +1,4 @@
-"""The command `run-specialist`: what it refuses before anything is asked, and in which words."""
+"""The command `run-specialist`: arguments and files refused before any request, and the error messages."""
 
 import pytest
 
@@ -15,7 +15,7 @@ NONE = (
 
 @pytest.fixture
 def refused(call, api):
-    """Return a function that calls the command, which must refuse with exit code 2, and returns what it said."""
+    """Return a function that calls the command, which must exit with code 2, and returns its standard error."""
     simulator = api([])
 
     def refuse(*arguments, **options):
@@ -30,7 +30,7 @@ def refused(call, api):
 
 @pytest.mark.parametrize("line", [f"{key}: none" for key in NONE])
 def test_none_promises_nothing_and_runs(write, call, line):
-    """`none` switches off what could be asked for, and is no reason to warn."""
+    """`none` switches a setting off without a warning."""
     write("finder", line)
     result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", "--strict")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -86,13 +86,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments)[:60] for arguments, _ in WRONG])
 def test_wrong_arguments_are_named(write, refused, arguments, said):
-    """What is wrong and, where it can be told, what was meant."""
+    """The error names the invalid argument and, if possible, suggests a correction."""
     write("finder")
     assert said in refused(*arguments)
 
 
 def test_what_is_wrong_with_a_flag_is_one_line(write, refused):
-    """Below the usage that every wrong flag shows stands one line: the flag, what was wanted, what was found."""
+    """Below the usual usage text, one line has the flag, the accepted values and the given value."""
     write("finder")
     said = refused("finder", "What?", "--preset", "fast").splitlines()
     wanted = "must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'"
@@ -101,13 +101,13 @@ def test_what_is_wrong_with_a_flag_is_one_line(write, refused):
 
 @pytest.mark.parametrize("given", ["", " \n"])
 def test_an_empty_question_from_standard_input_is_refused(write, refused, given):
-    """`-` with nothing to read asks nothing."""
+    """`-` with empty standard input is refused."""
     write("finder")
     assert "the question is empty" in refused("finder", "-", input=given)
 
 
 def test_a_missing_specialist_tells_the_places_searched(write, refused, notes):
-    """The folders that were searched, and only those that exist."""
+    """The error lists the folders that were searched, and only existing ones."""
     write("finder")
     said = refused("zzz-not-there", "What?")
     assert str(notes / "specialists") in said
@@ -115,7 +115,7 @@ def test_a_missing_specialist_tells_the_places_searched(write, refused, notes):
 
 
 def test_paths_that_are_not_there_name_the_ways_out(write, refused, notes):
-    """A specialist for folders that this project lacks: the root is told, `--root`, and how to write another one."""
+    """If no file matches `paths`, the error names the root, `--root` and `specialists new`."""
     write("finder", "paths: thoughts, plans")
     said = refused("finder", "What?")
     assert f"no file under {notes} matches thoughts, plans; set another folder with --root" in said
@@ -124,21 +124,21 @@ def test_paths_that_are_not_there_name_the_ways_out(write, refused, notes):
 
 
 def test_paths_that_lead_out_of_the_root_are_an_error_of_the_file(write, refused):
-    """`..` is refused where it stands."""
+    """`..` is refused with its place in the file."""
     path = write("finder", "paths: ../elsewhere")
     assert f"{path}:4:8: paths: must be folders or globs under the root" in refused("finder", "What?")
 
 
 @pytest.mark.parametrize("pattern", [".", "./", "**", "notes/**", "./notes", "notes/**.md"])
 def test_paths_of_every_spelling_run(write, call, pattern):
-    """The root itself and any glob that git would take are no reason to break off."""
+    """The root itself and any glob that git accepts are accepted."""
     write("finder", f'paths: ["{pattern}"]')
     result = call("finder", "What do owls eat?", "--model", "offline", "--quiet")
     assert (result.exit_code, "mice" in result.stdout) == (0, True)
 
 
 def test_tools_of_which_none_exists_are_refused(write, refused):
-    """The file's line is named, what it asks for, and what there is."""
+    """The error has the place in the file, the requested tools and the available ones."""
     path = write("finder", "tools: Telescope, WebFetch")
     said = refused("finder", "What?")
     assert f"{path}:4:1: tools: none of Telescope, WebFetch exists; available: " in said
@@ -146,7 +146,7 @@ def test_tools_of_which_none_exists_are_refused(write, refused):
 
 
 def test_strict_refuses_a_file_with_warnings(write, refused, call):
-    """Each warning is an error then, named with its place; without `--strict` the same file runs."""
+    """With `--strict` each warning is an error with its place; without it the same file runs."""
     path = write("finder", "colour_of_owls: brown", "tools: Read, Telescope")
     said = refused("finder", "What?", "--strict")
     assert f"{path}:4:1: colour_of_owls: unknown key" in said
@@ -157,7 +157,7 @@ def test_strict_refuses_a_file_with_warnings(write, refused, call):
 
 
 def test_quiet_keeps_warnings_back_and_never_errors(write, refused, call):
-    """`--quiet` leaves stderr empty when there is an answer, and says what is wrong when there is none."""
+    """`--quiet` keeps stderr empty if there is an answer, and does not suppress errors."""
     write("finder", "colour_of_owls: brown")
     result = call("finder", "What do owls eat?", "--model", "offline", "--quiet")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -165,7 +165,7 @@ def test_quiet_keeps_warnings_back_and_never_errors(write, refused, call):
 
 
 def test_agents_that_are_not_there_are_warned_about_once(write, call):
-    """The run goes on without them and says so, with file and line and a guess."""
+    """The run continues without them, with one warning that has file, line and a suggestion."""
     write("toads")
     path = write("finder", "agents: toad")
     result = call("finder", "What do owls eat?", "--model", "offline")
@@ -175,7 +175,7 @@ def test_agents_that_are_not_there_are_warned_about_once(write, call):
 
 
 def test_specialists_that_ask_one_another_in_a_circle_are_refused(write, refused):
-    """Each of them, with file and line and the way round."""
+    """Each specialist of the cycle is refused, with file, line and the cycle."""
     for name, other in (("finder", "checker"), ("checker", "finder")):
         path = write(name, f"agents: {other}")
         if name == "checker":
@@ -184,7 +184,7 @@ def test_specialists_that_ask_one_another_in_a_circle_are_refused(write, refused
 
 
 def test_a_server_that_nothing_tells_how_to_reach_is_warned_about(write, call):
-    """The run goes on without it and says so, with file and line."""
+    """The run continues without the server, with a warning that has file and line."""
     path = write("finder", "mcp_servers: [files]")
     result = call("finder", "What do owls eat?", "--model", "offline")
     assert (result.exit_code, "mice" in result.stdout) == (0, True)

@@ -1,4 +1,4 @@
-"""The store of a run that `run-specialist` starts."""
+"""The store for a run of `run-specialist`."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.cli.specialists_command import call as manage
 
 
 def test_a_default_store_that_cannot_be_written_is_one_warning(notes, write, call, monkeypatch, tmp_path):
-    """The answer comes all the same, exit 0, and nothing says that it can be resumed."""
+    """The run answers with exit code 0 and one warning, and no resume command is printed."""
     home = tmp_path / "home.txt"
     home.write_text("no folder")
     monkeypatch.delenv("SPECIALIST_STORE")
@@ -31,7 +31,7 @@ def test_a_default_store_that_cannot_be_written_is_one_warning(notes, write, cal
 
 @pytest.mark.parametrize("by", ["flag", "environment"])
 def test_a_named_store_that_cannot_be_used_is_exit_2_before_anything_is_asked(notes, write, call, api, by, monkeypatch):
-    """One line; the API sees no request, and the file that is none of ours stays as it was."""
+    """A file that is not a store is refused with one line and left unchanged, and no request is sent."""
     write("finder")
     simulator = api([])
     file = notes / "notes" / "owls.md"
@@ -46,7 +46,7 @@ def test_a_named_store_that_cannot_be_used_is_exit_2_before_anything_is_asked(no
 
 
 def test_with_the_store_none_nothing_is_stored_and_nothing_is_said_of_it(notes, write, call, monkeypatch, tmp_path):
-    """It is what was asked for: no warning, and no file anywhere."""
+    """With `--store none` there is no warning and no database file."""
     monkeypatch.delenv("SPECIALIST_STORE")
     write("finder")
     result = call("finder", "What do owls eat?", "--model", "offline", "--store", "none")
@@ -56,7 +56,7 @@ def test_with_the_store_none_nothing_is_stored_and_nothing_is_said_of_it(notes, 
 
 
 def test_the_default_store_is_in_the_users_data_directory(notes, write, call, monkeypatch, tmp_path):
-    """The folder is made for the user alone, and `resume` looks there."""
+    """The folder and the file are accessible only to the user, and `resume` finds the run there."""
     monkeypatch.delenv("SPECIALIST_STORE")
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     write("finder", "tool_calls_limit: 1")

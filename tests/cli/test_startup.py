@@ -11,14 +11,14 @@ from run_specialist.cli.startup import pause_gc, resume_gc
 
 @pytest.fixture(autouse=True)
 def unchanged():
-    """Leave the collector of the tests as it was."""
+    """Restore the garbage collector after the test."""
     yield
     gc.unfreeze()
     gc.enable()
 
 
 def test_objects_of_the_start_are_excluded_from_collections():
-    """What is there when the run begins stays; what is made later is collected."""
+    """Objects that exist when the run begins are frozen; later objects are collected."""
     pause_gc()
     assert not gc.isenabled()
     resume_gc()
@@ -34,7 +34,7 @@ def test_without_a_pause_nothing_is_frozen():
 
 
 def test_the_command_collects_garbage_while_it_works():
-    """The pause ends when the run begins."""
+    """The garbage collector is enabled again when the run begins."""
     code = (
         "import gc, sys; from run_specialist.cli import ask\n"
         "from run_specialist.loop.run import Run\n"

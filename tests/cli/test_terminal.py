@@ -1,4 +1,4 @@
-"""Nothing from outside moves a terminal's cursor, changes its title, fills its clipboard or turns its writing round."""
+"""Untrusted text cannot move a terminal's cursor, change its title, fill its clipboard or reverse its text."""
 
 import io
 import json
@@ -18,7 +18,7 @@ QUOTED = json.dumps(SENDABLE)
 
 @pytest.fixture
 def poisoned(notes, write, monkeypatch):
-    """A project in which every text that can hold poison does: names of files, notes, front matter, prompts."""
+    """A project with control characters in file names, notes, front matter and prompts."""
     (notes / "notes" / f"owls{NAMEABLE}.md").write_text(f"# Owls {SENDABLE}\n\nOwls eat mice {SENDABLE} at night.\n")
     write("finder")
     write(
@@ -53,7 +53,10 @@ def held(shown, *, harmless=()):
 
 @pytest.mark.exhaustive
 def test_what_models_and_servers_say_is_made_harmless(api, poisoned):
-    """Streamed text, tools' names and arguments, answers, evidence, gaps, refusals and errors; live, JSON and kept."""
+    """Texts of models and servers are made harmless in the live view, in JSON, in events and in stored runs.
+
+    They are streamed text, names and arguments of tools, answers, evidence, gaps, refusals and errors.
+    """
     fields = {"evidence": [{"source": SENDABLE, "quote": SENDABLE}], "gaps": [SENDABLE]}
     api(
         [
@@ -86,12 +89,12 @@ def test_what_models_and_servers_say_is_made_harmless(api, poisoned):
             (LOOK_AFTER, "tune", "finder"),
         ],
     )
-    # The summary of many runs repeats nothing that was said in them.
+    # The summary of many runs repeats none of their texts.
     held(shown, harmless=["specialists tune finder"])
 
 
 def test_what_files_and_arguments_say_is_made_harmless(poisoned):
-    """Front matter, names and contents of files, YAML that cannot be read; names, paths and limits that are none."""
+    """Front matter, file names and contents, invalid YAML and invalid arguments are made harmless."""
     given = [("--root", NAMEABLE), ("--store", f"x://{NAMEABLE}"), ("--tool-calls-limit", NAMEABLE)]
     held(
         on_terminal(
@@ -126,7 +129,7 @@ def test_what_files_and_arguments_say_is_made_harmless(poisoned):
 
 
 def test_an_answer_goes_into_a_pipe_as_it_is(api, write, call):
-    """Whoever reads it gets what the model wrote; the lines on standard error are harmless all the same."""
+    """A pipe gets the model's answer unchanged; the lines on standard error have no control characters."""
     write("finder")
     api([says(tool_use("search", {"query": "owls"})), answers(SENDABLE, evidence=[{"source": "x", "quote": SENDABLE}])])
     done = call("finder", "What do owls eat?")
@@ -136,7 +139,7 @@ def test_an_answer_goes_into_a_pipe_as_it_is(api, write, call):
 
 
 def test_json_keeps_what_it_escapes():
-    """No sign is lost, none of them reaches a terminal, and half a sign is one again when it is read."""
+    """JSON output escapes control characters and lone surrogates, and parses back to the same text."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     print_json({POISON: [POISON, "caf\u00e9 \u6f22\u5b57"]}, to=out)
     printed = out.buffer.getvalue().decode()
@@ -146,7 +149,7 @@ def test_json_keeps_what_it_escapes():
 
 
 def test_blanks_and_joiners_are_left_as_they_are():
-    """What is written in French, Japanese and Persian, and families of emoji, look as they were meant."""
+    """Non-breaking spaces and joiners, as in French, Japanese, Persian and emoji sequences, are kept."""
     meant = "12\u202f000\u00a0\u20ac \u3000\u6f22 \u0645\u06cc\u200c\u062e\u0648 \U0001f469\u200d\U0001f467"
     assert printable(meant) == meant
     assert harm(printable(POISON)) == []

@@ -1,4 +1,4 @@
-"""`--trust`: what a project's file would start or import is refused until somebody allows it, once."""
+"""`--trust`: programs and modules named in a project's file are refused until the user allows them, once."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.projects import project
 
 @pytest.fixture
 def app(notes, write):
-    """The project, with a module and a specialist that names its function."""
+    """A project with a module, and a specialist that names its function."""
     with project(notes) as made:
         made.write("PKG/tools.py", "def lookup(word: str) -> str:", "    return word")
         made.finder = write("finder", f"python_tools: ['{made.package}.tools:lookup']", "tool_calls_limit: 1")
@@ -26,7 +26,7 @@ def specialists(*arguments):
 
 
 def test_it_is_asked_for_once_and_again_when_something_changed(app, ask):
-    """Exit code 2 and one line; then an answer, with the flag and ever after; a changed module asks anew."""
+    """An untrusted file is refused with one line; `--trust` is remembered until the module changes."""
     code, out, err = ask()
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"{app.finder}:4:1: python_tools: would import {app.package}.tools" in err
@@ -39,7 +39,7 @@ def test_it_is_asked_for_once_and_again_when_something_changed(app, ask):
 
 
 def test_trust_given_for_one_project_holds_for_no_copy_of_it(app, ask, tmp_path, monkeypatch):
-    """The same bytes elsewhere stand beside other files, which they may import and start."""
+    """A copy must be allowed anew, since the same file may import and start different files there."""
     assert ask("--trust")[0] == 0
     copy = tmp_path / "copy"
     app.root.rename(copy)
@@ -51,7 +51,7 @@ def test_trust_given_for_one_project_holds_for_no_copy_of_it(app, ask, tmp_path,
 
 
 def test_an_error_of_a_function_is_one_line_with_its_place(app, ask):
-    """Also one that the module itself raises."""
+    """An error in a function or its module is one line with its place in both files."""
     app.write("PKG/tools.py", "raise RuntimeError('broken')")
     code, out, err = ask("--trust")
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -61,7 +61,7 @@ def test_an_error_of_a_function_is_one_line_with_its_place(app, ask):
 
 
 def test_trust_that_cannot_be_remembered_is_a_warning(app, call, monkeypatch, tmp_path):
-    """The answer comes all the same."""
+    """The run answers with a warning if the permission cannot be stored."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     result = call("finder", "What do owls eat?", "--model", "offline", "--trust")
@@ -70,7 +70,7 @@ def test_trust_that_cannot_be_remembered_is_a_warning(app, call, monkeypatch, tm
 
 
 def test_show_says_whether_a_file_is_trusted_and_imports_nothing(app, ask, write):
-    """One line where it needs trust, and none where it does not; `trusted` in JSON."""
+    """`show` has a line on trust if the file needs it, and `trusted` in JSON, and imports nothing."""
     write("plain")
     assert "trusted" not in specialists("show", "plain")[1]
     assert json.loads(specialists("show", "plain", "--json")[1])["trusted"] is None
@@ -87,7 +87,7 @@ def test_show_says_whether_a_file_is_trusted_and_imports_nothing(app, ask, write
 
 
 def test_show_tells_of_a_module_that_is_not_there(app, write):
-    """And shows the rest."""
+    """`show` reports a missing module and shows the rest."""
     write("finder", "python_tools: [nowhere.tools:lookup]")
     code, out, _ = specialists("show", "finder")
     assert code == 0
@@ -96,7 +96,7 @@ def test_show_tells_of_a_module_that_is_not_there(app, write):
 
 
 def test_resume_asks_for_trust_too(app, ask, monkeypatch, tmp_path):
-    """A run whose function changed goes on when somebody allows it."""
+    """A run whose function changed is resumed only with `--trust`."""
     store = str(tmp_path / "runs.db")
     assert ask("--trust", "--store", store)[0] == 0
     app.write("PKG/tools.py", "# changed", "def lookup(word: str) -> str:", "    return word")
@@ -110,7 +110,7 @@ def test_resume_asks_for_trust_too(app, ask, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])
 def test_what_a_module_prints_is_neither_answer_nor_event(app, call, flag):
-    """It goes to standard error; standard output stays what a program expects."""
+    """Output of the module goes to standard error, so that standard output stays machine-readable."""
     app.write("PKG/tools.py", "print('loading')", "def lookup(word: str) -> str:", "    return word")
     result = call("finder", "What do owls eat?", "--model", "offline", "--trust", flag)
     assert result.exit_code == 0

@@ -1,4 +1,4 @@
-"""What a project's file would connect to, fill in, import or run is refused, and refused again after a change."""
+"""Connections, variables, imports and programs of a project's file need trust, and need it again after a change."""
 
 import pytest
 
@@ -11,7 +11,7 @@ KEY = "zebra-cardigan-lamplight-quokka"
 
 @pytest.fixture
 def app(notes):
-    """The project, with a package of a name of its own."""
+    """A project with a package that has a unique name."""
     with project(notes) as made:
         yield made
 
@@ -21,7 +21,7 @@ def app(notes):
 def test_a_url_on_this_machine_is_told_nothing_before_somebody_allows_it(
     app, ask, write, monkeypatch, *, entry, listed
 ):
-    """Any user may listen there. The refusal names the variables, and not what stands for them."""
+    """Nothing is sent to a local URL without trust, as any user may listen there; the error names variables only."""
     monkeypatch.setenv("SOME_KEY", KEY)
     with serving(EchoOfTools) as server:
         entry = entry.replace("URL", f"{server.url}/lists")
@@ -44,7 +44,7 @@ def test_a_url_on_this_machine_is_told_nothing_before_somebody_allows_it(
 
 @pytest.mark.parametrize("changed", ["PKG/helper.py", "PKG/server.py"])
 def test_a_changed_neighbour_or_script_is_asked_about_with_one_line(app, ask, write, changed):
-    """A module that a trusted one imports, and the program behind a trusted command."""
+    """A change to a module that a trusted one imports, or to the script of a trusted command, is refused."""
     app.write("PKG/helper.py", "WORD = 'x'")
     app.write("PKG/server.py", "raise SystemExit('no server')")
     app.write("PKG/tools.py", "from . import helper", "def lookup() -> str:", "    return helper.WORD")

@@ -24,7 +24,7 @@ MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage 
 
 @pytest.fixture
 def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that keeps runs of a specialist, with an outcome each; the store is the one that is meant."""
+    """Return a function that stores runs of a specialist, with an outcome each, in the store of the test."""
     monkeypatch.setenv("SPECIALIST_STORE", str(notes / "runs.db"))
     monkeypatch.setenv("TZ", "UTC")
 
@@ -72,7 +72,7 @@ def cut(**given: Any) -> dict[str, Any]:
 
 
 def test_s1_8_it_shows_what_was_used_what_was_hit_and_what_to_write(store, write):
-    """The whole page: a histogram with both limits beside it, which limits were hit, costs, the line to write."""
+    """The report has a histogram with both limits, the limits that were reached, the costs, and the line to write."""
     path = write("finder", "tool_calls_limit: 6")
     kept = [outcome(n, 30) for n in (3, 3, 4, 9, 9, 9, 10)]
     store("finder", *kept, cut(), cut(how="order"), outcome(2, 6, "failed"))
@@ -114,7 +114,7 @@ def test_s1_8_it_shows_what_was_used_what_was_hit_and_what_to_write(store, write
 
 
 def test_a_limit_that_fits_is_left(store, write):
-    """No line to write, and one mark."""
+    """A fitting limit is kept: there is no line to write, and only the current limit is marked."""
     write("finder", "tool_calls_limit: 12")
     store("finder", *[outcome(8, 12)] * 6)
     told = call("finder").stdout
@@ -124,7 +124,7 @@ def test_a_limit_that_fits_is_left(store, write):
 
 
 def test_json_is_one_object(store, write):
-    """What people see, in figures; the file's limit is the one that holds now."""
+    """The object has the figures of the report; `limit` is the limit in the file."""
     write("finder", "tool_calls_limit: none")
     store("finder", *[outcome(8, 12)] * 6, repeated=1)
     told = json.loads(call("finder", "--json").stdout)
@@ -135,7 +135,7 @@ def test_json_is_one_object(store, write):
 
 
 def test_the_newest_runs_alone(store, write):
-    """`--last` leaves the older ones out."""
+    """`--last` excludes older runs."""
     write("finder")
     store("finder", *[cut()] * 9, *[outcome(3, 6)] * 5)
     told = json.loads(call("finder", "--last", "5", "--json").stdout)
@@ -144,7 +144,7 @@ def test_the_newest_runs_alone(store, write):
 
 
 def test_runs_tell_something_without_a_file_too(store, write):
-    """The limit is then that of the newest run; the same for a file with an error. A path stands for its name."""
+    """Without a valid file the limit is that of the newest run. A path is accepted in place of the name."""
     path = write("broken", "tool_calls_limit: twelve")
     for name in ("gone", "broken"):
         store(name, outcome(3, 8), *[cut()] * 9)
@@ -155,7 +155,7 @@ def test_runs_tell_something_without_a_file_too(store, write):
 
 
 def test_the_file_is_looked_for_where_the_other_commands_look(store, notes, tmp_path):
-    """`--dir` and `--root` say whose limit holds; a root that is not there is refused."""
+    """`--dir` and `--root` choose the file with the limit; a root that does not exist is refused."""
     for folder, limit in ((tmp_path / "near", 7), (tmp_path / "other" / "specialists", 9)):
         folder.mkdir(parents=True)
         text = f"---\nname: finder\ndescription: d\ntool_calls_limit: {limit}\n---\nBody\n"
@@ -168,7 +168,7 @@ def test_the_file_is_looked_for_where_the_other_commands_look(store, notes, tmp_
 
 
 def test_who_has_no_runs_is_told_who_has(store, write, notes):
-    """One line, exit code 2: other names, or that there is nothing; a run without an outcome does not count."""
+    """One line with exit code 2 lists specialists with runs; a run without an outcome does not count."""
     write("finder")
     store("reader", outcome())
     store("writer", outcome())
@@ -181,7 +181,7 @@ def test_who_has_no_runs_is_told_who_has(store, write, notes):
 
 
 def test_without_a_store_there_is_nothing_to_judge_by(notes):
-    """One line, exit code 2, whether it is not there yet or turned off; none is made."""
+    """A missing or disabled store is reported on one line with exit code 2; no store is created."""
     for place, told in ((str(notes / "none.db"), "none.db"), ("none", "runs are not stored")):
         result = call("finder", "--store", place)
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
@@ -190,14 +190,14 @@ def test_without_a_store_there_is_nothing_to_judge_by(notes):
 
 
 def test_bars_fit_the_width(store, write):
-    """They use the width of the terminal and no more, both kinds with one scale; one run among many is counted."""
+    """Bars fill the terminal's width, both kinds with one scale; a single run among many is still counted."""
     write("finder")
     store("finder", *[outcome(3, 30)] * 200, outcome(9, 30), *[cut()] * 100)
     for columns in (60, 80, 120):
         lines = histogram(call("finder", columns=columns).stdout)
         assert max(map(len, lines)) <= columns
         longest, half = lines[1].count("█"), next(line for line in lines if line.startswith("    6")).count("█")
-        # Both columns of bars, and what stands beside them: the heads, the figures, the labels.
+        # Allow for both columns of bars, and for headings, figures and labels.
         assert longest >= (columns - 45) // 2
         assert half == longest // 2
         assert ["9", "1"] in [line.split()[:2] for line in lines]
@@ -212,7 +212,7 @@ def test_bars_fit_the_width(store, write):
     ],
 )
 def test_a_limit_beyond_the_bars_has_a_line_of_its_own(store, write, limit, rows):
-    """It is sorted into the others by its number."""
+    """The row of the limit is sorted by its number."""
     write("finder", f"tool_calls_limit: {limit}")
     store("finder", *[outcome(9, 30)] * 3)
     lines = histogram(call("finder").stdout)[1:]
@@ -220,7 +220,7 @@ def test_a_limit_beyond_the_bars_has_a_line_of_its_own(store, write, limit, rows
 
 
 def test_what_costs_nothing_has_no_line(store, write):
-    """Offline runs take no tokens; a price that is not known is said to be so."""
+    """Offline runs use no tokens, so they have no cost table; an unknown price is reported as such."""
     write("finder")
     free = outcome(cost=None)
     free["usage"] = dict.fromkeys(free["usage"], 0)
@@ -233,14 +233,14 @@ def test_what_costs_nothing_has_no_line(store, write):
 
 
 def test_a_small_share_is_not_called_nothing(store, write):
-    """A landing among hundreds of runs."""
+    """One landing among hundreds of runs is shown as "under 1 %"."""
     write("finder")
     store("finder", *[outcome()] * 300, outcome(2, landed="time", status="landed", time=9))
     assert "100, under 1 % of all" in call("finder").stdout
 
 
 def test_where_blocks_cannot_be_written_letters_do(store, write):
-    """Plain ASCII for an output that takes nothing else."""
+    """Bars use ASCII characters if the output's encoding lacks block characters."""
     write("finder", "tool_calls_limit: 6")
     store("finder", *[outcome(3, 30)] * 3, *[cut()] * 4)
     told = call("finder", charset="ascii").stdout
@@ -257,7 +257,7 @@ def colours(*arguments: str, **env: str) -> str:
     with subprocess.Popen(command, stdout=child, stderr=child, stdin=child, env=given) as process:
         os.close(child)
         told = b""
-        # The other end of a terminal that was closed cannot be read.
+        # A closed terminal raises an error when it is read.
         while piece := _piece(parent):
             told += piece
     os.close(parent)
@@ -274,7 +274,7 @@ def _piece(descriptor: int) -> bytes:
 
 @pytest.mark.exhaustive
 def test_colours_are_for_terminals(store, write):
-    """Each column of bars has its own; none with NO_COLOR, and none in a pipe."""
+    """Each column of bars has its own colour; there are no colours with NO_COLOR or in a pipe."""
     write("finder")
     store("finder", *[outcome(6, 30)] * 3, *[cut()] * 4)
     assert re.search(r"\x1b\[32;49m█+", colours("finder"))

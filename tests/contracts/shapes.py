@@ -1,13 +1,13 @@
-"""A small language for the shape of JSON, so that a contract can be read as a table.
+"""A small notation for JSON shapes, so that a contract can be read as a table.
 
-text, count, number, flag, any   a string, an integer from 0 up, a number from 0 up, true or false, whatever there is
-limit                            an integer from 0 up, or the word none
-a `?` behind it                  or null
-{"key": shape}                   an object of just these keys
-{"...": shape}                   an object with whatever keys, each of that shape
+text, count, number, flag, any   a string, an integer >= 0, a number >= 0, true or false, any value
+limit                            an integer >= 0, or the string none
+a `?` at the end                 or null
+{"key": shape}                   an object with exactly these keys
+{"...": shape}                   an object with any keys, each of that shape
 [shape]                          a list
 (shape, None)                    that, or null
-{"word", "word"}                 one of these words
+{"word", "word"}                 one of these strings
 """
 
 from collections.abc import Iterator

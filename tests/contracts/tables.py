@@ -1,6 +1,6 @@
-"""What programs rely on, written out by hand: exit codes, and the keys and types of all that is printed as JSON.
+"""The public contract, written by hand: exit codes, and the keys and types of all JSON output.
 
-A change here is a change for everybody who reads it: docs/command-line.md and CHANGELOG.md have to tell of it.
+A change here affects all users of the output: describe it in docs/command-line.md and CHANGELOG.md.
 """
 
 EXIT_CODES = {"OK": 0, "USAGE": 2, "PROVIDER": 3, "NO_ANSWER": 4, "INTERRUPTED": 130}

@@ -1,4 +1,4 @@
-"""What programs read stays as it is: exit codes, the outcome, events, and what each command prints as JSON."""
+"""Public contracts do not change: exit codes, the outcome, events, and the JSON output of each command."""
 
 import json
 from dataclasses import fields
@@ -63,12 +63,12 @@ def the_same(told: object, known: object) -> None:
     ],
 )
 def test_a_change_of_a_key_or_a_type_is_seen(value, shape, found):
-    """What is gone, new, or of another type is named with its place."""
+    """A removed, new or retyped key is reported with its path."""
     assert list(faults(value, shape)) == found
 
 
 def test_the_words_and_numbers_are_those_of_the_tables():
-    """Exit codes, statuses, kinds, phases, rungs, stops, choices and verdicts."""
+    """Exit codes, statuses, kinds, phases, rungs, stops, choices and verdicts equal those of the tables."""
     the_same({code.name: int(code) for code in Exit}, tables.EXIT_CODES)
     the_same(set(get_args(Status)), tables.STATUSES)
     the_same({kind.value for kind in Kind}, tables.KINDS)
@@ -81,14 +81,14 @@ def test_the_words_and_numbers_are_those_of_the_tables():
 
 
 def test_every_event_and_every_field_has_its_line():
-    """An event or a field that is new, gone or renamed is not to slip through for want of a run that tells it."""
+    """Every event and every field is listed in the tables, even those that no test run emits."""
     known = {one.event: {field.name for field in fields(one)} for one in events.Event.__subclasses__()}
     the_same(known, {name: set(shape) for name, shape in tables.EVENTS.items()})
     the_same({field.name for field in fields(Outcome)} - {"error", "exit_code"}, set(tables.OUTCOME))
 
 
 def test_the_fields_of_a_listed_file_are_documented():
-    """Those of `list` and `check` stand in one table, what `show` adds stands in its text."""
+    """The fields of `list` and `check` are documented in one table, and those that `show` adds are in its text."""
     told = [name for row in table(COMMAND_LINE, "### specialists list") for name in named(row[0])]
     the_same(told, list(tables.FILE))
     row = table(COMMAND_LINE, "### specialists list")[-1][1]
@@ -125,7 +125,7 @@ ENDINGS = {
 @pytest.mark.anyio
 @pytest.mark.parametrize(("script", "settings", "status", "code"), ENDINGS.values(), ids=ENDINGS)
 async def test_the_outcome_and_its_exit_code_whatever_the_ending(tmp_path, script, settings, status, code):
-    """The same keys and types each time; the code that belongs to the status."""
+    """The outcome has the same keys and types for every ending, and its exit code matches the status."""
     async with Runner(root=tmp_path, provider=ScriptedProvider(script), tools=[LOOK]) as runner:
         outcome = await (aborted(runner) if settings is None else runner.run(FINDER, "What?", **settings))
     the_same((outcome.status, int(outcome.exit_code)), (status, code))
@@ -134,7 +134,7 @@ async def test_the_outcome_and_its_exit_code_whatever_the_ending(tmp_path, scrip
 
 @pytest.mark.anyio
 async def test_every_event_keeps_its_keys_and_types(tmp_path):
-    """Nested, summarised, skipped, failed, landed and resumed: each event of the table is told, and fits it."""
+    """Nested, summarized, skipped, failed, landed and resumed runs emit every event of the table, with its shape."""
     told: list[events.Event] = []
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 3")
     write(tmp_path, "finder")
@@ -171,7 +171,7 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with notes, a good and a bad specialist, entered, and a store of its own."""
+    """Create a project with notes, a valid and an invalid specialist, and a store, and change into it."""
     for folder in (".git", "specialists"):
         (tmp_path / folder).mkdir()
     (tmp_path / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
@@ -194,7 +194,7 @@ def call(command: str, *more: str, code: int = 0) -> str:
 
 
 def test_what_the_commands_print_as_json(project):
-    """One object each, of the keys and types of its table; the codes are 0, and 2 where a file has an error."""
+    """Each command prints one object with its table's keys and types; exit code 0, or 2 if a file has an error."""
     asked = ("run-specialist finder", "What do owls eat?", "--model", "offline", "--json")
     holds(json.loads(call(*asked)), tables.OUTCOME)
     holds(json.loads(call("specialists resume last --tool-calls-limit 5 --json")), tables.OUTCOME)
@@ -234,5 +234,5 @@ def test_what_the_commands_print_as_json(project):
     ],
 )
 def test_exit_codes_of_what_cannot_be_done(project, command, code):
-    """2 for what the caller can mend; nothing was asked; to find no runs is no error."""
+    """Errors that the caller can fix exit with code 2 and send no request; finding no runs is not an error."""
     call(command, code=code)

@@ -1,6 +1,6 @@
-"""A scripted run in a process of its own that kills itself at one exact place of its way into the store.
+"""A scripted run in its own process that kills itself at one exact point of storing its records.
 
-Three turns with batches of calls, a summary before the third, an answer. All calls differ.
+The run has three turns with batches of calls, a summary before the third, and an answer. All calls differ.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def append(path: Path, value: object) -> None:
 
 
 class Looker:
-    """A model that goes by what it is shown, and puts down what it was asked and what it said."""
+    """A model that derives its replies from the requests, and logs both."""
 
     model = "scripted"
     capabilities = Capabilities(forced_choice=False, max_output_tokens=64_000)
@@ -102,7 +102,7 @@ def _call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 class Killing:
-    """A journal that kills its process at one of its records."""
+    """A journal that kills its process at a given record."""
 
     def __init__(self, journal: Journal, at: str, number: int) -> None:
         """Take the real one.
@@ -124,7 +124,7 @@ class Killing:
         else:
             self._journal.write(record)
         if self._at == "kept":
-            # In a loop of its own, because this one must not go on.
+            # Use a separate event loop, because this one must not continue.
             thread = threading.Thread(target=asyncio.run, args=(self._journal.committed(),))
             thread.start()
             thread.join()
@@ -190,7 +190,7 @@ def go(store: str, logs: str, question: str, run_id: str, at: str, number: str, 
     at, number: see `Killing`.
     """
     _wrap(at, int(number))
-    # Whoever was killed here is dead, and the tests go through many kills.
+    # A short grace period is enough: the previous process is dead, and the tests kill many processes.
     writer.GRACE = 0.05
     executed = Path(f"{logs}-executed")
 

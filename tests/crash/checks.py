@@ -1,4 +1,4 @@
-"""What must hold for a stored run after its process was killed, and once it has its answer."""
+"""Checks of a stored run after its process was killed, and after it has answered."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ NOT_RUN = NOT_BEGUN.partition("{")[0]
 
 @dataclass(frozen=True)
 class Asked:
-    """One request that the model's side took, and what it answered."""
+    """One request that the simulated model received, and its reply."""
 
     messages: Sequence[Wire]
     content: Sequence[Mapping[str, Any]] = ()
@@ -31,7 +31,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Kept:
-    """What came of a comparison."""
+    """The result of a comparison."""
 
     lost: int
     """Replies that were made and are not stored."""
@@ -56,7 +56,7 @@ def said(run: StoredRun) -> list[list[Wire]]:
     """Return the messages of each part as they are sent, with the reply that nobody has acted upon yet."""
     parts: list[list[Wire]] = []
     if not run.messages:
-        # Then the question stands in the run's own row.
+        # In that case the question is in the run's own row.
         return [[{"role": "user", "content": [{"type": "text", "text": run.question}]}]]
     for part in range(run.messages[-1].part + 1):
         messages = [one.message for one in run.messages if one.part == part]

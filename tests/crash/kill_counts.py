@@ -1,4 +1,4 @@
-"""Counts of the kills that are left, and of their outcomes so far."""
+"""Counters for the remaining kills and the outcomes so far."""
 
 import threading
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Self
 
 @dataclass
 class KillCounts:
-    """Outcomes of all kills."""
+    """The outcomes of all kills."""
 
     kills: int = 0
     runs: int = 0
@@ -42,7 +42,7 @@ class KillCounts:
 
 
 class Kills:
-    """How many are left, for all lanes together; below 0 where two lanes took the last one."""
+    """The remaining kills of all lanes together; below 0 if two lanes took the last one."""
 
     def __init__(self, count: int) -> None:
         self.left = count

@@ -29,7 +29,7 @@ SPECIALIST = "---\nname: finder\ndescription: Finds notes\n{}---\nYou find notes
 
 
 class KillLoop:
-    """Runs that are killed and resumed one after another, against one simulated API."""
+    """Kills and resumes runs one after another against one simulated API."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class KillLoop:
     def _one(self) -> None:
         self.counts.runs += 1
         self._begin_store()
-        # No other run of a store that is shared may have it.
+        # No other run in a shared store may have this id.
         self._question = f"Question {secrets.token_hex(4)} of {self._folder.name}: what do owls eat?"
         self._first_request = len(self._api.requests)
         self._log: list[tuple[str, str]] = []
@@ -97,7 +97,7 @@ class KillLoop:
             if not struck or code == 0:
                 assert code == 0, program.said
                 break
-            # A process that cannot say goodbye yet, or any more, dies of a signal as of any other.
+            # A process that is starting or exiting, without its handlers, dies from a signal like any other process.
             assert code in {-number, FAREWELLS.get(number)}, program.said
             kills += 1
             self._kills.take()
@@ -108,7 +108,7 @@ class KillLoop:
         self._at_the_end(run)
 
     def _begin_store(self) -> None:
-        # A file that is not there yet is made while somebody is killed now and then.
+        # A process is sometimes killed while it creates a file that does not exist yet.
         if self._shared is None and (not self._store or self._chance.random() < 0.3):
             self._store = f"sqlite:///{self._folder}/runs-{self.counts.runs}.db"
 
@@ -128,7 +128,7 @@ class KillLoop:
         longest = self._chance.choice([0, 0.005, 0.02]) if count else 0.5
         if not self._milestones.wait(kind, count):
             return False
-        # No wait for anything: the moment itself is what is random.
+        # Do not wait for an event: the moment itself is random.
         time.sleep(self._chance.uniform(0, longest))
         at = (
             (not program.events, "the start"),
@@ -159,7 +159,7 @@ class KillLoop:
         self._check_executed(run, before)
         listed = self._listed(run) if len(self._signals) > 1 else run.status
         assert listed == run.status
-        # The outcome of before stays until there is another.
+        # The previous outcome stays until there is a new one.
         kept = before is not None and run.outcome == before.outcome
         assert run.status in {"interrupted" if kept else None, run.outcome["status"] if run.outcome else "interrupted"}
         self.counts.left_as[run.status] += 1

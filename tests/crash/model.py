@@ -1,4 +1,4 @@
-"""A scripted model whose calls are all different, so that running one of them twice would show."""
+"""A scripted model whose calls all differ, so that a repeated execution of one is detected."""
 
 import itertools
 import random
@@ -15,7 +15,7 @@ Call = tuple[str, Mapping[str, Any]]
 
 
 class Researcher:
-    """Makes one to four calls a turn and answers after some of them, or when it has to."""
+    """Makes one to four calls a turn and answers after some of them, or when it must."""
 
     def __init__(self, chance: random.Random, *, thinks: bool, slow: float) -> None:
         """Take what it decides by.

@@ -1,9 +1,9 @@
-"""The commands as a program that tells of each tool call, and takes its time for it.
+"""The commands as a program that reports and delays each tool call.
 
-Called with the name of a command and its arguments. TOLD_BY: the descriptor to tell by, a line of JSON when a call
-begins and one when it has returned. SLOW: the longest that a call waits before it begins its work [ms].
+Arguments: the name of a command and its arguments. TOLD_BY: the descriptor for reports, one JSON line when a call
+begins and one when it has returned. SLOW: the longest delay before a call begins its work [ms].
 
-Called with `fork-server` alone it imports everything and then makes such programs by forking; see `fork_server.py`.
+With the single argument `fork-server` it imports everything and then forks such programs; see `fork_server.py`.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ def nurse(descriptor: int) -> None:
     """Fork a program for each message: its arguments, with descriptors for its output; tell its id, then its code."""
     for name in LATE:
         importlib.import_module(name)
-    # A program that looks through all that it inherits copies it, and takes seconds to end.
+    # A garbage collection over all inherited objects would copy their memory, and the exit would take seconds.
     gc.freeze()
     with socket.socket(fileno=descriptor) as line:
         while _fork(line):

@@ -38,7 +38,7 @@ def stored(store: str, question: str) -> StoredRun | None:
     with Store(store) as opened:
         while True:
             found = [one for one in opened.runs() if one.question == question]
-            # A server takes some milliseconds to notice that a connection is gone.
+            # A server takes some milliseconds to detect a closed connection.
             if not found or found[0].status != RUNNING:
                 return opened.load(found[0].run_id) if found else None
             assert time.monotonic() < last, f"{found[0].run_id} is taken for alive"

@@ -1,4 +1,4 @@
-"""What the kills at random have found, each played by itself."""
+"""Bugs found by random kills, each as a deterministic test."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from tests.loop_jobs import LOOK, job, outcome_of, results
     ids=["stopped", "process ended", "returned"],
 )
 async def test_x_13_a_call_that_never_returned_is_run_when_it_is_made_again(earlier, again):
-    """Twice resumed, a repeatable call that was under way when the run broke off is no record to answer from."""
+    """A repeatable call that was interrupted has no recorded result, so it runs if it is made after two resumes."""
     provider = ScriptedProvider([calls(("look", {}), first_id=2), says("Known.")])
     past = ResumeState(
         RunSnapshot({"tool_calls": 1, "turns": 1}, calls=1), earlier=EarlierCalls({1: earlier}, started=1)
@@ -40,7 +40,7 @@ async def test_x_13_a_call_that_never_returned_is_run_when_it_is_made_again(earl
 @pytest.mark.anyio
 @pytest.mark.parametrize("last", [says("Known."), calls(("respond", {"answer": "Known."}), first_id=2)], ids=str)
 async def test_an_answer_is_acted_upon_and_its_outcome_kept_in_one_record(last):
-    """Broken off before that record, a run still has its last reply to act upon, and does not ask for it again."""
+    """The last turn and the outcome are stored in one record; interrupted before it, a run keeps its reply pending."""
     journal = Notebook()
     await Run(job(ScriptedProvider([calls(("look", {})), last]), 9), journal=journal).outcome()
     assert [record.snapshot.turns for record in journal.of(Checkpointed)] == [0, 1]

@@ -1,4 +1,4 @@
-"""A run is killed at every place of its way into the store, and resumed in another process."""
+"""A run is killed at every point of storing its records, and resumed in another process."""
 
 import itertools
 import json
@@ -27,14 +27,14 @@ PLACES = [("half", 4), ("kept", 9), ("kept", 4), ("queued", 9), ("asked", 4), ("
 
 @pytest.fixture(scope="module")
 def fork_server() -> Iterator[ForkServer]:
-    """Programs that start fast."""
+    """Start a fork server, which launches programs quickly."""
     with ForkServer() as started:
         yield started
 
 
 @dataclass
 class Case:
-    """One run, killed at one place."""
+    """One run, killed at one point."""
 
     fork_server: ForkServer
     store: str
@@ -102,7 +102,7 @@ def check_resumed(before: StoredRun, lines_before: int, case: Case) -> None:
 @pytest.mark.exhaustive(one_in=len(PLACES))
 @pytest.mark.parametrize(("at", "limit"), PLACES)
 def test_s4_4_killed_at_each_place_a_run_can_be_gone_on_with(fork_server, store_url, tmp_path, at, limit):
-    """Whatever is stored by then is true and whole; resumed, each call has one result and none was run twice."""
+    """After a kill at any point the store is consistent; resumed, each call has one result and ran at most once."""
     for number in itertools.count(1):
         case = Case(fork_server, store_url, tmp_path, f"{at}-{number}", limit)
         code = case.go("", at, number)

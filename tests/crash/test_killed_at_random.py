@@ -1,4 +1,4 @@
-"""The real command is killed at random moments, and resumed until it answers."""
+"""The real command is killed at random moments and resumed until it answers."""
 
 import pytest
 
@@ -10,7 +10,7 @@ KILLS = 20
 
 @pytest.mark.exhaustive
 def test_s4_4_nothing_acknowledged_is_lost_by_kills_at_random(tmp_path):
-    """20 kills at seeded moments: all that was sent is stored, and no reply or finished call is paid for twice."""
+    """After 20 kills at seeded moments all sent messages are stored, and no reply or finished call is paid twice."""
     loop = KillLoop(1, tmp_path)
     loop.work(Kills(KILLS), ForkServer())
     assert loop.counts.kills == KILLS

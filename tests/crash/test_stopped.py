@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, and a server that kills the program: the status is right, and the run goes on."""
+"""Runs stopped by Ctrl-C, by SIGTERM or during a request have the right status and can be resumed."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ from tests.crash.watched_program import WatchedProgram
 
 @pytest.mark.exhaustive
 def test_s3_6_a_run_that_is_stopped_at_random_can_be_gone_on_with(tmp_path):
-    """8 times Ctrl-C, SIGTERM or SIGKILL: `specialists runs` tells `aborted` or `interrupted`, and nothing is lost."""
+    """After 8 SIGINT, SIGTERM or SIGKILL, `specialists runs` lists `aborted` or `interrupted`; no data is lost."""
     loop = KillLoop(3, tmp_path, signals=[signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
     loop.work(Kills(8), ForkServer())
     assert set(loop.counts.left_as) <= {"aborted", "interrupted", "answered", "landed"}
@@ -21,7 +21,7 @@ def test_s3_6_a_run_that_is_stopped_at_random_can_be_gone_on_with(tmp_path):
 
 
 class KilledByServer(KillLoop):
-    """A kill loop whose programs are killed by the server itself, in the middle of a request."""
+    """A kill loop in which the server kills the program during a request."""
 
     def _go(self, run):
         self._dead = threading.Event()
@@ -41,8 +41,8 @@ class KilledByServer(KillLoop):
 
 @pytest.mark.exhaustive
 def test_s4_4_killed_by_the_server_a_run_has_lost_nothing(tmp_path):
-    """At the first, second or third request of each process: every reply before it is stored, and asked for once."""
+    """Killed during one of its first three requests, a process has stored all earlier replies; none is repeated."""
     loop = KilledByServer(4, tmp_path)
     loop.work(Kills(9), ForkServer())
-    # The request that was under way is answered when nobody listens any more.
+    # The pending request is answered after the client has gone.
     assert loop.counts.lost_replies == loop.counts.kills == 9

@@ -13,7 +13,7 @@ from tests.wire.simulator import MessagesSimulator
 
 
 class Milestones:
-    """Counts what can be seen of a program from outside: requests, replies, events, tool calls."""
+    """Counts the externally visible steps of a program: requests, replies, events, tool calls."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -61,7 +61,7 @@ class Milestones:
 
 
 class WatchedSimulator(MessagesSimulator):
-    """A simulated API whose requests and replies are milestones."""
+    """A simulated API that counts its requests and replies as milestones."""
 
     def __init__(self, replies: Any, milestones: Milestones, **options: Any) -> None:
         super().__init__(replies, **options)
@@ -98,7 +98,7 @@ class WatchedProgram:
             for (ours, _), take in zip(pipes, takers, strict=True)
         ]
         for reader, (_, theirs) in zip(self._readers, pipes, strict=True):
-            os.close(theirs)  # so that the end of the program is the end of the pipe
+            os.close(theirs)  # so that the pipe ends when the program ends
             reader.start()
         threading.Thread(target=self._end_all, daemon=True).start()
 
@@ -155,6 +155,6 @@ class WatchedProgram:
 def _read(descriptor: int, take: Callable[[bytes], object]) -> None:
     with open(descriptor, "rb") as file:
         for line in file:
-            # The last line of a program that was killed may be cut.
+            # The last line of a killed program may be incomplete.
             if line.endswith(b"\n"):
                 take(line)

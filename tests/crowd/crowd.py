@@ -1,4 +1,4 @@
-"""Let a crowd of children work at once for one parent, and look at what each of them came to."""
+"""Run many children of one parent at once, and collect the outcome of each."""
 
 import asyncio
 import gc
@@ -38,7 +38,7 @@ async def look(query: str, how: str = "find") -> str:
 
 @dataclass
 class Child:
-    """One child, and all that was heard of it."""
+    """One child, and its events."""
 
     number: int
     fate: Fate
@@ -51,7 +51,7 @@ class Child:
 
 @dataclass
 class Crowd:
-    """What the whole came to."""
+    """The collected results of all children."""
 
     children: list[Child]
     resident: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What becomes of each child of a crowd: four in five of a large one do well, the others fail in every way there is."""
+"""The fate of each child: in a large crowd four of five succeed, and the others fail in every possible way."""
 
 import random
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ FAILING = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """One way to end."""
+    """One way in which a child can end."""
 
     name: str
     status: str

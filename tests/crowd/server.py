@@ -1,4 +1,4 @@
-"""A Messages API on loopback that treats each child as its question says."""
+"""A Messages API on loopback that treats each child as its question demands."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ Reply = tuple[int, bytes]
 
 
 class Crowded:
-    """Counts what comes, by child."""
+    """Counts the requests of each child."""
 
     def __init__(self) -> None:
         self.requests: Counter[int] = Counter()

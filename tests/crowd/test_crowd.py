@@ -1,6 +1,6 @@
-"""Many children at once, a fifth of them failing at random: none is lost, none counts twice, nothing is left over.
+"""Many children at once, a fifth of which fail: none is lost or counted twice, and no resources leak.
 
-CHILDREN in the environment says how many there are, SEED which of them fail; `bench/many_children.py` has more of them.
+CHILDREN in the environment sets how many there are, SEED which of them fail; `bench/many_children.py` has more of them.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ SEED = seed()
 @pytest.mark.parametrize("stored", [False, True], ids=["kept nowhere", "stored"])
 @pytest.mark.parametrize("children", [FEW, pytest.param(CHILDREN, marks=pytest.mark.exhaustive)], ids=["few", "many"])
 def test_every_child_has_its_own_end_and_nothing_stays(tmp_path, children, stored):
-    """Each has one outcome, of the status that its fate brings; afterwards all that the runs were made of is gone.
+    """Each child has one outcome with the status of its fate; afterwards all objects of the runs are released.
 
-    The server answers the first request of nobody before it has that of each child: they are all at work at once.
+    The server waits for the first request of every child before it answers any, so that all are active at once.
     """
     store, warming = (f"sqlite:///{tmp_path}/{name}.db" if stored else "none" for name in ("runs", "warming"))
     with serving() as server:
-        # What is imported and cached once is no leak.
+        # Objects that are imported and cached once are no leak.
         asyncio.run(play(drawn(len(FATES), SEED), server, tmp_path, warming))
         server.expect(children)
         before, census = alive(), Census.take()

@@ -1,4 +1,4 @@
-"""The documents, and what is read out of them."""
+"""The documents, and functions that extract parts of them."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The documents say what the code does: help texts, keys, events, examples, links."""
+"""The documents match the code: help texts, keys, events, examples, links."""
 
 import json
 import re
@@ -32,7 +32,10 @@ NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
 
 
 def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
-    """A newcomer's first lines; `.ci/run` calls the tests as they stand there, with the flag for all of them."""
+    """The README starts with the two commands for newcomers, and `.ci/run` runs the tests with the second one.
+
+    It adds the flag for all tests.
+    """
     first = blocks(README, "console")[0].splitlines()
     assert first == [
         'uv run run-specialist thoughts-analyzer "Why does the sub-agent loop land softly instead of cutting off?"',
@@ -46,7 +49,7 @@ COMMANDS = [f"specialists {one.name or one.callback.__name__}" for one in manage
 
 @pytest.mark.parametrize("command", ["run-specialist", "specialists", *COMMANDS])
 def test_help_texts_stand_in_the_docs_as_they_are_printed(command):
-    """docs/command-line.md holds the very output of `--help`, that of each command below its name."""
+    """docs/command-line.md contains the exact output of `--help`, that of each command below its name."""
     name, *words = command.split()
     app = ask.app if name == "run-specialist" else manage.app
     wide = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
@@ -56,14 +59,14 @@ def test_help_texts_stand_in_the_docs_as_they_are_printed(command):
 
 
 def test_every_key_of_the_front_matter_is_documented():
-    """The table of keys is that of the schema, and each has a default and a meaning."""
+    """The table of keys matches the schema, and each key has a default and a meaning."""
     rows = {row[0].strip("`"): row for row in table(FILES, "## Keys")}
     assert set(rows) == set(json_schema()["properties"])
     assert all(len(row) == 3 and all(row) for row in rows.values())
 
 
 def test_the_defaults_of_numbers_and_words_are_those_of_the_code():
-    """A default that stands in the table of keys as a value is the one that holds."""
+    """Numbers and literals given as defaults in the table of keys are those of the code."""
     rows = {row[0].strip("`"): row[1] for row in table(FILES, "## Keys")}
     said = {key: yaml.safe_load(word) for key, word in rows.items() if re.fullmatch(r"\d+|true|false|auto", word)}
     assert len(said) >= 6
@@ -73,7 +76,10 @@ def test_the_defaults_of_numbers_and_words_are_those_of_the_code():
 
 
 def test_every_limit_is_documented():
-    """What each counts and what is held back for the landing; its flag in docs/limits.md, with a value it takes."""
+    """Every limit is documented: what it counts and what is reserved for the landing.
+
+    docs/limits.md has its flag with a valid value.
+    """
     assert [row[0].strip("`") for row in table(FILES, "## Limits")] == list(LIMITS)
     told = [(row[0].strip("`"), *row[1].strip("`").split()) for row in table(LIMITS_PAGE, "## Limits")]
     flags = [row for row in told if row[0].endswith("_limit")]
@@ -82,7 +88,7 @@ def test_every_limit_is_documented():
 
 
 def test_the_presets_are_documented_as_they_are():
-    """Each cell of the table is what the preset sets, and each preset has a paragraph on when to choose it."""
+    """Each cell of the presets' table is what the preset sets, and a paragraph says when to choose it."""
     head = ["budget_notice", "countdown", "landing"]
     told = {}
     for name, *cells, others in table(FILES, "## Presets"):
@@ -98,19 +104,19 @@ def test_the_presets_are_documented_as_they_are():
 
 
 def test_every_event_is_documented_with_its_fields():
-    """The table of events is that of the code, name by name and field by field."""
+    """The table of events matches the code, with every name and field."""
     known = {one.event: [field.name for field in fields(one)] for one in events.Event.__subclasses__()}
     assert {row[0].strip("`"): row[2].split(", ") for row in table(COMMAND_LINE, "### Events")} == known
 
 
 def test_every_field_of_the_outcome_is_documented():
-    """The table of the outcome holds just what `--json` prints."""
+    """The table of the outcome has exactly the fields that `--json` prints."""
     told = [name for row in table(COMMAND_LINE, "### The outcome") for name in named(row[0])]
     assert told == [field.name for field in fields(Outcome) if field.name not in ("error", "exit_code")]
 
 
 def test_exit_codes_are_documented():
-    """Every exit code, and no other."""
+    """The documented exit codes are exactly those of the code."""
     assert {int(row[0]) for row in table(COMMAND_LINE, "### Exit codes")} == {int(code) for code in Exit}
 
 
@@ -122,7 +128,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_files_load_without_a_problem(name):
-    """What people copy from the docs passes `check --strict`."""
+    """Example files in the docs pass `check --strict`."""
     file = load_text(EXAMPLES[name], Path(f"{name}.md"))
     assert (file.status, file.problems) == ("ok", ())
 
@@ -130,7 +136,10 @@ def test_example_files_load_without_a_problem(name):
 @pytest.mark.anyio
 @pytest.mark.parametrize(("misfits", "status"), [(0, "answered"), (1, "answered"), (2, "partial")])
 async def test_the_structured_answer_of_the_docs_fits_its_schema(tmp_path, misfits, status):
-    """The answer that docs/structured-answers.md shows: taken, also after one that did not fit; not after two."""
+    """The answer in docs/structured-answers.md fits its schema.
+
+    It is accepted, also after one invalid answer, but not after two.
+    """
     (said,) = blocks(STRUCTURED, "json")
     whole = json.loads(said)
     answers = [calls(("respond", {"answer": {**whole, "verdict": "perhaps"}}))] * misfits
@@ -146,14 +155,17 @@ async def test_the_structured_answer_of_the_docs_fits_its_schema(tmp_path, misfi
 
 
 def test_the_readme_lists_the_specialists_that_come_along():
-    """One row each, and each file is without a problem."""
+    """The README lists each built-in specialist in one row, and each file loads without a problem."""
     paths = {path.stem: path for path in (ROOT / "specialists").glob("*.md")}
     assert {row[0].strip("`") for row in table(README, "## Write a specialist")} == set(paths)
     assert [problem for path in paths.values() for problem in load(path).problems] == []
 
 
 def test_the_session_in_the_readme_shows_silence_countdown_and_landing():
-    """It was recorded with a limit of 6: two silent calls, then 3 to 0 remaining, then the landing."""
+    """The README's session has two silent calls, then 3 to 0 remaining, then the landing.
+
+    It was recorded with a limit of 6.
+    """
     session = README.split("<!-- session", 1)[1].split("<!-- /session", 1)[0]
     command = shlex.split(session.split("$ ", 1)[1].splitlines()[0])
     assert command[-2:] == ["--tool-calls-limit", "6"]
@@ -164,7 +176,7 @@ def test_the_session_in_the_readme_shows_silence_countdown_and_landing():
 
 
 def test_the_commands_of_the_readme_are_understood():
-    """Every line that calls a command names a subcommand, flags and specialists that exist."""
+    """Every command in the README uses subcommands, flags and specialists that exist."""
     for line in "\n".join(blocks(README, "console")).splitlines():
         command = line.removeprefix("$ ").removeprefix("uv run ").split(" < ")[0]
         if not command.startswith(("run-specialist ", "specialists ")):
@@ -178,21 +190,21 @@ def test_the_commands_of_the_readme_are_understood():
 
 
 def test_the_python_example_of_the_readme_runs(monkeypatch, capsys):
-    """The example answers from this repository, offline."""
+    """The Python example of the README answers from this repository, offline."""
     monkeypatch.chdir(ROOT)
     (example,) = (text for text in blocks(README, "python") if "run_sync" in text)
-    exec(example, {})  # noqa: S102 - the example is ours
+    exec(example, {})  # noqa: S102 - an example from this repository
     assert re.match(r"(answered|landed) \d+ ", capsys.readouterr().out)
 
 
 def test_the_loop_of_the_readme_is_the_one_that_is_tried_over_the_wire():
-    """The same text as on the page whose examples are compared with the agent of the tests."""
+    """The loop in the README is that of the page whose examples are compared with the tests' agent."""
     (loop,) = (text for text in blocks(README, "python") if "delegate.result" in text)
     assert loop in blocks((ROOT / "docs/delegate.md").read_text(encoding="utf-8"), "python")
 
 
 def test_the_files_that_how_it_works_names_are_there():
-    """Every module in backticks can be opened where the page says that it is; so can those of the notes."""
+    """Every module named in backticks on the page, and in the notes, exists at the given path."""
     source = ROOT / "src/run_specialist"
     named = re.findall(r"`([a-z_/]+\.py|[a-z]+/)`", (ROOT / "docs/how-it-works.md").read_text(encoding="utf-8"))
     assert len(named) > 15
@@ -203,19 +215,22 @@ def test_the_files_that_how_it_works_names_are_there():
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document):
-    """Every relative link of the docs names a file that is there."""
+    """Every relative link in the docs names an existing file."""
     links = re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
 def test_the_changelog_knows_the_version():
-    """The version of pyproject.toml has its entry."""
+    """The changelog has an entry for the version in pyproject.toml."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_the_notes_are_there_and_speak_of_the_project_alone():
-    """At least twelve notes, the brainstorm among them, each with a heading and no path of somebody's machine."""
+    """There are at least twelve notes, including the brainstorm.
+
+    Each has a heading and contains no path of somebody's machine.
+    """
     assert len(NOTES) >= 12
     assert ROOT / "thoughts/shared/notes/2026-04-03/qa-brainstorm-event-loop-mailbox.md" in NOTES
     for note in [*NOTES, *DOCUMENTS]:

@@ -1,4 +1,4 @@
-"""docs/mcp.md says what the server does: its numbers, its tools, its command."""
+"""docs/mcp.md matches the server: its numbers, its tools, its command."""
 
 import json
 import shlex
@@ -16,7 +16,7 @@ TEXT = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
 
 
 def test_every_command_and_snippet_starts_the_server():
-    """What people copy ends in the real command, with flags that it has."""
+    """Every command and snippet in the docs ends in the real command with existing flags."""
     printed = CliRunner().invoke(manage.app, ["mcp", "--help"]).stdout
     lines = [shlex.split(line) for block in blocks(TEXT, "console") for line in block.splitlines()]
     (snippet,) = [json.loads(block)["mcpServers"]["specialists"] for block in blocks(TEXT, "json")]
@@ -31,7 +31,7 @@ def test_every_command_and_snippet_starts_the_server():
 
 
 def test_the_tools_are_documented_with_their_arguments_and_results():
-    """The table is that of the server."""
+    """The table of tools, with arguments and results, matches the server."""
     rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools")}
     for tool in run_tools.run_tools(Catalogue({}, ())):
         _, arguments, result = rows[tool.name]
@@ -41,7 +41,7 @@ def test_the_tools_are_documented_with_their_arguments_and_results():
 
 
 def test_numbers_are_those_of_the_code():
-    """Seconds, sizes, counts, wherever the lines break."""
+    """Seconds, sizes and counts in the docs are those of the code, even where a line break splits them."""
     words = " ".join(TEXT.split())
     assert f"Without news for {runs.HEARTBEAT:.0f} seconds" in words
     assert f"waits up to {run_tools.LONGEST_WAIT} seconds" in words

@@ -1,4 +1,4 @@
-"""docs/mcp-servers.md: its files load, its server is started and called, its figures are those of the code."""
+"""docs/mcp-servers.md: its files load, its server starts and answers, its figures are those of the code."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ TEXT = (ROOT / "docs" / "mcp-servers.md").read_text(encoding="utf-8")
 
 @pytest.mark.anyio
 async def test_the_example_is_run(tmp_path, monkeypatch):
-    """The program and the file as they stand there, in a project of their own."""
+    """The example's program and file run unchanged in a project of their own."""
     monkeypatch.setenv("PYTHON", sys.executable)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for folder in (".git", "servers", "specialists"):
@@ -37,7 +37,7 @@ async def test_the_example_is_run(tmp_path, monkeypatch):
 
 
 def test_the_files_have_nothing_to_warn_about(tmp_path):
-    """The other examples of front matter too, of which each line is one."""
+    """The files in the document load without a warning, also the examples of single front matter lines."""
     for text in blocks(TEXT, "markdown"):
         name = re.search(r"^name: (.*)$", text, re.MULTILINE)[1]
         assert load_text(text, tmp_path / f"{name}.md").status == "ok"
@@ -46,7 +46,7 @@ def test_the_files_have_nothing_to_warn_about(tmp_path):
 
 
 def test_the_figures_are_those_of_the_code():
-    """Each bound that the document names."""
+    """Each bound in the document is that of the code."""
     seconds = f"at most {LONGEST_START:g}; {START_TIMEOUT:g} when left out"
     tools = f"{MOST_TOOLS:,}, on {MOST_PAGES} pages"
     for figure in (seconds, tools, f"{LARGEST_MESSAGE // 1024**2} MiB", f"{LONGEST_RESULT:,} characters"):

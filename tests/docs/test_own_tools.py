@@ -1,4 +1,4 @@
-"""The page on own tools: every example runs as it stands, and what it says of names and places holds."""
+"""The page on custom tools: every example runs unchanged, and its names and paths are correct."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ EXAMPLES = blocks(PAGE, "python")
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Enter a copy of this project's notes and specialists, with the module and the specialist of the page."""
+    """Enter a copy of this project's notes and specialists, plus the module and the specialist of the page."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     root = tmp_path / "project"
@@ -40,14 +40,14 @@ def project(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", range(len(EXAMPLES)))
 def test_every_example_runs(project, capsys, place):
-    """Offline, as it stands, and it prints something."""
+    """Every example runs offline and unchanged, and prints something."""
     asyncio.run(execute(EXAMPLES[place]))
     assert capsys.readouterr().out.strip()
 
 
 @pytest.mark.anyio
 async def test_the_specialist_of_the_page_uses_the_function_of_the_page(project):
-    """Without trust it is refused in the words of the page; with it the glossary answers."""
+    """Without trust the specialist is refused with the error shown on the page; with trust the glossary answers."""
     assert load(project.file).problems == ()
     look = calls(("define", {"term": "rung"}))
     provider = ScriptedProvider([look, calls(("respond", {"answer": "a rung"}), first_id=9)])
@@ -64,14 +64,14 @@ async def test_the_specialist_of_the_page_uses_the_function_of_the_page(project)
 
 
 def test_the_kinds_that_can_be_asked_for_are_told():
-    """All of them, in the words that `left` takes."""
+    """The page lists all kinds that `left` accepts, with the names it accepts."""
     (line,) = re.findall(r"`ctx\.left\(kind\)` takes (.*?), and returns", PAGE, re.DOTALL)
     assert re.findall(r"`(\w+)`", line) == [kind.value for kind in Kind]
 
 
 @pytest.mark.anyio
 async def test_what_is_left_changes_what_a_tool_does():
-    """The tool of the page asks one source when fewer than three calls are left."""
+    """The tool on the page asks only one source when fewer than three calls are left."""
     (example,) = [text for text in EXAMPLES if "def survey" in text]
     survey = (await execute(example.split("async with")[0]))["survey"]
     looks = [calls(("survey", {"topic": "owls"}), first_id=number) for number in (1, 2)]

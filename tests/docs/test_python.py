@@ -1,4 +1,4 @@
-"""The pages on Python and on spans: every example runs as it stands, every public name is in one, tables hold."""
+"""The pages on Python and on spans: every example runs unchanged, has all public names, and the tables are correct."""
 
 import ast
 import asyncio
@@ -35,17 +35,17 @@ def project(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", range(len(EXAMPLES)))
 def test_every_example_runs(project, capsys, place):
-    """Offline, in a loop or without one as it says, and it prints something."""
+    """Every example runs offline, with or without an event loop as stated, and prints something."""
     no_loop, example = EXAMPLES[place]
     if no_loop:
-        exec(example, {"__name__": "example"})  # noqa: S102 - likewise
+        exec(example, {"__name__": "example"})  # noqa: S102 - an example from this repository
     else:
         asyncio.run(execute(example))
     assert capsys.readouterr().out.strip()
 
 
 def test_every_public_name_stands_in_an_example():
-    """Imported there, so that the example shows where it comes from and breaks when it goes."""
+    """Every public name is imported in an example, which shows where it comes from and fails when it is removed."""
     imported = set()
     for _, example in EXAMPLES:
         code = compile(example, "example", "exec", flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -56,7 +56,7 @@ def test_every_public_name_stands_in_an_example():
 
 
 def test_what_an_example_shows_is_used_there():
-    """No name is imported for the test's sake alone."""
+    """Every name imported in an example is used in it."""
     for _, example in EXAMPLES:
         names = re.findall(r"\w+", example.split("import", 1)[1])
         imports = re.findall(r"from run_specialist import (?:\((.*?)\)|(.*?)$)", example, re.MULTILINE | re.DOTALL)
@@ -65,7 +65,7 @@ def test_what_an_example_shows_is_used_there():
 
 
 def test_the_tables_are_those_of_the_code():
-    """Each event and each error that a program may meet."""
+    """The tables of events and of errors that a program may meet match the code."""
     told = [name for row in table(PAGE, "## Events") for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted(told) == sorted({one.__name__ for one in events.Event.__subclasses__()})
     rows = [row[0].strip("`") for row in table(PAGE, "## Exceptions")]
@@ -77,7 +77,7 @@ def test_the_tables_are_those_of_the_code():
 
 
 def test_what_the_page_says_of_a_stream_holds_in_its_example(project, capsys):
-    """With three calls the second example lands, and its stream says so."""
+    """The example of a stream lands with its three calls, and prints so from the events."""
     (example,) = [text for _, text in EXAMPLES if "runner.stream" in text]
     names = asyncio.run(execute(example))
     told = capsys.readouterr().out
@@ -86,16 +86,16 @@ def test_what_the_page_says_of_a_stream_holds_in_its_example(project, capsys):
 
 
 def test_the_tool_of_the_page_works():
-    """Its docstring is read, its context is filled in, its error has words."""
+    """The tool on the page works: its docstring is read, its context is passed, its error has a message."""
     (example,) = [text for _, text in EXAMPLES if "@tool" in text]
     names = {}
-    exec(example.split("assert isinstance")[0], names)  # noqa: S102 - likewise
+    exec(example.split("assert isinstance")[0], names)  # noqa: S102 - an example from this repository
     assert names["ticket"].input_schema["properties"]["number"]["description"] == "without the hash."
     assert set(names["ticket"].input_schema["properties"]) == {"number"}
 
 
 def test_every_attribute_of_a_span_is_documented():
-    """Those that the code can set, and no other."""
+    """The documented span attributes are exactly those that the code can set."""
     source = (ROOT / "src/run_specialist").rglob("*.py")
     said = [path.read_text(encoding="utf-8") for path in source if path.stem in {"telemetry", "spans"}]
     attribute = r"((?:gen_ai|run_specialist|error)\.[a-z_.]+)"
@@ -103,9 +103,9 @@ def test_every_attribute_of_a_span_is_documented():
 
 
 def test_the_example_of_the_spans_runs(project, monkeypatch):
-    """The console shows the run and what was done below it."""
+    """The example prints the run and its child spans to the console."""
     (example,) = blocks(SPANS, "python")
-    # Its own console is that of the moment when it was first imported, which may have been another test's.
+    # The exporter's default stream is sys.stdout at the first import, which may be that of another test.
     console = io.StringIO()
     monkeypatch.setattr(export, "ConsoleSpanExporter", partial(export.ConsoleSpanExporter, out=console))
     with patch("opentelemetry.trace.set_tracer_provider") as chosen:

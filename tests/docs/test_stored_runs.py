@@ -1,4 +1,4 @@
-"""What the documents tell of runs that are kept: their commands are called, their tables compared, their Python run."""
+"""The documentation of stored runs: its commands are executed, its tables compared, its Python examples run."""
 
 import json
 import re
@@ -28,7 +28,7 @@ from tests.docs.markdown import COMMAND_LINE, README, ROOT, STORED, blocks, name
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Enter a copy of this project's notes and specialists, with a home of its own and the default store."""
+    """Enter a copy of this project's notes and specialists, with an empty home and the default store."""
     monkeypatch.delenv(VARIABLE)
     for variable, folder in (("HOME", "home"), ("XDG_DATA_HOME", "home/.local/share")):
         monkeypatch.setenv(variable, str(tmp_path / folder))
@@ -62,7 +62,10 @@ def newest():
 
 
 def test_the_story_of_a_run_goes_as_it_is_told(project):
-    """Run, runs, transcript, resume, ask more, report, tune, delete: each line works behind the one before."""
+    """The documented commands work one after the other.
+
+    They are run, runs, transcript, resume, ask more, report, tune, delete.
+    """
     begin, runs, transcript, further, more, report, tuned, delete = story(STORED)
     (goes_on,) = re.findall(r"to resume: (.*)", call(begin).stderr)
     run_id = newest().run_id
@@ -81,7 +84,7 @@ def test_the_story_of_a_run_goes_as_it_is_told(project):
 
 
 def test_the_commands_of_the_readme_go_on_from_its_session(project):
-    """Each line works behind the command that was recorded."""
+    """The README's commands after its session work one after the other, once the recorded command has run."""
     session = README.split("<!-- session", 1)[1].split("$ ", 1)[1].splitlines()[0]
     (goes_on,) = re.findall(r"to resume: (.*)", call(session).stderr)
     told = story(README)
@@ -92,7 +95,7 @@ def test_the_commands_of_the_readme_go_on_from_its_session(project):
 
 
 def test_what_the_docs_delete_is_gone(project):
-    """Each choice is understood, and the last one deletes all that there is."""
+    """Each documented selection of runs to delete is valid, and the last one deletes all runs."""
     (deleting,) = [block.splitlines() for block in blocks(STORED, "console") if "--all" in block]
     call(f"{story(STORED)[0]} -q")
     for line in deleting[1:]:
@@ -103,7 +106,7 @@ def test_what_the_docs_delete_is_gone(project):
 
 
 def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
-    """The default file is that of the table, and its rights are those of the text."""
+    """The default store is the file given in the table, with the documented permissions."""
     told = {row[0]: row[1] for row in table(STORED, "## Location")}
     call(f"{story(STORED)[0]} -q")
     path = file_of(place(None).url)
@@ -115,7 +118,7 @@ def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
 
 
 def test_what_runs_prints_as_json_is_documented(project):
-    """The table holds all fields of a run, and the text those beside the runs."""
+    """The table has all fields of a run, and the text those next to the list of runs."""
     call(f"{story(STORED)[0]} -q")
     printed = json.loads(call("specialists runs --json").stdout)
     told = [name for row in table(COMMAND_LINE, "### specialists runs") for name in named(row[0])]
@@ -126,7 +129,7 @@ def test_what_runs_prints_as_json_is_documented(project):
 
 @pytest.mark.anyio
 async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
-    """Role and fields of each kind are those that a run leaves; a summary is one more kind, with a text."""
+    """The role and fields of each kind are those that a run produces; a summary is one more kind, with a text."""
     replies = [calls(("ls", {})), says("Nothing.")]
     (tmp_path / "looker.md").write_text("---\nname: looker\ndescription: Looks\ntools: ls\n---\nLook.\n")
     store = str(tmp_path / "runs.db")
@@ -144,7 +147,7 @@ async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
 
 
 def test_what_a_report_and_a_tuning_hold_is_documented(project):
-    """Both tables name just the keys of what `--json` prints."""
+    """Both tables have exactly the keys that `--json` prints."""
     call(f"{story(STORED)[0]} -q")
     for heading, keys in (
         ("### specialists report", data(newest())),
@@ -156,13 +159,16 @@ def test_what_a_report_and_a_tuning_hold_is_documented(project):
 
 
 def test_what_a_model_is_told_when_it_goes_on_is_quoted_as_it_is_said():
-    """The words in the docs are those for 60 tool calls of which 30 are used."""
+    """The resumption text quoted in the docs is the real one for 60 tool calls of which 30 are used."""
     budget = Budget.of({Kind.TOOL_CALLS: 60}).spend(30)
     assert prompts.resumed(budget, [Kind.TOOL_CALLS], None, []) in [text.strip() for text in blocks(STORED, "text")]
 
 
 def test_the_tables_of_the_store_are_documented_and_can_be_queried(project):
-    """Every table with its columns; a star marks texts that are kept as bytes, in the way that is told."""
+    """Every table is documented with its columns; a star marks texts that are stored as bytes, as described.
+
+    The documented query runs.
+    """
     told = {row[0].strip("`"): row[2].split(", ") for row in table(STORED, "## The tables")}
     assert told == {
         name: [f"{column.name}{'*' if isinstance(column.type, PackedText) else ''}" for column in each.columns]
@@ -180,9 +186,9 @@ def test_the_tables_of_the_store_are_documented_and_can_be_queried(project):
 
 
 def test_the_python_examples_of_resuming_run(project, capsys):
-    """A run lands at 2 calls, and goes on with more."""
+    """In the Python examples a run lands at 2 calls and is resumed with more."""
     examples = [text for text in blocks(STORED, "python") + blocks(README, "python") if ".resume(" in text]
     assert examples != []
     for example in examples:
-        exec(example, {})  # noqa: S102 - the example is ours
+        exec(example, {})  # noqa: S102 - an example from this repository
         assert re.match(r"landed 2 (answered|landed) ([3-9]|1[0-2])\n", capsys.readouterr().out)

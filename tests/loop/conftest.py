@@ -1,4 +1,4 @@
-"""Runs of specialists that call each other or are resumed, and what the tests of this folder observe."""
+"""Fixtures for runs in which specialists call each other or are resumed."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def run_lead(tmp_path, monkeypatch):
 
 @pytest.fixture
 def files(tmp_path):
-    """Write a parent with one child; more lines for either."""
+    """Write a parent specialist and its child, with optional extra lines for each."""
 
     def make(lead=(), finder=()):
         write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10", *lead)
@@ -39,7 +39,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
-    """A project with a module, entered, and a home with nothing in it."""
+    """Create a project with a module and an empty home directory, and change into the project."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -51,12 +51,12 @@ def app(tmp_path, monkeypatch):
 
 @pytest.fixture
 def desk(tmp_path):
-    """A store, and the processes that use it one after the other."""
+    """Provide a store and the processes that use it one after another."""
     return Desk(tmp_path)
 
 
 @pytest.fixture
 def spans():
-    """Trace what the test does."""
+    """Collect the telemetry spans of the test."""
     with recorded() as spans:
         yield spans

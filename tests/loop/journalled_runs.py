@@ -1,4 +1,4 @@
-"""Runs whose records a journal keeps."""
+"""Runs that write their records to a journal."""
 
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider

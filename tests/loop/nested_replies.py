@@ -1,4 +1,4 @@
-"""Replies of specialists that call each other."""
+"""Scripted replies of specialists that call each other."""
 
 from run_specialist.providers.scripted import calls
 

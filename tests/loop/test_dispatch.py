@@ -23,7 +23,7 @@ def batch(*queries, first=1):
 
 
 async def test_s2_2_a_batch_that_straddles_the_limit_runs_the_first_and_skips_the_rest():
-    """3 calls, N = 2: two run in order, the third is answered without running, all in one message."""
+    """With 3 calls and a limit of 2, two run in order and the third gets a skipped result in the same message."""
     provider, events = ScriptedProvider([batch("a", "b", "c"), ANSWER]), []
     outcome = await outcome_of(job(provider, 2), events)
     message = provider.requests[1].messages[-1]
@@ -39,7 +39,7 @@ async def test_s2_2_a_batch_that_straddles_the_limit_runs_the_first_and_skips_th
 
 
 async def test_x_2_countdown_lines_stand_in_call_order_whatever_finishes_first():
-    """The first call finishes last and still carries the larger figure."""
+    """Countdown lines follow call order: the first call finishes last and still shows the larger number."""
     order, first_may_end = [], asyncio.Event()
 
     async def race(query: str) -> str:
@@ -57,7 +57,7 @@ async def test_x_2_countdown_lines_stand_in_call_order_whatever_finishes_first()
 
 @pytest.mark.parametrize("most", [1, 3])
 async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
-    """Never more tools at once than allowed, and really that many."""
+    """Concurrent tool calls reach `parallel_tools_limit` and never exceed it."""
     running, peak = 0, 0
 
     async def work(query: str) -> str:
@@ -65,7 +65,7 @@ async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
         running += 1
         peak = max(peak, running)
         for _ in range(20):
-            await asyncio.sleep(0)  # lets every call start that may
+            await asyncio.sleep(0)  # let every call start that is allowed to
         running -= 1
         return query
 
@@ -77,7 +77,7 @@ async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
 
 
 async def test_s2_5_plain_functions_run_in_parallel_too():
-    """Three blocking calls wait for one another in threads: one after the other they would never end."""
+    """Plain functions run in parallel threads: three blocking calls that wait for one another all finish."""
     together = threading.Barrier(3, timeout=60)
 
     def meet(query: str) -> str:
@@ -106,7 +106,7 @@ def broken(query: str) -> str:
     ],
 )
 async def test_s1_7_x_3_failures_go_to_the_model_and_spend_budget(name, arguments, said):
-    """A failed, unknown or invalid call is an error result that names the tool and says why; it counts."""
+    """A failed, unknown or invalid call counts and returns an error result with the tool's name and the reason."""
     provider = ScriptedProvider([calls((name, arguments)), ANSWER])
     outcome = await outcome_of(job(provider, 1, tools=[Tool("look", "Breaks.", broken)]))
     (block,) = provider.requests[1].messages[-1].content
@@ -117,7 +117,7 @@ async def test_s1_7_x_3_failures_go_to_the_model_and_spend_budget(name, argument
 
 
 async def test_x_3_arguments_that_are_no_object_are_an_error_and_mended_in_history():
-    """The API takes only objects back, so the broken arguments become `{}` in the transcript."""
+    """The transcript replaces malformed arguments with `{}`, because the API accepts only objects."""
     reply = calls(("look", {}))
     reply = type(reply)(reply.stop, ({**reply.content[0], "input": "oops"},), reply.usage)
     provider = ScriptedProvider([reply, DONE])
@@ -128,7 +128,7 @@ async def test_x_3_arguments_that_are_no_object_are_an_error_and_mended_in_histo
 
 
 async def test_s1_7_a_tool_that_hangs_is_given_up():
-    """After `tool_timeout` the model is told, and the run goes on."""
+    """A hanging tool call ends after `tool_timeout` with an error result, and the run continues."""
     never = asyncio.Event()
 
     async def hang(query: str) -> str:
@@ -143,7 +143,7 @@ async def test_s1_7_a_tool_that_hangs_is_given_up():
 
 
 async def test_s3_3_augmenters_are_the_last_stage_and_never_harm_a_result():
-    """One's own line stands before the countdown, on failures too; one that raises is only warned about."""
+    """An augmenter's line precedes the countdown, also on failed calls; if it raises, there is only a warning."""
 
     def tag(executed):
         return f"[{executed.call.name} {'failed' if executed.is_error else 'ok'}]"
@@ -160,7 +160,7 @@ async def test_s3_3_augmenters_are_the_last_stage_and_never_harm_a_result():
 
 
 async def test_x_13_a_repeated_call_is_answered_from_the_record_and_spends():
-    """The second call runs nothing, carries a hint, and counts; one inside the same batch does too."""
+    """A repeated call, also within a batch, returns the recorded result with a hint instead of running, and counts."""
     ran = []
 
     def note(query: str) -> str:
@@ -180,23 +180,23 @@ async def test_x_13_a_repeated_call_is_answered_from_the_record_and_spends():
 
 
 async def test_x_13_tools_of_your_own_are_run_each_time():
-    """Only read-only file tools are answered from the record."""
+    """Custom tools run on every call; only read-only file tools are answered from the record."""
     provider = ScriptedProvider([batch("a"), batch("a", first=2), DONE])
     await outcome_of(job(provider, 9, tools=[LOOK]))
     assert results(provider.requests[1].messages[-1]) == results(provider.requests[2].messages[-1])
 
 
 async def test_long_results_are_cut_before_anything_is_added():
-    """Raw output, `[truncated]`, then the countdown."""
+    """A long result is truncated first; `[truncated]` and the countdown follow the raw output."""
     provider = ScriptedProvider([calls(("look", {"query": "x" * 100})), ANSWER])
     outcome = await outcome_of(job(provider, 1, dispatch=DispatchSettings(tool_result_limit=12)))
     (text,) = results(provider.requests[1].messages[-1])
     assert text == "note on 'xxx\n[truncated]\n0 tool calls remaining"
-    assert outcome.limits["characters"].used == len("note on 'xxx")  # without words of ours
+    assert outcome.limits["characters"].used == len("note on 'xxx")  # without the lines that the program adds
 
 
 async def test_secrets_are_masked_before_the_model_sees_them():
-    """Keys and tokens never enter the transcript, and not the outcome either."""
+    """API keys and tokens are masked in the transcript and in the outcome."""
     secret = "sk-ant-api03-" + "A1b2" * 10
     provider = ScriptedProvider([calls(("look", {"query": secret})), says(""), says("")])
     outcome = await outcome_of(job(provider, 9))
@@ -206,7 +206,7 @@ async def test_secrets_are_masked_before_the_model_sees_them():
 
 
 async def test_a_secret_across_the_cut_is_masked_whole():
-    """Masking comes before cutting, so that no half of a key is left over."""
+    """Secrets are masked before truncation, so that no part of a key remains."""
     secret = "sk-ant-api03-" + "A1b2" * 10
     provider = ScriptedProvider([calls(("look", {"query": secret})), DONE])
     await outcome_of(job(provider, 9, dispatch=DispatchSettings(tool_result_limit=30)))
@@ -219,7 +219,7 @@ async def test_a_secret_across_the_cut_is_masked_whole():
 )
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 async def test_s1_7_whatever_a_tool_raises_goes_to_the_model(error, kind):
-    """Not even what would end a task, a program or a generator ends the run."""
+    """Any exception of a tool, even one that would end a task, program or generator, becomes an error result."""
 
     def plain(query: str) -> str:
         raise error
@@ -235,7 +235,7 @@ async def test_s1_7_whatever_a_tool_raises_goes_to_the_model(error, kind):
 
 
 async def test_s3_3_an_augmenter_may_return_what_it_likes_and_its_failure_is_told():
-    """A number is written out; an error is a warning of the outcome."""
+    """A number returned by an augmenter is converted to text; an exception becomes a warning in the outcome."""
 
     def bad(executed):
         raise KeyError("oops")
@@ -247,14 +247,14 @@ async def test_s3_3_an_augmenter_may_return_what_it_likes_and_its_failure_is_tol
 
 
 async def test_an_empty_result_is_said_in_words():
-    """The API would take an empty text for a mistake, and so would a model."""
+    """An empty result is replaced by an explicit message, because an API or a model could take it for an error."""
     provider = ScriptedProvider([batch("a"), DONE])
     await outcome_of(job(provider, 9, tools=[Tool("look", "Finds nothing.", lambda query: " ")]))
     assert results(provider.requests[1].messages[-1]) == ["(no output)"]
 
 
 async def test_x_13_a_repeat_counts_down_from_its_own_place():
-    """The record's text is the same, the budget is that of the new call."""
+    """A repeated call returns the recorded text with the countdown of the new call."""
     tool = Tool("look", "Looks.", lambda query: "note", repeatable=True)
     provider = ScriptedProvider([batch("a", "a"), ANSWER])
     await outcome_of(job(provider, 2, tools=[tool]))

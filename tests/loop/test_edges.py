@@ -1,4 +1,4 @@
-"""The edges: every way in which a turn can end, and what the parent then gets."""
+"""All the ways in which a turn can end, and the outcome of each."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def cut(*wanted, first_id=50):
 
 
 async def test_x_4_respond_beside_other_calls_ends_the_run():
-    """The others are not executed; each still gets its result on record."""
+    """`respond` ends the run: the calls beside it are not executed, but each has a result in the transcript."""
     events = []
     beside = calls(("look", {"query": "a"}), ("respond", {"answer": "yes"}), ("look", {"query": "b"}))
     provider = ScriptedProvider([beside])
@@ -38,14 +38,14 @@ async def test_x_4_respond_beside_other_calls_ends_the_run():
 
 
 async def test_x_3_respond_never_spends():
-    """An answer by the last allowed call is not one call too many."""
+    """`respond` does not count as a tool call, even after the last allowed call."""
     provider = ScriptedProvider([LOOKS, ANSWER])
     outcome = await outcome_of(job(provider, 2))
     assert (outcome.status, outcome.tool_calls.used) == ("answered", 1)
 
 
 async def test_x_6_respond_cut_by_max_tokens_is_asked_for_again_with_more_room():
-    """The cut turn does not enter the history: the same messages go out once more."""
+    """A `respond` cut by max_tokens stays out of the history; the same messages are sent with a larger limit."""
     provider = ScriptedProvider([LOOKS, cut(("respond", {"answer": "the ans"})), ANSWER])
     outcome = await outcome_of(job(provider, 9))
     first, second = provider.requests[1:]
@@ -55,7 +55,7 @@ async def test_x_6_respond_cut_by_max_tokens_is_asked_for_again_with_more_room()
 
 
 async def test_x_6_respond_cut_twice_is_salvaged_and_marked():
-    """What came through is the answer, marked as truncated, and the status says so."""
+    """A `respond` cut twice gives a partial answer, marked as truncated, and the matching status."""
     provider = ScriptedProvider([cut(("respond", {"answer": "the"})), cut(("respond", {"answer": "the answ"}))])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.status, outcome.answer, outcome.exit_code) == ("partial", "the answ\n[truncated]", 0)
@@ -63,7 +63,7 @@ async def test_x_6_respond_cut_twice_is_salvaged_and_marked():
 
 
 async def test_x_6_respond_cut_to_nothing_is_salvaged_from_the_results():
-    """`{}` twice: the answer is built from what was gathered."""
+    """If `respond` is cut to `{}` twice, the answer is salvaged from the tool results."""
     provider = ScriptedProvider([LOOKS, cut(("respond", {})), cut(("respond", {}))])
     outcome = await outcome_of(job(provider, 9))
     assert outcome.status == "partial"
@@ -71,14 +71,14 @@ async def test_x_6_respond_cut_to_nothing_is_salvaged_from_the_results():
 
 
 async def test_x_6_text_cut_twice_is_kept():
-    """Text that was cut is an answer, marked as truncated."""
+    """Text cut twice is accepted as the answer and marked as truncated."""
     provider = ScriptedProvider([says("half", Stop.TRUNCATED), says("half a", Stop.TRUNCATED)])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.status, outcome.answer) == ("partial", "half a\n[truncated]")
 
 
 async def test_x_6_a_tool_call_that_was_cut_is_never_executed():
-    """Asked for again once; a second cut in a row is told so, spends nothing, and the run lands."""
+    """A cut tool call is not executed but requested again; after a second cut it is an error and the run lands."""
     halves = [cut(("look", {"query": "ha"}), first_id=number) for number in (50, 60)]
     provider = ScriptedProvider([LOOKS, *halves, ANSWER])
     outcome = await outcome_of(job(provider, 9))
@@ -91,7 +91,7 @@ async def test_x_6_a_tool_call_that_was_cut_is_never_executed():
 
 
 async def test_x_5_a_landing_for_another_reason_runs_no_calls_either():
-    """Calls are left, but the run is landing: they are skipped and the next rung follows."""
+    """A landing for another reason than the call limit skips the remaining calls and moves to the next rung."""
     halves = [cut(("look", {"query": "ha"}), first_id=number) for number in (50, 60)]
     provider = ScriptedProvider([*halves, LOOKS, ANSWER])
     outcome = await outcome_of(job(provider, 9))
@@ -101,13 +101,13 @@ async def test_x_5_a_landing_for_another_reason_runs_no_calls_either():
 
 
 async def test_a_salvage_of_nothing_is_a_failure():
-    """With nothing gathered there is no partial answer: failed, exit code 4."""
+    """With no results to salvage, the run fails with exit code 4."""
     outcome = await outcome_of(job(ScriptedProvider([]), 0, landing="stop"))
     assert (outcome.status, outcome.exit_code, outcome.answer) == ("failed", Exit.NO_ANSWER, "")
 
 
 async def test_x_6_a_later_cut_is_told_and_the_run_goes_on():
-    """The one retry of the run is spent: a lone cut is answered with an error and the model may go on."""
+    """After the single retry, a later cut call gets an error result and the model may continue."""
     halves = [cut(("look", {}), first_id=number) for number in (50, 60)]
     again = calls(("look", {"query": "b"}), first_id=2)
     provider = ScriptedProvider([halves[0], LOOKS, halves[1], again, ANSWER])
@@ -116,7 +116,7 @@ async def test_x_6_a_later_cut_is_told_and_the_run_goes_on():
 
 
 async def test_x_7_an_empty_answer_is_asked_for_once_more():
-    """Thinking alone is empty; the same request goes out again."""
+    """A reply with only thinking counts as empty, and the same request is sent once more."""
     silent = Reply(Stop.ANSWERED, (THINKING,))
     provider = ScriptedProvider([LOOKS, silent, says("now")])
     outcome = await outcome_of(job(provider, 9))
@@ -126,7 +126,7 @@ async def test_x_7_an_empty_answer_is_asked_for_once_more():
 
 @pytest.mark.parametrize("empty", [EMPTY, says("  \n"), calls(("respond", {"answer": " "})), calls(("respond", {}))])
 async def test_x_7_two_empty_answers_fail_with_the_evidence_kept(empty):
-    """No answer can be had: exit code 4, and what was gathered is in the outcome."""
+    """After two empty answers the run fails with exit code 4, and the outcome holds the gathered results."""
     provider = ScriptedProvider([LOOKS, empty, empty])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
@@ -135,7 +135,7 @@ async def test_x_7_two_empty_answers_fail_with_the_evidence_kept(empty):
 
 
 async def test_x_8_a_paused_turn_is_sent_back_as_is():
-    """The paused turn stands in the history, nothing is added after it."""
+    """A paused turn is sent back unchanged as the last message of the history."""
     paused = says("still searching", Stop.PAUSED)
     provider = ScriptedProvider([paused, says("found")])
     outcome = await outcome_of(job(provider, 9))
@@ -145,7 +145,7 @@ async def test_x_8_a_paused_turn_is_sent_back_as_is():
 
 
 async def test_x_8_pauses_are_bounded():
-    """A model that only pauses is given up, its last text kept."""
+    """A model that only pauses is stopped, and its last text becomes the answer."""
     provider = ScriptedProvider([says("wait", Stop.PAUSED)] * 6)
     outcome = await outcome_of(job(provider, 9))
     assert outcome.status == "partial"
@@ -153,7 +153,7 @@ async def test_x_8_pauses_are_bounded():
 
 
 async def test_x_8_a_refusal_runs_nothing_and_says_so():
-    """Calls beside a refusal are not executed; the category is told."""
+    """After a refusal no calls run, and the outcome names the refusal category."""
     refusal = replace(calls(("look", {"query": "b"}), first_id=2), stop=Stop.REFUSED, reason="cyber")
     provider = ScriptedProvider([LOOKS, refusal])
     outcome = await outcome_of(job(provider, 9))
@@ -163,7 +163,7 @@ async def test_x_8_a_refusal_runs_nothing_and_says_so():
 
 
 async def test_x_8_a_full_context_is_not_asked_again():
-    """More room cannot help: the text so far is taken, else what was gathered."""
+    """A full context is not retried: the text so far becomes the answer, otherwise the gathered results do."""
     full = replace(says("half", Stop.TRUNCATED), more_room_helps=False)
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, full]), 9))
     assert (outcome.status, outcome.answer) == ("partial", "half\n[truncated]")
@@ -174,7 +174,7 @@ async def test_x_8_a_full_context_is_not_asked_again():
 
 
 async def test_x_9_thinking_goes_back_unmodified():
-    """The very blocks of the reply stand in the next request."""
+    """The thinking blocks of a reply are sent back unchanged in the next request."""
     reply = Reply(Stop.WANTS_TOOLS, (THINKING, *LOOKS.content))
     provider = ScriptedProvider([reply, ANSWER])
     await outcome_of(job(provider, 9))
@@ -183,7 +183,7 @@ async def test_x_9_thinking_goes_back_unmodified():
 
 @pytest.mark.parametrize("limit", [1, 9])
 async def test_x_12_when_the_api_is_down_the_gathered_work_is_kept(limit):
-    """At the landing or before: failed, exit code 3, the salvage stands in the answer."""
+    """If the API fails before or during the landing, the run fails with exit code 3 and a salvaged answer."""
     provider = ScriptedProvider([LOOKS, ProviderError("the API is down")])
     outcome = await outcome_of(job(provider, limit))
     assert (outcome.status, outcome.exit_code, outcome.error) == ("failed", Exit.PROVIDER, "the API is down")
@@ -193,13 +193,13 @@ async def test_x_12_when_the_api_is_down_the_gathered_work_is_kept(limit):
 
 
 async def test_an_api_that_is_down_from_the_start_yields_an_outcome():
-    """Nothing was gathered, so the answer is empty."""
+    """If the API is down from the start, the outcome has an empty answer."""
     outcome = await outcome_of(job(ScriptedProvider([ProviderError("down")]), 9))
     assert (outcome.status, outcome.answer, outcome.evidence) == ("failed", "", ())
 
 
 async def test_evidence_is_looked_up_in_the_results():
-    """A quote is verified when a result holds it, white space folded; an unfound one is a warning."""
+    """A quote is verified if a result contains it, apart from white space; otherwise a warning is added."""
     evidence = [
         {"source": "n.md:1", "quote": "note on\n 'a'"},
         {"source": "n.md:2", "quote": "made up"},
@@ -212,7 +212,7 @@ async def test_evidence_is_looked_up_in_the_results():
 
 
 async def test_evidence_may_span_lines_that_a_tool_has_numbered():
-    """The tools' own line prefixes do not stand in the way of a quote."""
+    """A quote is verified across lines even if a tool has prefixed them with line numbers."""
     from run_specialist.tools.base import Tool
 
     read = Tool("look", "Reads.", lambda query: "    41\tone line\n    42\tand the next\nn.md:7: a hit")
@@ -223,7 +223,7 @@ async def test_evidence_may_span_lines_that_a_tool_has_numbered():
 
 
 async def test_of_two_answers_in_a_turn_the_first_that_says_something_counts():
-    """An empty `respond` beside a full one is passed over."""
+    """With two `respond` calls in a turn, an empty one is ignored in favor of the other."""
     both = calls(("respond", {"answer": ""}), ("respond", {"answer": "yes"}))
     outcome = await outcome_of(job(ScriptedProvider([both]), 9))
     assert (outcome.status, outcome.answer) == ("answered", "yes")
@@ -231,13 +231,13 @@ async def test_of_two_answers_in_a_turn_the_first_that_says_something_counts():
 
 @pytest.mark.parametrize(("answer", "text"), [(42, "42"), (["a", "b"], '["a", "b"]'), ({"x": 1}, '{"x": 1}')])
 async def test_an_answer_of_another_type_is_taken_as_text(answer, text):
-    """A model that answers with a number or a list has answered."""
+    """A number or a list given as the answer is accepted as text."""
     outcome = await outcome_of(job(ScriptedProvider([calls(("respond", {"answer": answer}))]), 9))
     assert (outcome.status, outcome.answer) == ("answered", text)
 
 
 async def test_x_4_after_the_end_every_call_in_the_transcript_has_its_result():
-    """Whoever keeps the transcript can go on from it: `respond` and the calls beside it are answered."""
+    """At the end of a run every call in the transcript has a result, including `respond` and the calls beside it."""
     beside = calls(("look", {"query": "a"}), ("respond", {"answer": "yes"}))
     run = Run(job(ScriptedProvider([beside]), 9))
     await run.outcome()
@@ -247,7 +247,7 @@ async def test_x_4_after_the_end_every_call_in_the_transcript_has_its_result():
 
 
 async def test_x_8_a_pause_at_the_landing_keeps_its_rung_and_is_bounded():
-    """It is sent back as is under the same choice; after three answered landing requests the answer is salvaged."""
+    """A pause at the landing is sent back under the same tool choice; after three requests, salvage follows."""
     pauses = [says(f"wait {number}", Stop.PAUSED) for number in range(3)]
     provider = ScriptedProvider([LOOKS, *pauses])
     outcome = await outcome_of(job(provider, 1))
@@ -257,20 +257,20 @@ async def test_x_8_a_pause_at_the_landing_keeps_its_rung_and_is_bounded():
 
 
 async def test_s0_10_an_empty_answer_at_the_landing_counts_as_a_request():
-    """Asked for twice, answered with nothing: failed, and the outcome says that the landing was tried."""
+    """Two empty answers at the landing fail the run, and the outcome counts the landing request."""
     provider = ScriptedProvider([LOOKS, EMPTY, EMPTY])
     outcome = await outcome_of(job(provider, 1))
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("failed", "salvage", 1)
 
 
 async def test_landing_finalize_is_told_as_such_when_the_model_ends_by_itself():
-    """Text at k = N, before any notice: the landing was `finalize`, and no counted request was needed."""
+    """Text at k = N, before any notice, lands as `finalize` with no landing requests counted."""
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, says("done")]), 1, landing="finalize"))
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "finalize", 0)
 
 
 async def test_a_mistake_of_ours_costs_nothing_that_was_gathered():
-    """An error that nobody foresaw is told in the outcome, with the salvage in the answer."""
+    """After an internal error the outcome names the error and the answer holds the gathered results."""
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, RuntimeError("bug")]), 9))
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
     assert "internal error: RuntimeError('bug')" in outcome.error
@@ -278,7 +278,7 @@ async def test_a_mistake_of_ours_costs_nothing_that_was_gathered():
 
 
 async def test_tokens_turns_and_time_are_counted_without_a_limit():
-    """The outcome tells what was spent of every kind."""
+    """The outcome reports tokens, turns and time spent even if no limit is set."""
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, says("done")]), 9))
     assert (outcome.limits["tokens"].used, outcome.limits["turns"].used) == (30, 2)
     assert outcome.limits["time"].used >= 0
@@ -286,7 +286,7 @@ async def test_tokens_turns_and_time_are_counted_without_a_limit():
 
 
 async def test_a_cost_that_cannot_be_known_is_none_and_never_0():
-    """Without a price the outcome says so, in the total and for the landing."""
+    """Without a price the cost is None, never 0, both in the total and for the landing."""
     provider = ScriptedProvider([LOOKS, calls(("respond", {"answer": "done"}), first_id=9)], priced=False)
     outcome = await outcome_of(job(provider, 1))
     assert (outcome.cost_usd, outcome.limits["cost"].used, outcome.landing.cost_usd) == (None, None, None)

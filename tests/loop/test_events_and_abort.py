@@ -1,4 +1,4 @@
-"""What a watcher is told, and what is left when somebody stops a run."""
+"""Events that listeners receive, and the outcome of aborted runs."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ LOOKS = calls(("look", {"query": "a"}))
 
 @pytest.fixture
 def hanging():
-    """Return a tool that never ends, and the event that tells when it has begun."""
+    """Return a tool that never ends, and an event that is set when the tool has started."""
     reached = asyncio.Event()
 
     async def hang(query: str) -> str:
@@ -32,7 +32,7 @@ def hanging():
 
 
 async def test_s3_7_events_begin_with_started_tell_each_result_and_end_with_the_outcome():
-    """One finished event a result; every event is plain JSON; the last carries usage."""
+    """The first event is `started`, each result has one `finished`, the last has usage; all are plain JSON."""
     events = []
     provider = ScriptedProvider([calls(("look", {"query": "a"}), ("look", {"query": "b"})), says("done")])
     outcome = await outcome_of(job(provider, 4), events)
@@ -53,7 +53,7 @@ async def test_s3_7_events_begin_with_started_tell_each_result_and_end_with_the_
 
 
 async def test_s3_7_events_end_with_the_outcome_on_an_error_too():
-    """A provider that fails still yields a last event with what there is."""
+    """After a provider error the last event still carries the outcome so far."""
     events = []
     await outcome_of(job(ScriptedProvider([LOOKS, ProviderError("down")]), 4), events)
     assert events[-1].event == "finished"
@@ -61,7 +61,7 @@ async def test_s3_7_events_end_with_the_outcome_on_an_error_too():
 
 
 async def test_s3_6_an_abort_before_the_start_makes_no_request():
-    """Nothing is asked, the outcome says aborted."""
+    """An abort before the start sends no request, and the status is aborted."""
     provider = ScriptedProvider([])
     run = Run(job(provider, 4))
     run.abort()
@@ -70,7 +70,7 @@ async def test_s3_6_an_abort_before_the_start_makes_no_request():
 
 
 async def test_s3_6_an_abort_midway_keeps_what_was_gathered(hanging):
-    """Finished calls are kept, the one that was running counts as an attempt, and the task goes on."""
+    """An abort keeps finished results, counts the running call as an attempt, and lets the caller's task continue."""
     look, reached = hanging
 
     both = calls(("look", {"query": "b"}), ("hang", {"query": "c"}), first_id=2)
@@ -85,7 +85,7 @@ async def test_s3_6_an_abort_midway_keeps_what_was_gathered(hanging):
 
 
 async def test_s3_6_an_abort_after_the_end_harms_nobody():
-    """The run is over; its caller's own work goes on."""
+    """An abort after the end of the run does not affect the caller's task."""
     run = Run(job(ScriptedProvider([says("done")]), 4))
     outcome = await run.outcome()
     run.abort()
@@ -94,7 +94,7 @@ async def test_s3_6_an_abort_after_the_end_harms_nobody():
 
 
 async def test_a_run_is_worked_on_once_however_often_its_outcome_is_asked_for(hanging):
-    """While it is under way the second one is told so; afterwards it gets the same outcome, and nothing is asked."""
+    """A second `outcome()` during the run is refused; after the run it returns the same outcome without a request."""
     look, reached = hanging
     provider = ScriptedProvider([calls(("look", {"query": "a"}))])
     run = Run(job(provider, 9, tools=[look]))
@@ -108,7 +108,7 @@ async def test_a_run_is_worked_on_once_however_often_its_outcome_is_asked_for(ha
 
 
 async def test_s3_6_a_cancelled_parent_stays_cancelled(hanging):
-    """A cancellation from outside goes on its way, after the last event."""
+    """A cancellation from outside propagates after the last event."""
     events, (look, reached) = [], hanging
     child = job(ScriptedProvider([calls(("look", {"query": "a"}))]), 9, tools=[look])
     task = asyncio.create_task(outcome_of(child, events))
@@ -120,7 +120,7 @@ async def test_s3_6_a_cancelled_parent_stays_cancelled(hanging):
 
 
 async def test_the_scripted_provider_fails_on_what_the_script_does_not_know():
-    """An unexpected request and an unused reply both break the test."""
+    """The scripted provider fails the test on an unexpected request and on an unused reply."""
     with pytest.raises(OffScript):
         await outcome_of(job(ScriptedProvider([LOOKS]), 9))
     with pytest.raises(OffScript):
@@ -128,7 +128,7 @@ async def test_the_scripted_provider_fails_on_what_the_script_does_not_know():
 
 
 async def test_a_listener_that_fails_is_dropped_and_the_run_goes_on():
-    """Whoever watches cannot cost what was gathered; the outcome tells of it."""
+    """A listener that raises is removed, the run continues, and the outcome contains a warning."""
 
     def listen(event):
         raise KeyError("oops")
@@ -140,7 +140,7 @@ async def test_a_listener_that_fails_is_dropped_and_the_run_goes_on():
 
 @pytest.mark.parametrize(("event", "requests", "calls_run"), [("started", 0, 0), ("request", 0, 0), ("reply", 1, 0)])
 async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
-    """From inside the loop: nothing more is asked, nothing more is run, and nobody's task is cancelled."""
+    """A listener may abort the run: no more requests or calls follow, and the caller's task is not cancelled."""
     provider = ScriptedProvider([LOOKS])
     run = Run(job(provider, 4), lambda told: run.abort() if told.event == event else None)
     outcome = await run.outcome()
@@ -149,7 +149,7 @@ async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
 
 
 async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was(hanging):
-    """Our cancellation ends with the run: an enclosing timeout notices nothing."""
+    """Aborting twice or inside a timeout leaves no cancellation behind on the caller's task."""
     look, reached = hanging
 
     run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
@@ -168,7 +168,7 @@ async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was(
 
 
 async def test_s3_6_a_cancellation_from_outside_beside_an_abort_goes_on_its_way(hanging):
-    """Who cancels the parent wins, also when somebody aborts the child at the same time."""
+    """A cancellation of the parent propagates even if the child is aborted at the same time."""
     look, reached = hanging
 
     run = Run(job(ScriptedProvider([LOOKS]), 9, tools=[look]))
@@ -181,13 +181,13 @@ async def test_s3_6_a_cancellation_from_outside_beside_an_abort_goes_on_its_way(
 
 
 async def test_a_watcher_that_fails_costs_nothing():
-    """What is shown while a reply streams is a convenience; the reply comes all the same."""
+    """An observer that fails while a reply streams does not affect the reply."""
 
     def watch(delta):
         raise KeyError("my view")
 
     class Streaming(ScriptedProvider):
-        """Shows a piece of each reply."""
+        """A provider that streams a piece of each reply."""
 
         def open(self, opening, watch=None):
             watch(Delta("piece"))
@@ -198,7 +198,7 @@ async def test_a_watcher_that_fails_costs_nothing():
 
 
 async def test_budget_events_go_up_whatever_finishes_first():
-    """The gauge never runs backwards."""
+    """Budget events never decrease, in whatever order the calls finish."""
     second_may_end, events = asyncio.Event(), []
 
     async def race(query: str) -> str:

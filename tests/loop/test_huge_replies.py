@@ -1,4 +1,4 @@
-"""Replies that ask for more tool calls than anybody could want."""
+"""Replies with far too many tool calls."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def looks(count):
 
 
 async def test_s2_2_calls_after_the_most_that_are_kept_cost_nothing():
-    """10,000 calls, N = 20: 20 run, the other kept ones get a short result, the rest is in no request."""
+    """Of 10,000 calls with a limit of 20, 20 run, the other kept calls get a short result, and the rest are dropped."""
     provider = ScriptedProvider([calls(*looks(10_000)), calls(("respond", {"answer": "done"}), first_id=20_000)])
     outcome = await outcome_of(job(provider, 20))
     assert (outcome.status, outcome.answer) == ("landed", "done")
@@ -28,14 +28,14 @@ async def test_s2_2_calls_after_the_most_that_are_kept_cost_nothing():
 
 
 async def test_as_many_calls_as_are_kept_are_no_news():
-    """A reply at the bound is taken as it is, without a warning."""
+    """A reply with exactly the maximum number of calls is accepted without a warning."""
     provider = ScriptedProvider([calls(*looks(MOST_CALLS)), says("done")])
     outcome = await outcome_of(job(provider, MOST_CALLS + 1))
     assert (outcome.tool_calls.used, outcome.warnings) == (MOST_CALLS, ())
 
 
 async def test_a_respond_behind_too_many_calls_is_heard():
-    """An answer is never dropped, however late in the reply it comes."""
+    """A `respond` call is never dropped, however late it comes in the reply."""
     provider = ScriptedProvider([calls(*looks(MOST_CALLS + 50), ("respond", {"answer": "found"}))])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.status, outcome.answer) == ("answered", "found")

@@ -25,7 +25,7 @@ def order(notebook):
 
 
 async def test_records_come_in_the_order_in_which_things_happen():
-    """Opened, how it stands before each request, the reply, each call, at last the outcome with how it then stands."""
+    """Records follow the run: opened, a checkpoint before each request, the reply, each call, and the end."""
     _, outcome, notebook = await recorded_run([looks(1, 2), looks(3), ANSWER])
     turn = [Checkpointed, Received]
     assert order(notebook) == [Opened, *turn, Returned, Returned, *turn, Returned, *turn, Ended]
@@ -44,14 +44,14 @@ def places(notebook):
 
 
 async def test_what_was_said_is_put_on_record_once():
-    """Each record begins behind the one before."""
+    """Each message is recorded once: a record begins where the previous one ended."""
     run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER])
     assert places(notebook) == [(0, 1), (1, 2), (3, 2), (5, 2)]
     assert stored(notebook.records).transcript == run.transcript
 
 
 async def test_what_went_out_with_words_of_ours_is_put_on_record_again():
-    """The order joins the last results as they go out, after they were put on record."""
+    """Results that are sent with the landing instruction appended are recorded again in that form."""
     run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], limit=2, landing="order")
     assert places(notebook) == [(0, 1), (1, 2), (3, 2), (4, 3)]
     assert run.transcript[4].landing_instruction
@@ -59,7 +59,7 @@ async def test_what_went_out_with_words_of_ours_is_put_on_record_again():
 
 
 async def test_a_reply_is_kept_with_the_request_that_it_answers():
-    """What it left to the model, whether it was a landing, our last words, the price."""
+    """A reply's record holds the tool choice, whether it was a landing, the landing instruction and the price."""
     _, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], 1)
     first, forced, ordered = notebook.of(Received)
     assert [(one.choice, one.landing) for one in (first, forced, ordered)] == [
@@ -73,7 +73,7 @@ async def test_a_reply_is_kept_with_the_request_that_it_answers():
 
 
 async def test_a_call_is_kept_whole_and_with_what_was_shown_of_it():
-    """All of the output, redacted, and how much a result may hold."""
+    """A call's record holds the complete redacted output and the maximum length of a result."""
     long = Tool("look", "Look.", lambda query: f"ANTHROPIC_API_KEY=sk-ant-api03-{'a' * 90} " + "x" * 30_000)
     _, _, notebook = await recorded_run([looks(1), ANSWER], tools=[long])
     (one,) = notebook.of(Returned)
@@ -101,7 +101,7 @@ EXITS = {
 
 @pytest.mark.parametrize("how", EXITS)
 async def test_x_10_on_every_exit_each_stored_call_has_its_result(how):
-    """However it ends: what stands in the store is what the run says, and no call is left open."""
+    """On every exit the stored messages equal those of the run, and every call has a result."""
     script, status = EXITS[how]
     run, outcome, notebook = await recorded_run(script, 2)
     assert outcome.status == status
@@ -119,7 +119,7 @@ async def test_x_10_on_every_exit_each_stored_call_has_its_result(how):
 
 @pytest.mark.parametrize("at", ["tool", "request"])
 async def test_s3_6_an_abort_keeps_everything_so_far(at):
-    """In the middle of a tool, or of a request: the stored run has each result, and the outcome."""
+    """After an abort during a tool call or a request, the stored run has each result and the outcome."""
     reached = asyncio.Event()
 
     async def slow(query: str = "") -> str:

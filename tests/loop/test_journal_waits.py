@@ -1,4 +1,4 @@
-"""When a run waits for its journal; a journal that fails costs no answer."""
+"""When a run waits for its journal, and how it continues if the journal fails."""
 
 import asyncio
 from dataclasses import replace
@@ -22,7 +22,7 @@ LOST = "this run is not stored: the disk is full"
 
 
 class Slow(Notebook):
-    """A journal that has kept nothing until somebody waits, and writes down who did so after which record."""
+    """A journal that commits only when a run waits for it, and notes after which record each wait happened."""
 
     def __init__(self):
         super().__init__()
@@ -35,7 +35,7 @@ class Slow(Notebook):
 
 
 async def test_all_that_came_before_is_kept_before_the_next_request_goes_out():
-    """It waits before each request but the first, and before the outcome is handed over."""
+    """The run waits for the journal before each request but the first, and before it returns the outcome."""
     slow, asked_at = Slow(), []
 
     def reply(say):
@@ -51,13 +51,13 @@ async def test_all_that_came_before_is_kept_before_the_next_request_goes_out():
     assert [len(waits) for waits in asked_at] == [0, 1, 2]
     kinds = [type(record) for record in slow.records]
     for waits in asked_at[1:]:
-        # What is not yet awaited by then is the event that the request goes out.
+        # Only the event for the outgoing request is not yet awaited at this point.
         assert kinds[waits[-1] - 1] is Checkpointed
     assert kinds[slow.waits[-1] - 1] is Ended
 
 
 class Failing(Notebook):
-    """A journal that loses everything from a record on, and says so once."""
+    """A journal that loses every record from a given one on, and reports that once."""
 
     def __init__(self, after):
         super().__init__()
@@ -79,7 +79,7 @@ class Failing(Notebook):
 
 
 async def test_a_journal_that_fails_at_any_record_is_one_warning():
-    """Wherever it happens: the same answer, the same requests, and a run that is no longer kept."""
+    """A journal that fails at any record causes one warning: same answer, same requests, the run is not stored."""
     script, events = [looks(1, 2), looks(3), ANSWER], []
     _, whole, notebook = await recorded_run(script)
     end = next(at for at, record in enumerate(notebook.records) if isinstance(record, Ended))
@@ -91,12 +91,12 @@ async def test_a_journal_that_fails_at_any_record_is_one_warning():
         assert replace(outcome, **same) == replace(whole, **same)
         assert not run.is_kept
         assert [event.text for event in events if event.event == "warning"] == [LOST]
-        # When the outcome itself is lost, it is too late to say so in it.
+        # When the outcome record itself is lost, it is too late to add a warning to the outcome.
         assert outcome.warnings == ((LOST,) if after < end else ())
 
 
 async def test_a_run_is_kept_only_where_a_journal_keeps_it():
-    """None given: nothing is kept; and one that failed keeps it no longer."""
+    """A run counts as stored only with a journal that has not failed."""
     without = Run(job(ScriptedProvider([ANSWER])))
     await without.outcome()
     assert not without.is_kept
@@ -105,7 +105,7 @@ async def test_a_run_is_kept_only_where_a_journal_keeps_it():
 
 
 async def test_a_disk_that_hangs_costs_a_warning_and_no_answer(monkeypatch):
-    """After a while the run goes on without knowing that it is kept."""
+    """If the disk hangs, the run stops waiting after a while, adds a warning and returns its answer."""
 
     class Hanging(Notebook):
         async def committed(self):
@@ -121,7 +121,7 @@ async def test_a_disk_that_hangs_costs_a_warning_and_no_answer(monkeypatch):
 
 
 async def test_a_cancellation_from_outside_waits_for_the_disk_and_goes_on_its_way():
-    """The outcome is on record before the cancellation comes out."""
+    """A cancellation from outside propagates only after the outcome has been recorded."""
     reached = asyncio.Event()
 
     async def slow(query: str = "") -> str:
@@ -141,7 +141,7 @@ async def test_a_cancellation_from_outside_waits_for_the_disk_and_goes_on_its_wa
 
 
 class Waiting(Notebook):
-    """Takes its time to say that something is kept."""
+    """A journal that takes time to commit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class Waiting(Notebook):
 
 
 async def test_s3_6_who_cancels_twice_while_the_outcome_is_kept_loses_nothing():
-    """The cancellation goes on its way when the outcome is on record and told, not before."""
+    """If the task is cancelled twice while the outcome is being stored, it is still stored before the cancellation."""
     journal, events = Waiting(), []
     running = asyncio.ensure_future(Run(job(ScriptedProvider([says("x")])), events.append, journal=journal).outcome())
     await journal.waited_for.wait()

@@ -1,4 +1,4 @@
-"""Every kind of limit lands as softly as tool calls do."""
+"""Every kind of limit leads to a soft landing, as tool calls do."""
 
 import asyncio
 from dataclasses import replace
@@ -39,7 +39,7 @@ def choices(provider):
 
 
 async def test_x_14_turns_land_softly():
-    """Six turns: two silent results, then the countdown, and the sixth request must be answered."""
+    """With 6 turns, two results have no countdown, the following ones do, and the sixth request must be answered."""
     provider = ScriptedProvider([*(look_reply(n) for n in range(1, 6)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TURNS: 6}))
     assert [line.endswith("remaining") for line in last_lines(provider)] == [False, False, True, True, True]
@@ -51,7 +51,7 @@ async def test_x_14_turns_land_softly():
 
 
 async def test_x_14_tokens_land_softly():
-    """20,000 tokens, 2,400 a turn, 2,500 for a reply: what the landing needs is still there when it comes."""
+    """With 20,000 tokens, 2,400 per turn and 2,500 per reply, enough tokens are reserved for the landing."""
     provider = ScriptedProvider([*(look_reply(n, Usage(2_300, 0, 0, 100)) for n in range(1, 7)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 20_000}))
     assert last_lines(provider)[:4] == [f"note on '{n}', part 0" for n in range(1, 5)]
@@ -64,7 +64,7 @@ async def test_x_14_tokens_land_softly():
 
 
 async def test_x_14_cost_lands_softly():
-    """Forty cents, three a turn: the countdown is in dollars, and the landing is paid for."""
+    """With a cost limit of $0.40 and $0.03 a turn, the countdown is in dollars and the landing is paid for."""
     provider = ScriptedProvider([*(look_reply(n, Usage(2_500, 0, 0, 500)) for n in range(1, 11)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.COST: 0.4}))
     told = last_lines(provider)[6:]
@@ -75,7 +75,7 @@ async def test_x_14_cost_lands_softly():
 
 
 async def test_x_14_time_lands_softly():
-    """A minute, ten seconds a turn: 54 s are for work, the rest is kept for the landing."""
+    """With a limit of 60 s and 10 s per turn, 54 s are for work and the rest is reserved for the landing."""
     clock = Clock()
 
     def slowly(number):
@@ -94,7 +94,7 @@ async def test_x_14_time_lands_softly():
 
 
 async def test_x_14_characters_land_softly():
-    """A hundred characters, twenty a result: 50 are silent, and at 100 the run lands."""
+    """With 100 characters and 20 per result, the first 50 have no countdown, and at 100 the run lands."""
     tool = Tool("look", "Look.", lambda query: query.rjust(20, "."))
     provider = ScriptedProvider([*(look_reply(n) for n in range(1, 6)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, tools=[tool], limits={Kind.CHARACTERS: 100}))
@@ -105,7 +105,7 @@ async def test_x_14_characters_land_softly():
 
 
 async def test_x_14_the_tightest_of_several_kinds_speaks():
-    """Turns are tighter at first, then the characters of one large result."""
+    """The countdown shows the limit closest to exhaustion: first turns, then characters after one large result."""
     tool = Tool("look", "Look.", lambda query: "x" * (10 if int(query) < 4 else 900))
     provider = ScriptedProvider([*(look_reply(n) for n in range(1, 5)), answer_reply()])
     await outcome_of(job(provider, 30, tools=[tool], limits={Kind.TURNS: 6, Kind.CHARACTERS: 1_000}))
@@ -113,7 +113,7 @@ async def test_x_14_the_tightest_of_several_kinds_speaks():
 
 
 async def test_x_14_a_hanging_model_call_is_cancelled_and_the_run_lands():
-    """A model that never answers costs the time for work, not the time for the landing."""
+    """A hanging model call is cancelled at the end of the working time, and the run lands in the reserved time."""
     cancelled = []
 
     class Hanging(ScriptedProvider):
@@ -136,7 +136,7 @@ async def test_x_14_a_hanging_model_call_is_cancelled_and_the_run_lands():
 
 
 async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_salvaged():
-    """Nobody waits for ever: a tenth after the limit the answer is made of the results."""
+    """A landing request that hangs is cancelled a tenth after the limit, and the answer is salvaged."""
 
     class Hanging(ScriptedProvider):
         async def ask(self, request):
@@ -155,7 +155,7 @@ async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_sa
 
 
 async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
-    """The limit of the run is tighter than that of one tool call; the model is told, and the run lands."""
+    """A hanging tool is cancelled at the end of the working time with an error result, and the run lands."""
 
     async def hang(query):
         await asyncio.Event().wait()
@@ -172,7 +172,7 @@ async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
 
 
 async def test_x_14_a_tool_that_hangs_for_itself_is_cancelled_by_its_own_limit():
-    """`tool_timeout` holds with a limit of time and without one."""
+    """`tool_timeout` cancels a hanging tool with or without a time limit for the run."""
 
     async def hang(query):
         await asyncio.Event().wait()
@@ -192,7 +192,7 @@ async def test_x_14_a_tool_that_hangs_for_itself_is_cancelled_by_its_own_limit()
 
 @pytest.mark.parametrize("kind", [Kind.TURNS, Kind.TOKENS, Kind.CHARACTERS, Kind.COST, Kind.TIME])
 async def test_x_14_a_limit_of_0_lands_at_once(kind):
-    """Nothing may be spent, so the first request already is the landing."""
+    """With a limit of 0 the first request is the landing."""
     provider = ScriptedProvider([answer_reply()])
     outcome = await Run(job(provider, 30, limits={kind: 0}), clock=lambda: 0.0).outcome()
     assert choices(provider) == [Choice.RESPOND]
@@ -200,7 +200,7 @@ async def test_x_14_a_limit_of_0_lands_at_once(kind):
 
 
 async def test_x_14_what_goes_over_a_limit_is_told():
-    """The last request may take more than what was left; the outcome says so."""
+    """If the last request exceeds a limit, the outcome reports it."""
     provider = ScriptedProvider([look_reply(1, Usage(100)), look_reply(2, Usage(9_000)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 8_000}))
     assert outcome.landing.reason == "tokens"
@@ -208,7 +208,7 @@ async def test_x_14_what_goes_over_a_limit_is_told():
 
 
 async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_run_lands():
-    """Each result gets what the one before it left, in call order; the cut is marked."""
+    """Results are cut to the remaining characters in call order and marked as cut, then the run lands."""
     tool = Tool("look", "Look.", lambda query: query * 6)
     provider = ScriptedProvider([calls(*(("look", {"query": one}) for one in "abc")), answer_reply()])
     outcome = await outcome_of(job(provider, 30, tools=[tool], augmenters=[], limits={Kind.CHARACTERS: 10}))
@@ -218,7 +218,7 @@ async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_r
 
 
 async def test_characters_are_counted_after_cutting_and_without_our_notices():
-    """What `tool_result_limit` took away was never read, and our own words are no result."""
+    """Characters are counted after truncation by `tool_result_limit` and without the lines that the program adds."""
     tool = Tool("look", "Look.", lambda query: "x" * 50)
     provider = ScriptedProvider([look_reply(1), look_reply(2), answer_reply()])
     made = job(provider, 2, tools=[tool], dispatch=DispatchSettings(tool_result_limit=20))
@@ -227,7 +227,7 @@ async def test_characters_are_counted_after_cutting_and_without_our_notices():
 
 
 async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
-    """What is not counted could not be limited, so a guess stands in for it, and the outcome says so once."""
+    """If the server reports no usage, tokens are estimated, and the outcome warns of it once."""
     silent = [look_reply(n, Usage()) for n in range(1, 3)]
     provider = ScriptedProvider([*silent, replace(answer_reply(), usage=Usage())])
     outcome = await outcome_of(job(provider, 30, question="why? " * 1_000, limits={Kind.TOKENS: 7_500}))
@@ -237,7 +237,7 @@ async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
 
 
 async def test_x_14_nothing_is_estimated_of_what_is_no_model():
-    """What only plays a model takes no tokens, and nobody is warned of that."""
+    """For a provider that is not a language model no tokens are estimated, and no warning is added."""
     provider = ScriptedProvider([look_reply(1, Usage()), replace(answer_reply(), usage=Usage())])
     provider.capabilities = replace(provider.capabilities, is_language_model=False)
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 7_500}))

@@ -1,4 +1,4 @@
-"""Tools of MCP servers in a run: filtered, counted, landed and stored like all others."""
+"""MCP tools in a run: filtered, counted, landed and stored like other tools."""
 
 import shutil
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Return a function that writes a specialist with servers; `{good}` and `{raw HOW}` stand for their commands."""
+    """Return a function that writes a specialist with servers; `{good}` and `{raw HOW}` become their commands."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / ".git").mkdir()
     (tmp_path / "specialists").mkdir()
@@ -48,7 +48,7 @@ def add(a, b):
 
 
 async def test_calls_are_counted_and_landed_like_all_others(tmp_path, write):
-    """The countdown stands in their results, failed ones count, what is over the limit is skipped, an answer comes."""
+    """MCP calls carry the countdown, count when they fail, and are skipped over the limit; the run answers."""
     write(servers={"good": ("good", str(tmp_path))})
     outcome, provider = await run(
         tmp_path,
@@ -71,7 +71,7 @@ async def test_calls_are_counted_and_landed_like_all_others(tmp_path, write):
 
 @pytest.mark.exhaustive
 async def test_a_long_result_is_cut_and_can_be_read_on(tmp_path, write):
-    """`get_tool_response` is offered; characters are those after cutting."""
+    """A long MCP result is cut, counted after the cut, and can be read further with `get_tool_response`."""
     write("tool_result_limit: 100", servers={"good": ("good", str(tmp_path))})
     outcome, provider = await run(
         tmp_path,
@@ -86,7 +86,7 @@ async def test_a_long_result_is_cut_and_can_be_read_on(tmp_path, write):
 
 
 async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
-    """Before a model sees them."""
+    """Secrets in results and errors are masked before a model sees them."""
     write(servers={"good": ("good", str(tmp_path))})
     secret = "sk-ant-" + "a" * 30
     _, provider = await run(tmp_path, calls(("mcp__good__echo", {"text": secret})), says("done"))
@@ -106,7 +106,7 @@ async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
     ],
 )
 async def test_tools_filters_them(tmp_path, write, line, names):
-    """By full name, by pattern, by server, and as `server/tool`; what is named and not there costs nothing."""
+    """`tools` selects by full name, pattern, server or `server/tool`; a name without a match has no effect."""
     write(line, servers={"good": ("good", str(tmp_path)), "other": ("raw", "fine", str(tmp_path))})
     _, provider = await run(tmp_path, says("done"))
     assert set(provider.opening.tools.names) - {"respond", "get_tool_response"} == names
@@ -114,7 +114,7 @@ async def test_tools_filters_them(tmp_path, write, line, names):
 
 @pytest.mark.exhaustive
 async def test_disallowed_tools_take_them_away(tmp_path, write):
-    """A whole server, and one tool of another."""
+    """`disallowed_tools` removes all tools of a server, or single tools."""
     line = "disallowed_tools: mcp__other, mcp__good__add"
     write(line, servers={"good": ("good", str(tmp_path)), "other": ("raw", "fine", str(tmp_path))})
     _, provider = await run(tmp_path, says("done"))
@@ -125,7 +125,7 @@ async def test_disallowed_tools_take_them_away(tmp_path, write):
 
 @pytest.mark.parametrize("how", ["exits", "untyped"])
 async def test_a_server_that_is_not_to_be_had_costs_its_tools_alone(tmp_path, write, how):
-    """Also where the file allows nothing else: a warning with file and line, and an answer."""
+    """An unavailable server causes a warning with file and line, and the run answers without its tools."""
     write("tools: mcp__raw__*", servers={"raw": ("raw", how, str(tmp_path))})
     outcome, _ = await run(tmp_path, says("done"))
     (warning,) = outcome.warnings
@@ -135,7 +135,7 @@ async def test_a_server_that_is_not_to_be_had_costs_its_tools_alone(tmp_path, wr
 
 @pytest.mark.parametrize("how", ["dies", "mute", "shut", "wide", "error", "wrong", "invalid"])
 async def test_a_server_that_misbehaves_in_a_call_costs_an_error_result(tmp_path, write, how, monkeypatch):
-    """The run goes on to its answer, and nothing is left of the server."""
+    """A server that misbehaves during a call causes an error result; the run answers and the server process ends."""
     monkeypatch.setenv("HOME", str(tmp_path))
     write("tool_timeout: 2", servers={"raw": ("raw", how, str(tmp_path))})
     outcome, provider = await run(tmp_path, calls(("mcp__raw__look", {})), says("done"))
@@ -145,7 +145,7 @@ async def test_a_server_that_misbehaves_in_a_call_costs_an_error_result(tmp_path
 
 
 async def test_nothing_is_started_without_trust(tmp_path, write):
-    """What would be started is told, and nothing is asked."""
+    """Without trust no server is started and no request is sent; the error names the command."""
     write(servers={"good": ("good", str(tmp_path))})
     async with Runner(root=tmp_path, provider=ScriptedProvider([])) as runner:
         with pytest.raises(NotTrusted, match=r"good\.py"):
@@ -156,7 +156,7 @@ async def test_nothing_is_started_without_trust(tmp_path, write):
 
 @pytest.mark.exhaustive
 async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp_path, write):
-    """The second run does not start it again."""
+    """Two runs of one runner share a server process, and each has its own budget."""
     write(servers={"good": ("good", str(tmp_path))})
     provider = ScriptedProvider([calls(("mcp__good__environment", {})), says("done")] * 2)
     async with Runner(root=tmp_path, provider=provider, trust=True) as runner:
@@ -170,7 +170,7 @@ async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
-    """They are started anew; one that is gone is a warning, its tools stay defined, and calling one is an error."""
+    """A resumed run restarts its servers; for a missing one it warns, keeps the tools, and calls return errors."""
     write(servers={"good": ("good", str(tmp_path))})
     program = shutil.copy(script("good")[1], tmp_path / "own.py")
     file = tmp_path / "specialists" / "finder.md"
@@ -193,7 +193,7 @@ async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
 
 @pytest.mark.exhaustive
 async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(tmp_path, write):
-    """The value reaches the server, also when the run is resumed; the settings that are stored hold a mask."""
+    """Plain-text server values reach the server, also after a resume, but the stored settings hold only a mask."""
     write(servers={"good": ("good", str(tmp_path))})
     file = tmp_path / "specialists" / "finder.md"
     file.write_text(file.read_text().replace("}\n---", ", env: {OWL: plain-hoot}}\n---"))
@@ -229,7 +229,7 @@ async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(t
     ids=str,
 )
 async def test_tools_of_servers_that_are_filtered_away_by_mistake_are_told(tmp_path, write, tools, said):
-    """With the line of `tools`, and what there is."""
+    """A filter that removes all tools of a server causes a warning with the line of `tools` and the available names."""
     write(f"tools: {tools}", servers={"good": ("good", str(tmp_path))})
     outcome, _ = await run(tmp_path, says("done"))
     told = [text for text in outcome.warnings if ": tools: " in text and "finder.md:4" in text]

@@ -1,4 +1,4 @@
-"""Specialists that call each other: one budget for all, everything counted once."""
+"""Specialists that call each other share one budget, and everything is counted once."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_x_11_a_child_is_one_call_whose_result_is_its_answer(run_lead, files):
-    """The parent reads answer, status and calls in one result; the child knows its own question alone."""
+    """A child is one tool call whose result holds answer, status and calls; the child sees only its own question."""
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
     outcome, _ = await run_lead(cast)
@@ -28,7 +28,7 @@ async def test_x_11_a_child_is_one_call_whose_result_is_its_answer(run_lead, fil
 
 
 async def test_x_11_usage_and_cost_are_counted_once(run_lead, files):
-    """Of four requests two are the child's: they stand in the total, and apart under `children`."""
+    """Of four requests two are the child's: they count in the total once and are listed under `children`."""
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
     outcome, events = await run_lead(cast)
@@ -43,7 +43,7 @@ async def test_x_11_usage_and_cost_are_counted_once(run_lead, files):
 
 
 async def test_x_11_the_childs_calls_draw_on_what_the_parent_has_left(run_lead, files):
-    """Of 4 calls the parent uses one to ask; the child, which may 6, gets 3, counts them down, and both land."""
+    """With 4 calls, the parent uses one to delegate; the child, whose limit is 6, gets 3, and both land."""
     files(lead=["tool_calls_limit: 4"])
     child = [looks("a", "b", first_id=1), looks("c", first_id=3), answers("some")]
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[child])
@@ -59,7 +59,7 @@ async def test_x_11_the_childs_calls_draw_on_what_the_parent_has_left(run_lead, 
 
 
 async def test_x_11_without_a_shared_budget_each_has_its_own(run_lead, files):
-    """With `share_budget: false` the child uses its 6, and of the parent's 4 calls one is spent."""
+    """With `share_budget: false` the child uses its own 6 calls, and the parent spends one of its 4."""
     files(lead=["tool_calls_limit: 4", "share_budget: false"])
     six = [looks(*"abcdef"), answers("some")]
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[six])
@@ -69,7 +69,7 @@ async def test_x_11_without_a_shared_budget_each_has_its_own(run_lead, files):
 
 
 async def test_x_11_children_side_by_side_cannot_overspend_together(run_lead, tmp_path):
-    """Three at once each ask for more than a third of what is left: each gets a third, and no call more is run."""
+    """Three parallel children each get a third of the remaining calls, and the limit is not exceeded."""
     write(tmp_path, "lead", "agents: [one, two, three]", "tool_calls_limit: 9")
     greedy = [looks(*"abcdefgh"), answers("some")]
     for name in ("one", "two", "three"):
@@ -88,7 +88,7 @@ async def test_x_11_children_side_by_side_cannot_overspend_together(run_lead, tm
 
 
 async def test_x_11_a_child_that_is_refused_takes_no_part(run_lead, tmp_path):
-    """Of three calls one has no question: the others, of which one runs at a time, share what is left in halves."""
+    """A delegate call without a question gets no share: the two valid ones, run one at a time, get half each."""
     write(tmp_path, "lead", "agents: [one, two]", "tool_calls_limit: 9", "parallel_tools_limit: 1")
     write(tmp_path, "one", "tool_calls_limit: 8")
     write(tmp_path, "two", "tool_calls_limit: 8")
@@ -104,7 +104,7 @@ async def test_x_11_a_child_that_is_refused_takes_no_part(run_lead, tmp_path):
 
 
 async def test_x_11_a_child_is_held_to_the_price_of_its_own_model(tmp_path, monkeypatch):
-    """What is left would not pay one request of the parent's model, and pays many of the child's: it is asked."""
+    """A child's budget is checked at its own model's price: a cheap child runs where its parent could not."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder]", "cost_limit: 0.5", "model: opus")
     write(tmp_path, "finder", "model: haiku")
@@ -119,7 +119,7 @@ async def test_x_11_a_child_is_held_to_the_price_of_its_own_model(tmp_path, monk
 
 
 async def test_x_11_what_a_child_leaves_over_is_given_back(run_lead, files):
-    """The first child takes 6 of 9 and uses 1; the second one still gets all of its 6."""
+    """A child that gets 6 of 9 calls and uses 1 returns the rest, so that the second child gets its full 6."""
     files()
     six = [looks(*"abcdef"), answers("more")]
     cast = Cast(
@@ -132,7 +132,7 @@ async def test_x_11_what_a_child_leaves_over_is_given_back(run_lead, files):
 
 
 async def test_x_11_with_nothing_left_a_child_is_not_asked(run_lead, files):
-    """The parent's last call asks: there is nothing to lend, the result says so, and no request is made."""
+    """If the parent's last call delegates, no budget is left: the result says so and the child sends no request."""
     files(lead=["tool_calls_limit: 1"])
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[])
     outcome, _ = await run_lead(cast)
@@ -142,7 +142,7 @@ async def test_x_11_with_nothing_left_a_child_is_not_asked(run_lead, files):
 
 
 async def test_x_11_tokens_and_cost_of_the_child_draw_on_the_parents(run_lead, files):
-    """The child gets what the parent has left of both, so that it lands before the parent's limit is passed."""
+    """A child gets the parent's remaining tokens and cost, and lands before the parent's limit is exceeded."""
     files(lead=["total_tokens_limit: 100000", "cost_limit: 1.5"])
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
     outcome, events = await run_lead(cast)
@@ -155,7 +155,7 @@ async def test_x_11_tokens_and_cost_of_the_child_draw_on_the_parents(run_lead, f
 
 @pytest.mark.parametrize(("limit", "words"), [("total_tokens_limit: 10000", "tokens"), ("cost_limit: 0.1", "cost")])
 async def test_x_11_many_children_at_once_cannot_spend_what_is_not_there(run_lead, files, limit, words):
-    """Each would go over a crumb by its first request: as many are asked as there is enough for, the rest are told."""
+    """Only as many parallel children start as the remaining tokens or cost allow; the others are error results."""
     files(lead=["tool_calls_limit: 40", "parallel_tools_limit: 8", limit])
     cast = Cast(lead=[[asks(*["finder"] * 8), answers("all")]], finder=[[answers("mice")]] * 2)
     outcome, events = await run_lead(cast)
@@ -167,7 +167,7 @@ async def test_x_11_many_children_at_once_cannot_spend_what_is_not_there(run_lea
 
 
 async def test_x_11_the_time_of_a_child_ends_before_the_parents(run_lead, files):
-    """It gets less than what is left until the parent's landing, whatever its own limit and `tool_timeout`."""
+    """A child's time limit ends before its parent's landing, whatever its own limit and `tool_timeout`."""
     files(lead=["time_limit: 100", "tool_timeout: 5"], finder=["time_limit: 500"])
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
     _, events = await run_lead(cast)
@@ -176,7 +176,7 @@ async def test_x_11_the_time_of_a_child_ends_before_the_parents(run_lead, files)
 
 
 async def test_two_levels_of_children_are_counted_into_the_one_above(run_lead, tmp_path):
-    """The grandchild's calls and tokens are the child's, and so the parent's; a third level gets no `delegate`."""
+    """A grandchild's calls and tokens count for the child and the parent; a third level gets no `delegate` tool."""
     write(tmp_path, "lead", "agents: [middle]", "tool_calls_limit: 10")
     write(tmp_path, "middle", "agents: [deep]", "tool_calls_limit: 10")
     write(tmp_path, "deep", "agents: [deepest]", "tool_calls_limit: 10")
@@ -202,7 +202,7 @@ def asked_of(cast: Cast, name: str) -> list[Request]:
 
 
 async def test_a_child_lands_when_its_part_is_spent_and_the_parent_goes_on(run_lead, files):
-    """A child that never stops by itself gives its answer at its limit; the parent has calls left and uses them."""
+    """A child that never stops by itself answers at its limit, and the parent continues with its remaining calls."""
     files(finder=["tool_calls_limit: 2"])
     cast = Cast(
         lead=[[asks("finder"), looks("x", first_id=2), answers("all")]],

@@ -1,4 +1,4 @@
-"""Specialists that call each other: who may call whom, results, errors and events."""
+"""Specialists that call each other: permissions, results, errors and events."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_child_that_nobody_has_allowed_is_a_warning(run_lead, files, tmp_path):
-    """No model can mend that: who reads the outcome is told, once for two calls, what to allow."""
+    """A child that is not trusted causes one warning for two calls, which says what to allow."""
     files(finder=["python_tools: ['app:find']"])
     (tmp_path / ".git").mkdir()
     (tmp_path / "app.py").write_text("def find() -> str:\n    return 'found'\n")
@@ -31,7 +31,7 @@ async def test_a_child_that_nobody_has_allowed_is_a_warning(run_lead, files, tmp
 
 
 async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(run_lead, files, tmp_path):
-    """What the parent may do is not inherited; with `agents` of its own it is the child's own list."""
+    """Permission to delegate is not inherited: a child gets `delegate` only for the `agents` in its own file."""
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
     await run_lead(cast)
@@ -48,7 +48,7 @@ async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(ru
 
 
 async def test_who_is_above_is_not_asked_again(run_lead, tmp_path):
-    """A child that lists its parent is not given it, and says so."""
+    """A child's `delegate` tool does not offer its parent."""
     write(tmp_path, "lead", "agents: [middle]")
     write(tmp_path, "middle", "agents: [deep]")
     write(tmp_path, "deep")
@@ -58,7 +58,7 @@ async def test_who_is_above_is_not_asked_again(run_lead, tmp_path):
 
 
 async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(run_lead, files):
-    """What the child quotes from a result proves it; what it merely says, or quotes from nowhere, does not."""
+    """A child's quote is verified only if it appears in a tool result that the child has read."""
     files()
     quoted = [
         {"source": "look", "quote": "note on 'owls', part 0"},
@@ -75,7 +75,7 @@ async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(ru
 
 
 async def test_a_child_that_fails_costs_an_error_result(run_lead, files):
-    """Its provider breaks: the parent reads why, and answers all the same; what was spent is counted."""
+    """A child whose provider fails becomes an error result; its spending is counted and the parent answers."""
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]])
     outcome, _ = await run_lead(cast)
@@ -87,7 +87,7 @@ async def test_a_child_that_fails_costs_an_error_result(run_lead, files):
 
 
 async def test_a_child_that_is_cancelled_from_within_is_counted(run_lead, files):
-    """A client of its provider raises CancelledError and nobody cancelled: what it took is the parent's."""
+    """If a child's provider raises CancelledError unprompted, the child's spending counts for the parent."""
     files()
     gone = asyncio.CancelledError()
 
@@ -102,7 +102,7 @@ async def test_a_child_that_is_cancelled_from_within_is_counted(run_lead, files)
 
 
 async def test_what_a_failed_child_had_gathered_is_in_the_salvage_of_its_parent(run_lead, files):
-    """Both providers break: the answer that is made holds what the child had found until then."""
+    """If parent and child both fail, the salvaged answer includes the child's results."""
     files()
     gone = ProviderError("the server is gone")
     cast = Cast(lead=[[asks("finder"), gone]], finder=[[looks("owls"), gone]])
@@ -113,7 +113,7 @@ async def test_what_a_failed_child_had_gathered_is_in_the_salvage_of_its_parent(
 
 @pytest.mark.parametrize("query", ["", "  \n"])
 async def test_an_empty_question_is_an_error_result(run_lead, files, query):
-    """Nothing is asked, and the result says what to do."""
+    """A delegate call with an empty question returns an error result with a hint, and sends no request."""
     files()
     empty = calls(("delegate", {"specialist": "finder", "query": query}))
     cast = Cast(lead=[[empty, answers("all")]], finder=[])
@@ -123,7 +123,7 @@ async def test_an_empty_question_is_an_error_result(run_lead, files, query):
 
 
 async def test_a_name_that_is_not_listed_is_an_error_result(run_lead, files, tmp_path):
-    """Also of a specialist that is there: only those that the file lists can be asked."""
+    """Only specialists listed in the file can be called, even if others exist."""
     files()
     write(tmp_path, "other")
     cast = Cast(lead=[[asks("other"), answers("all")]], finder=[], other=[])
@@ -134,7 +134,7 @@ async def test_a_name_that_is_not_listed_is_an_error_result(run_lead, files, tmp
 
 
 async def test_an_abort_gives_back_what_the_child_had_gathered(files, tmp_path, monkeypatch):
-    """The child ends as aborted within the parent's own end; its calls are counted, its results are in the salvage."""
+    """After an abort the child's calls are counted and its results are part of the parent's salvage."""
     files()
     monkeypatch.chdir(tmp_path)
     begun, never = asyncio.Event(), asyncio.Event()
@@ -159,7 +159,7 @@ async def test_an_abort_gives_back_what_the_child_had_gathered(files, tmp_path, 
 
 
 async def test_events_of_a_child_reach_the_parents_listener_in_their_wrapping(run_lead, files):
-    """Between the start and the end of the call that asks; the parent's own stay the parent's."""
+    """The parent's listener receives the child's events wrapped, between start and end of the delegate call."""
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
     _, events = await run_lead(cast)
@@ -175,7 +175,7 @@ async def test_events_of_a_child_reach_the_parents_listener_in_their_wrapping(ru
 
 
 async def test_a_child_without_a_model_of_its_own_has_its_parents(tmp_path, monkeypatch):
-    """Both run on one provider; one that names a model gets another, made once."""
+    """A child without a model uses its parent's provider; one that names a model gets its own, created once."""
     made = []
 
     def make(model):

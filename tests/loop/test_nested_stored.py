@@ -1,4 +1,4 @@
-"""Specialists that ask one another, and the store: each run stands there once, and a parent goes on after a crash."""
+"""Stored runs of specialists that call each other: each is stored once, and a parent can be resumed after a crash."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ def answers(text: str):
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    """Return the URL of a store, beside a parent and its child."""
+    """Return the URL of a store, and write a parent and its child."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
     write(tmp_path, "finder", "tool_calls_limit: 6")
@@ -38,7 +38,7 @@ def store(tmp_path, monkeypatch):
 
 
 async def test_x_11_both_runs_are_kept_and_the_child_names_its_parent(store):
-    """Two rows; the events of the child stand with the child alone; `last` is the run that a person asked for."""
+    """Both runs are stored, events are stored with the run they belong to, and `last` is the run a user started."""
     cast = Cast(lead=[[ASKS, answers("all")]], finder=[[LOOKS, answers("mice")]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
         outcome = await runner.run("lead", "What is known?")
@@ -54,7 +54,7 @@ async def test_x_11_both_runs_are_kept_and_the_child_names_its_parent(store):
 
 
 async def test_x_11_a_parent_that_goes_on_keeps_its_children_and_asks_them_again(store):
-    """What the first child spent stays counted once; the tool that asks is there again, byte for byte."""
+    """A resumed parent counts its first child once, and sends an identical `delegate` definition."""
     cast = Cast(lead=[[ASKS, answers("some")]], finder=[[LOOKS, answers("mice")]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
         first = await runner.run("lead", "What is known?")
@@ -70,7 +70,7 @@ async def test_x_11_a_parent_that_goes_on_keeps_its_children_and_asks_them_again
 
 
 async def test_a_child_works_in_the_folder_of_its_parent_wherever_that_is_taken_up(store, tmp_path):
-    """The run goes on in its own root, though the runner that takes it up has another one; its child does too."""
+    """A resumed run and its child work in the run's own root, even if the new runner has another root."""
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "owls.md").write_text("Owls eat mice.\n")
@@ -89,7 +89,7 @@ async def test_a_child_works_in_the_folder_of_its_parent_wherever_that_is_taken_
 
 
 async def test_a_run_that_is_taken_up_from_another_project_asks_those_of_its_own(store, tmp_path, monkeypatch):
-    """Also where there is another specialist of that name; the tool that asks is there, byte for byte."""
+    """A run resumed from another project calls its own project's specialists; the `delegate` tool is identical."""
     (tmp_path / ".git").mkdir()
     first = Cast(lead=[[answers("nothing yet")]])
     async with Runner(provider=first, store=store) as runner:
@@ -107,7 +107,7 @@ async def test_a_run_that_is_taken_up_from_another_project_asks_those_of_its_own
 
 
 async def test_taking_a_run_up_holds_up_no_other(store, monkeypatch):
-    """The store is waited for beside the event loop, which goes on meanwhile."""
+    """Resuming a run reads the store without blocking the event loop."""
     cast = Cast(lead=[[answers("some")], [answers("all")]])
     claim, loop, going_on = Writer.claim, asyncio.get_running_loop(), threading.Event()
 
@@ -124,7 +124,7 @@ async def test_taking_a_run_up_holds_up_no_other(store, monkeypatch):
 
 
 async def test_a_run_whose_taking_up_was_cancelled_can_be_taken_up_again(store, monkeypatch):
-    """By the same process too: it is ended as aborted, and not left as if it were at work."""
+    """A resume that was cancelled ends the run as aborted, so that the same process can resume it again."""
     cast = Cast(lead=[[answers("some")], [], [answers("all")]])
     claim, loop = Writer.claim, asyncio.get_running_loop()
 
@@ -150,7 +150,7 @@ async def test_a_run_whose_taking_up_was_cancelled_can_be_taken_up_again(store, 
 
 @pytest.mark.parametrize("shared", [True, False])
 async def test_x_11_what_a_child_spent_that_died_with_its_parent_is_counted(store, tmp_path, shared):
-    """The records of both end in the middle: on resuming, requests and calls of the child are the parent's too."""
+    """If parent and child were killed together, the resumed parent counts the child's requests and calls."""
     if not shared:
         write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10", "share_budget: false")
     looked, never = asyncio.Event(), asyncio.Event()
@@ -186,7 +186,7 @@ async def test_x_11_what_a_child_spent_that_died_with_its_parent_is_counted(stor
 
 @pytest.mark.parametrize("shared", [True, False])
 async def test_x_11_what_was_begun_below_when_the_process_died_is_counted(store, tmp_path, monkeypatch, shared):
-    """Two levels die while a call runs: the replies that had come count on resuming, and so do the calls begun."""
+    """If two nested levels were killed during a call, the replies and started calls of both count on resuming."""
     switch = f"share_budget: {str(shared).lower()}"
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 20", switch)
     write(tmp_path, "finder", "agents: [deep]", switch)
@@ -231,7 +231,7 @@ def not_after_the_call(record) -> bool:
 
 
 async def test_an_opened_child_is_kept_with_its_parent_at_once(store):
-    """The first record names the parent, so that whatever dies next the tree is known."""
+    """A child's first record names its parent, so that the tree is complete after any crash."""
     cast = Cast(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
     async with Runner(provider=cast, store=store) as runner:
         outcome = await runner.run("lead", "What is known?")
@@ -240,7 +240,7 @@ async def test_an_opened_child_is_kept_with_its_parent_at_once(store):
 
 
 async def test_deleting_a_run_deletes_what_it_asked(store):
-    """No row of the child is left behind; other runs stay."""
+    """Deleting a run deletes its children and leaves other runs unchanged."""
     cast = Cast(lead=[[ASKS, answers("all")], [answers("at once")]], finder=[[answers("mice")]])
     async with Runner(provider=cast, store=store) as runner:
         outcome = await runner.run("lead", "What is known?")

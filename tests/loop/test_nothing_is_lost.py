@@ -1,4 +1,4 @@
-"""What the model had said already is in the outcome, however the run ends."""
+"""Text that the model has already produced is in the outcome, however the run ends."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ HALF = calls(("respond", {"answer": "Half of wh"}), first_id=6, stop=Stop.TRUNCA
     ids=["error", "refused", "bug", "full"],
 )
 async def test_x_12_an_answer_out_of_shape_is_kept_when_the_next_request_fails(then, tmp_path):
-    """It went back once, and nothing better came."""
+    """An answer that does not fit the schema is kept if the request to correct it fails."""
     schema = AnswerSchema.load({"type": "object"}, tmp_path)
     outcome = await outcome_of(job(ScriptedProvider([GATHERED, then]), answer_schema=schema))
     assert outcome.status in {"failed", "partial"}
@@ -34,14 +34,14 @@ async def test_x_12_an_answer_out_of_shape_is_kept_when_the_next_request_fails(t
 
 
 async def test_x_6_a_cut_answer_is_kept_when_the_next_request_fails():
-    """Asked for again with more room, and the endpoint is gone."""
+    """A cut answer is kept if the retry with a larger token limit fails."""
     outcome = await outcome_of(job(ScriptedProvider([HALF, ProviderError("gone")])))
     assert (outcome.status, outcome.exit_code) == ("failed", 3)
     assert "Half of wh" in outcome.answer
 
 
 class Talking(ScriptedProvider):
-    """Says something to whoever watches, and never ends."""
+    """A provider that streams some text and never ends."""
 
     def open(self, opening, watch=None):
         """Remember who watches."""
@@ -56,7 +56,7 @@ class Talking(ScriptedProvider):
 
 
 async def test_x_14_what_was_streaming_when_the_time_was_up_is_kept():
-    """At the landing nothing more is waited for; the answer as far as it came is the salvage."""
+    """If time runs out during the landing, the partially streamed answer becomes the salvage."""
     made = job(Talking([]), limits={Kind.TIME: 0.2})
     outcome = await Run(made, watch=lambda delta: None).outcome()
     assert outcome.status == "partial"
@@ -64,7 +64,7 @@ async def test_x_14_what_was_streaming_when_the_time_was_up_is_kept():
 
 
 async def test_s3_6_what_was_streaming_when_somebody_aborted_is_kept():
-    """Ctrl-C in the middle of an answer."""
+    """If the run is aborted during an answer (Ctrl-C), the partially streamed text is kept."""
     run = Run(job(Talking([])), watch=lambda delta: run.abort() if "and th" in delta.text else None)
     outcome = await run.outcome()
     assert outcome.status == "aborted"
@@ -72,7 +72,7 @@ async def test_s3_6_what_was_streaming_when_somebody_aborted_is_kept():
 
 
 class Unspeakable(Exception):
-    """An error that cannot even be told."""
+    """An error that raises when it is converted to text."""
 
     def __repr__(self):
         """Fail again."""
@@ -101,7 +101,7 @@ def no_text(executed):
 
 @pytest.mark.parametrize("augmenter", [raises, no_json, no_text])
 async def test_s3_3_whatever_an_augmenter_does_the_result_is_whole(augmenter):
-    """Its own words are left away or made readable, the countdown behind them stands."""
+    """Text from an augmenter is dropped or made printable; the result and the countdown after it are complete."""
     provider = ScriptedProvider([calls(("look", {"query": "a"})), says("done")])
     made = job(provider, 2, augmenters=[augmenter, *job(provider).augmenters])
     outcome = await outcome_of(made)
@@ -112,7 +112,7 @@ async def test_s3_3_whatever_an_augmenter_does_the_result_is_whole(augmenter):
 
 
 async def test_x_14_a_tool_that_will_not_be_cancelled_is_left_to_itself():
-    """Its time is up when it is up; what it returns later is not waited for."""
+    """A tool that ignores its cancellation is abandoned at its timeout, and its later result is ignored."""
     done = asyncio.Event()
 
     async def stubborn(query: str) -> str:
@@ -132,7 +132,7 @@ async def test_x_14_a_tool_that_will_not_be_cancelled_is_left_to_itself():
 
 
 async def test_x_8_the_newest_results_are_cut_where_the_context_has_no_room_for_them():
-    """A refused request is no history: long results get shorter, short ones stay, and the run lands."""
+    """If the context is full, the longest new results are shortened, short ones are kept, and the run lands."""
     tool = Tool("look", "Look.", lambda query: query * 3_000)
     turn = calls(("look", {"query": "a"}), ("look", {"query": ""}))
     provider = ScriptedProvider([turn, ContextExceeded("too long"), GATHERED])

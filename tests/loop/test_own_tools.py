@@ -1,4 +1,4 @@
-"""Functions of a project and of a program as tools: trusted, called, counted, cut short."""
+"""Python functions of a project or a program as tools: trust, calls, counting and timeouts."""
 
 import asyncio
 import sys
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_function_of_the_project_is_called_and_counted(app):
-    """Its result is JSON, the call is one of the limit, and the countdown stands behind it."""
+    """A project function is called, its result is JSON, the call counts, and the countdown follows the result."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 2")
     async with playing(LOOKS, ANSWER, trust=True) as runner:
         outcome = await runner.run("finder", "What?")
@@ -37,7 +37,7 @@ async def test_a_function_of_the_project_is_called_and_counted(app):
     ids=str,
 )
 async def test_tools_does_not_filter_them_and_disallowed_tools_does(app, lines, there):
-    """Whoever names a function wants it; naming it among `tools` as well is no mistake."""
+    """`tools` does not filter declared functions and may list them as well; `disallowed_tools` removes them."""
     app.specialist("python_tools: ['PKG.tools:lookup']", *lines)
     async with playing(ANSWER, trust=True) as runner:
         outcome = await runner.run("finder", "What?")
@@ -46,7 +46,7 @@ async def test_tools_does_not_filter_them_and_disallowed_tools_does(app, lines, 
 
 
 async def test_nothing_is_imported_or_asked_before_it_is_allowed(app):
-    """The refusal comes first; once allowed, no later runner has to say so again."""
+    """Untrusted modules are refused before import and requests; once allowed, later runners need no trust option."""
     app.specialist("python_tools: ['PKG.tools:lookup']")
     async with playing() as runner:
         with pytest.raises(NotTrusted, match=rf"finder\.md:4:1: python_tools: would import {app.package}\.tools"):
@@ -58,7 +58,7 @@ async def test_nothing_is_imported_or_asked_before_it_is_allowed(app):
 
 
 async def test_a_value_made_in_python_needs_no_leave(app):
-    """Its program answers for it."""
+    """A specialist built in Python needs no trust, because the program itself vouches for it."""
     value = Specialist(name="mine", description="", prompt="You find.", python_tools=(f"{app.package}.tools:lookup",))
     async with playing(LOOKS, ANSWER) as runner:
         assert (await runner.run(value, "What?")).answer == "mice"
@@ -77,7 +77,7 @@ async def test_a_value_made_in_python_needs_no_leave(app):
     ],
 )
 async def test_what_cannot_be_had_is_refused_at_its_line_before_anything_is_asked(app, references, said):
-    """One line with file and key."""
+    """An unusable function is refused with one line that has file and key, before any request."""
     app.write("PKG/twin.py", *LOOKUP)
     app.write("PKG/ours.py", "def respond(answer: str) -> str:", "    return answer")
     path = app.specialist(f"python_tools: {references}")
@@ -90,7 +90,7 @@ async def test_what_cannot_be_had_is_refused_at_its_line_before_anything_is_aske
 
 
 async def test_a_child_without_leave_is_an_error_result_for_its_parent(app):
-    """The parent goes on, and reads what would have been imported; with leave the child runs."""
+    """An untrusted child becomes an error result that names the module to import; with trust the child runs."""
     write(app.root, "lead", "agents: [finder]")
     write(app.root, "finder", f"python_tools: ['{app.package}.tools:lookup']")
     asks = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}))
@@ -105,7 +105,7 @@ async def test_a_child_without_leave_is_an_error_result_for_its_parent(app):
 
 
 async def test_a_function_that_a_program_gives_becomes_a_tool():
-    """As if it were decorated; what no model could call is refused when the runner is made."""
+    """A plain function passed by a program becomes a tool; a value that is no function is refused by the runner."""
 
     def lookup(word: str) -> str:
         """Look up a word."""
@@ -120,7 +120,7 @@ async def test_a_function_that_a_program_gives_becomes_a_tool():
 
 
 async def test_a_tool_scales_its_effort_by_what_is_left():
-    """It reads how many calls and tokens remain, and what its own call may take."""
+    """A tool can read how many calls and tokens remain, and the time limit of its own call."""
     asked = []
 
     @tool
@@ -141,7 +141,7 @@ async def test_a_tool_scales_its_effort_by_what_is_left():
 
 
 async def test_a_tool_that_hangs_or_takes_no_notice_of_being_cancelled_costs_an_error_result():
-    """By its own timeout, not by that of the specialist; the run goes on without waiting for either."""
+    """A tool that hangs or ignores cancellation ends at its own timeout with an error result; the run continues."""
     release, let_go = threading.Event(), asyncio.Event()
     begun = []
 
@@ -177,7 +177,7 @@ async def test_a_tool_that_hangs_or_takes_no_notice_of_being_cancelled_costs_an_
 
 
 async def test_invalid_arguments_and_what_a_function_raises_are_error_results():
-    """With a reason that a model can do something about."""
+    """Invalid arguments and exceptions become error results with a reason that the model can act on."""
 
     @tool
     def lookup(word: str, limit: int = 3) -> str:
@@ -195,7 +195,7 @@ async def test_invalid_arguments_and_what_a_function_raises_are_error_results():
 
 
 async def test_x_13_only_a_tool_that_says_so_is_answered_from_the_record():
-    """`repeatable=True` is the function's own word; without it each call is a call."""
+    """Only a function with `repeatable=True` is answered from the record; others run on every call."""
     asked = []
 
     @tool(repeatable=True)
@@ -218,7 +218,7 @@ async def test_x_13_only_a_tool_that_says_so_is_answered_from_the_record():
 
 
 async def test_s3_3_an_augmenter_of_ones_own_sees_each_call_and_stands_before_the_countdown():
-    """It reads what was called and what came of it, failures too."""
+    """A custom augmenter sees each call and its result, failures included, and its text precedes the countdown."""
 
     def size(executed: Executed) -> str | None:
         return f"[{executed.call.name}: {len(executed.text)} characters, error {executed.is_error}]"

@@ -1,4 +1,4 @@
-"""Functions of a project as tools in a run that is resumed."""
+"""Python functions of a project as tools in a resumed run."""
 
 import sys
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_resumed_run_has_its_functions_again_by_the_leave_that_was_given(app, tmp_path):
-    """No new word is needed while the file and its modules are what they were."""
+    """A resumed run uses its functions under the trust already given, as long as file and modules are unchanged."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
     store = str(tmp_path / "runs.db")
     async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:
@@ -27,7 +27,7 @@ async def test_a_resumed_run_has_its_functions_again_by_the_leave_that_was_given
 
 
 async def test_a_function_that_is_gone_at_a_resume_costs_itself_and_says_so(app, tmp_path):
-    """Its definition stays, so that the cache holds; a call of it is an error result, and a warning tells why."""
+    """A function missing on resume keeps its definition for the cache; calls return errors, and a warning explains."""
     app.write("PKGgone.py", *LOOKUP)
     path = app.specialist("python_tools: ['PKGgone:lookup']", "tool_calls_limit: 1")
     store = str(tmp_path / "runs.db")
@@ -46,7 +46,7 @@ async def test_a_function_that_is_gone_at_a_resume_costs_itself_and_says_so(app,
 
 
 async def test_a_module_that_fails_at_a_resume_costs_its_functions_and_says_so(app, tmp_path):
-    """As one that is gone: the run goes on without them."""
+    """If a module fails to import on resume, the run continues without its functions and warns."""
     path = app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
     store = str(tmp_path / "runs.db")
     async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:
@@ -62,7 +62,7 @@ async def test_a_module_that_fails_at_a_resume_costs_its_functions_and_says_so(a
 
 
 async def test_a_module_that_changed_before_a_resume_has_to_be_allowed_anew(app, tmp_path):
-    """The run is refused before anything is imported, and goes on when somebody allows it."""
+    """A module changed before a resume must be allowed again: the run is refused before any import until it is."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
     store = str(tmp_path / "runs.db")
     async with playing(LOOKS, ANSWER, trust=True, store=store) as runner:

@@ -1,4 +1,4 @@
-"""Presets where no wire is needed: how many tools run at once, and what each preset makes of a job."""
+"""Presets without HTTP: parallel tools, and the job that each preset creates."""
 
 import asyncio
 from dataclasses import replace
@@ -16,7 +16,7 @@ PRESETS = ("soft-landing", "soft-warning", "finalize", "budget-notice", "openai-
 
 @pytest.fixture
 def prepare(tmp_path):
-    """Return a function that makes the job of a specialist whose file has the given lines."""
+    """Return a function that prepares the job of a specialist whose file has the given lines."""
 
     async def make(provider, *lines, tools=(LOOK,), **settings):
         head = "\n".join(("---", "name: looker", "description: Looks.", "tools: []", *lines, "---"))
@@ -33,7 +33,7 @@ def wishes(queries):
 
 
 class Together:
-    """A tool whose calls wait until so many of them are at work at once."""
+    """A tool whose calls wait until a given number of them run at once."""
 
     def __init__(self, wanted):
         self.running = self.peak = 0
@@ -61,7 +61,7 @@ class Together:
     ],
 )
 async def test_s2_5_three_calls_of_one_turn(prepare, lines, settings, at_once):
-    """One after the other or side by side, as the preset or the file says; results stand in call order."""
+    """Three calls run in sequence or in parallel, as the preset or the file sets; results keep call order."""
     provider, together = wishes("abc"), Together(at_once)
     await outcome_of(await prepare(provider, *lines, tools=[together.tool], **settings))
     assert together.peak == at_once
@@ -71,7 +71,7 @@ async def test_s2_5_three_calls_of_one_turn(prepare, lines, settings, at_once):
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("most", [1, 2, 4])
 async def test_s2_5_the_limit_of_the_file_holds_in_every_preset(prepare, preset, most):
-    """Never more at once than it says, and really that many; results in the order of the calls."""
+    """The file's parallel limit applies in every preset and is fully used; results keep call order."""
     provider, together = wishes("abcd"), Together(most)
     lines = (f"preset: {preset}", f"parallel_tools_limit: {most}")
     await outcome_of(await prepare(provider, *lines, tools=[together.tool]))
@@ -91,7 +91,7 @@ NAMED = {
 
 @pytest.mark.parametrize("preset", PRESETS)
 async def test_a_preset_changes_only_what_it_names(prepare, preset):
-    """Every other part of the job is that of a file without a preset."""
+    """A preset changes only the settings that it names."""
     own = {"run_id", "provider", "augmenters", "opening", "summarizer", "archive", "origin"}
     provider = ScriptedProvider([])
     plain, made = [await prepare(provider, *lines, tools=[]) for lines in ((), (f"preset: {preset}",))]

@@ -1,4 +1,4 @@
-"""Resumed runs: what the model reads, and what is counted."""
+"""Resumed runs: the messages that the model receives, and the counters."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ MORE = calls(("respond", {"answer": "More."}), first_id=91)
 
 
 async def test_settings_that_this_version_does_not_know_are_passed_over(desk):
-    """A store may have been written by a newer program; a program that misspells one is told."""
+    """Unknown settings in a stored run are ignored, but a program that misspells one gets an error."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     run = desk.load()
     newer = replace(run, frozen={**run.frozen, "settings": {**run.frozen["settings"], "unheard_of": 1}})
@@ -31,7 +31,7 @@ async def test_settings_that_this_version_does_not_know_are_passed_over(desk):
 
 
 async def test_s4_5_three_calls_and_then_three_more(desk):
-    """N=3, then 6 in all: counted on, with everything that was said before the new request word for word."""
+    """A run with 3 calls resumed with a total of 6 continues counting, and its earlier messages are unchanged."""
     first = await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     assert (first.outcome.status, first.outcome.tool_calls.used) == ("landed", 3)
     again = await desk.go_on(looks(4), looks(5), looks(6), looks(7), MORE, tool_calls_limit=6)
@@ -47,7 +47,7 @@ async def test_s4_5_three_calls_and_then_three_more(desk):
         "call_6",
     ]
     said = everything(first.run.transcript)
-    # The last message had not gone out, so the news could still join it.
+    # The last message had not been sent yet, so the resume note could be added to it.
     assert everything(again.requests[0].messages)[:-1] == said[:-1]
     for one, two in pairwise(again.requests):
         assert everything(two.messages)[: len(one.messages) - 1] == everything(one.messages)[:-1]
@@ -58,7 +58,7 @@ async def test_s4_5_three_calls_and_then_three_more(desk):
 
 
 async def test_s4_5_the_countdown_goes_by_the_new_total(desk):
-    """Of 6 calls 3 are used: each further result says what remains of all of them."""
+    """With 3 of 6 calls used, the countdown of further results is relative to the new total."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(looks(4), looks(5), ANSWER, tool_calls_limit=6)
     told = [results(asked.messages[-1])[-1].splitlines()[-1] for asked in again.requests[1:]]
@@ -68,7 +68,7 @@ async def test_s4_5_the_countdown_goes_by_the_new_total(desk):
 
 
 async def test_s3_8_the_news_stand_inside_the_last_result_once(desk):
-    """The exact words, after the result of `respond`; never a text behind results."""
+    """The resume note is added once, with its exact text, inside the result of `respond`, never behind results."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
     (block,) = again.requests[0].messages[-1].content
@@ -79,7 +79,7 @@ async def test_s3_8_the_news_stand_inside_the_last_result_once(desk):
 
 
 async def test_s3_8_after_a_text_they_are_a_message_of_the_user(desk):
-    """An answer without `respond` is history; what is asked beside it comes after it."""
+    """After a text answer the resume note is a user message, and new questions follow the answer."""
     first = await desk.ask(looks(1), says("Owls."))
     assert first.outcome.answer == "Owls."
     again = await desk.go_on(says("Toads."), question="And what else?")
@@ -103,7 +103,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("key", LIMITS)
 async def test_s3_8_a_budget_of_any_kind_is_refreshed(desk, key):
-    """It landed at the old total; what was used counts on, and it no longer lands."""
+    """A raised limit of any kind continues from the used amount, and the run no longer lands at the old total."""
     limit, words = LIMITS[key]
     first = await desk.ask(looks(1), ANSWER, **{key: limit})
     assert first.outcome.status == "landed", first.outcome
@@ -119,7 +119,7 @@ async def test_s3_8_a_budget_of_any_kind_is_refreshed(desk, key):
 
 
 async def test_s3_8_one_of_a_kind_is_told_in_the_singular(desk):
-    """Of two calls one."""
+    """The resume note uses the singular for one remaining call."""
     await desk.ask(looks(1), ANSWER, tool_calls_limit=1)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=2)
     words = "you now have 2 tool calls in all, of which 1 is used, so 1 tool call remains. What"
@@ -127,7 +127,7 @@ async def test_s3_8_one_of_a_kind_is_told_in_the_singular(desk):
 
 
 async def test_no_limit_any_more_is_said_so(desk):
-    """`none` takes the limit away."""
+    """Resuming with `none` removes the limit, and the note says so."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=None)
     assert "there is no limit of tool calls any more" in again.named("resumed")[0].note
@@ -135,7 +135,7 @@ async def test_no_limit_any_more_is_said_so(desk):
 
 
 async def test_a_question_more_within_the_old_limits_says_nothing_of_the_budget(desk):
-    """What remains stands above already; a budget that is spent lands with the new question."""
+    """A follow-up within the old limits adds no budget note; if the budget is spent, the run lands at once."""
     await desk.ask(looks(1), ANSWER)
     again = await desk.go_on(looks(4), ANSWER, question="Since when?")
     assert again.named("resumed")[0].note == "The user now asks: Since when?"
@@ -146,7 +146,7 @@ async def test_a_question_more_within_the_old_limits_says_nothing_of_the_budget(
 
 
 async def test_the_bill_of_a_run_is_that_of_all_of_it(desk):
-    """Tokens, money, calls, failures and skipped ones of each going, counted once."""
+    """A resumed run's tokens, cost and calls are the sums over all its segments, each counted once."""
     fails = Tool("fail", "Fail.", lambda: 1 / 0)
     desk.tools = [*desk.tools, fails]
     batch = calls(("fail", {}), ("look", {"query": "a"}), ("look", {"query": "b"}))
@@ -161,7 +161,7 @@ async def test_the_bill_of_a_run_is_that_of_all_of_it(desk):
 
 
 async def test_evidence_of_an_earlier_going_is_found(desk):
-    """A quote from what was read before the run was taken up is verified."""
+    """A quote from a result before the resume is verified."""
     await desk.ask(looks(1), ANSWER)
     quote = {"source": "n", "quote": "note on '1', part 0"}
     again = await desk.go_on(calls(("respond", {"answer": "Yes.", "evidence": [quote]}), first_id=95), question="Sure?")
@@ -169,7 +169,7 @@ async def test_evidence_of_an_earlier_going_is_found(desk):
 
 
 async def test_a_run_can_be_taken_up_again_and_again(desk):
-    """Three times, each with its own question: one history, one bill, events numbered on."""
+    """A run resumed three times has one history, one bill and consecutive event numbers."""
     await desk.ask(looks(1), ANSWER)
     for number in (2, 3, 4):
         again = await desk.go_on(looks(number), calls(("respond", {"answer": str(number)}), first_id=95 + number),
@@ -187,7 +187,7 @@ async def test_a_run_can_be_taken_up_again_and_again(desk):
 
 
 async def test_warnings_of_before_are_told_once_and_are_not_doubled(desk):
-    """What was odd in the first going stands in the outcome of the second, once; its events do not tell it again."""
+    """Warnings of an earlier segment appear once in the later outcome and are not emitted again as events."""
     missing = {"source": "n", "quote": "nowhere"}
     wrong = calls(("respond", {"answer": "x", "evidence": [missing]}), first_id=95)
     bad = lambda executed: 1 / 0  # noqa: E731 - a foreign augmenter

@@ -1,4 +1,4 @@
-"""Resumed runs with larger limits, after failures, and after pauses."""
+"""Runs resumed with larger limits, after failures, and after pauses."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_x_12_the_api_is_down_at_the_landing_and_comes_back(desk):
-    """Failed with exit 3, the salvage in the answer; then it is taken up, lands and answers."""
+    """A run that failed with exit code 3 at the landing can be resumed: it lands and answers."""
     first = await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
     assert (first.outcome.status, first.outcome.exit_code) == ("failed", Exit.PROVIDER)
     assert "note on '3', part 0" in first.outcome.answer
@@ -28,13 +28,13 @@ async def test_x_12_the_api_is_down_at_the_landing_and_comes_back(desk):
     again = await desk.go_on(ANSWER)
     assert (again.outcome.status, again.outcome.answer) == ("landed", "It is known.")
     assert again.requests[0].choice == "respond"
-    # Nothing is new to the model, which never saw the request that failed.
+    # The model never saw the request that failed, so there is nothing new to report to it.
     assert everything(again.requests[0].messages) == everything(first.requests[-1].messages)
     assert again.outcome.tool_calls.used == 3
 
 
 async def test_x_12_with_a_larger_limit_it_works_on(desk):
-    """The same, with more calls: the news join the results that had not gone out."""
+    """Resumed with more calls after an API failure, the run continues; the note joins the unsent results."""
     await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
     last = results(again.requests[0].messages[-1])[-1]
@@ -43,7 +43,7 @@ async def test_x_12_with_a_larger_limit_it_works_on(desk):
 
 
 async def test_order_of_the_landing_behind_the_news(desk):
-    """A total that is spent all the same: the order stands as the last line."""
+    """If the new total is already spent, the landing instruction follows the resume note as the last line."""
     await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3, landing="order")
     again = await desk.go_on(ANSWER, tool_calls_limit=3, question="And now?")
     last = results(again.requests[0].messages[-1])[-1].splitlines()
@@ -52,7 +52,7 @@ async def test_order_of_the_landing_behind_the_news(desk):
 
 
 async def test_started_then_resumed_then_the_first_request(desk):
-    """In this order, and `finished` is the last."""
+    """Events come in the order started, resumed, request, and `finished` is the last."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(ANSWER, tool_calls_limit=6)
     assert [event.event for event in again.events] == ["started", "resumed", "request", "reply", "finished"]
@@ -61,7 +61,7 @@ async def test_started_then_resumed_then_the_first_request(desk):
 
 
 async def test_s3_8_time_that_passed_between_two_goings_does_not_count(desk):
-    """40 of 60 seconds are used, then a week goes by: of 100 seconds 60 remain, and the countdown knows it."""
+    """Time between segments does not count: after 40 of 60 s and a week, a limit of 100 s leaves 60 s."""
     clock = Clock()
 
     def look(query: str = "") -> str:
@@ -81,7 +81,7 @@ async def test_s3_8_time_that_passed_between_two_goings_does_not_count(desk):
 
 
 async def test_a_time_that_is_used_up_lands_at_once_and_again_with_a_larger_one_does_not(desk):
-    """The limit holds over all goings."""
+    """The time limit covers all segments: a spent one lands at once, a larger one does not."""
     clock = Clock()
 
     def look(query: str = "") -> str:
@@ -98,7 +98,7 @@ async def test_a_time_that_is_used_up_lands_at_once_and_again_with_a_larger_one_
 
 
 async def test_s2_8_what_was_archived_is_read_again_in_the_next_going(desk):
-    """Whole, at the same offsets: outputs that were cut, those under one id, and the results of skipped calls."""
+    """Archived outputs can be read in full at the same offsets after a resume, for cut, merged and skipped results."""
     desk.tools = [Tool("look", "Look something up.", lambda query: query * 5_000)]
     desk.specialist = desk.specialist.model_copy(update={"summarize_at": 50_000, "tool_result_limit": 12_000})
     three = [("look", {"query": query}) for query in ("abcd", "efgh", "ijkl")]

@@ -1,4 +1,4 @@
-"""A reply that had come when the process ended is acted on, not paid for again, and no call of it is run twice."""
+"""A reply received before the process ended is processed on resume: not paid for again, and no call runs twice."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def dies_after(desk, kind, number, *script, **settings):
 
 @pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
 async def test_an_answer_that_had_come_is_handed_over(desk, reply):
-    """Nothing is asked, and it is paid for once."""
+    """An answer received before the crash is returned without a request and is paid for once."""
     run = await dies_after(desk, Received, 2, looks(1), reply)
     assert run.pending is not None
     again = await desk.go_on()
@@ -43,7 +43,7 @@ async def test_an_answer_that_had_come_is_handed_over(desk, reply):
 
 @pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
 async def test_with_a_further_question_it_is_history_and_the_question_is_asked(desk, reply):
-    """The answer is not handed over, but the model knows that it gave it."""
+    """With a follow-up question, the received answer becomes part of the history and the question is sent."""
     await dies_after(desk, Received, 2, looks(1), reply)
     again = await desk.go_on(LATER, question="Since when?")
     assert again.outcome.answer == "Later."
@@ -54,7 +54,7 @@ async def test_with_a_further_question_it_is_history_and_the_question_is_asked(d
 
 
 async def test_x_10_calls_that_had_returned_are_not_run_again_and_the_others_are_told_so(desk):
-    """Three at once, one had returned: its result is the stored one, and the tool does not run at all."""
+    """Of three parallel calls, the finished one keeps its stored result, and the tool does not run again on resume."""
     run = await dies_after(desk, Returned, 1, looks(1, 3), ANSWER)
     assert len(run.calls) == 1
     begun = []
@@ -69,7 +69,7 @@ async def test_x_10_calls_that_had_returned_are_not_run_again_and_the_others_are
 
 
 async def test_x_10_when_no_record_of_a_call_was_kept_it_may_have_run_all_the_same(desk):
-    """The reply alone is there: none of its calls is run, each counts, and the model is told."""
+    """If only the reply is stored, its calls count but do not run again, and the model gets an error for each."""
     await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
     again = await desk.go_on(LATER)
     assert results(again.requests[0].messages[-1]) == [ENDED, ENDED]
@@ -77,7 +77,7 @@ async def test_x_10_when_no_record_of_a_call_was_kept_it_may_have_run_all_the_sa
 
 
 async def test_the_next_calls_are_run_as_ever(desk):
-    """Only what was under way counts as cut off, not what is called later."""
+    """Only calls that were in progress are reported as interrupted; later calls run normally."""
     await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
     again = await desk.go_on(looks(3, 2), LATER)
     assert results(again.requests[1].messages[-1]) == ["note on '3', part 0", "note on '4', part 0"]
@@ -90,7 +90,7 @@ MISFIT = calls(("look", {"query": "a"}), ("respond", {"answer": " "}), first_id=
 
 @pytest.mark.parametrize("reply", [CUT, MISFIT], ids=["cut", "respond beside it"])
 async def test_calls_of_a_turn_that_runs_none_leave_no_mark_on_the_next(desk, reply):
-    """A turn that was cut, or that answered: its calls were never to be run, so those of the next turn are."""
+    """Calls of a cut or answering turn are not reported as interrupted, and the next turn's calls run."""
     await dies_after(desk, Received, 1, reply, looks(1), ANSWER)
     again = await desk.go_on(looks(1), LATER)
     assert results(again.requests[1].messages[-1]) == ["note on '1', part 0"]
@@ -98,7 +98,7 @@ async def test_calls_of_a_turn_that_runs_none_leave_no_mark_on_the_next(desk, re
 
 
 async def test_calls_that_the_old_limit_skipped_are_run_by_the_new_one(desk):
-    """Of three calls one was left: that one may have run; the others had not, and now there is room."""
+    """Only the call within the old limit may have run already; the skipped ones run under the new limit."""
     await dies_after(desk, Received, 2, looks(1), looks(2, 3), ANSWER, tool_calls_limit=2)
     again = await desk.go_on(LATER, tool_calls_limit=5)
     assert results(again.requests[0].messages[-1])[:2] == [ENDED, "note on '3', part 0\n2 tool calls remaining"]
@@ -109,7 +109,7 @@ async def test_calls_that_the_old_limit_skipped_are_run_by_the_new_one(desk):
 
 
 async def test_calls_of_a_landing_are_not_run_by_a_later_going_either(desk):
-    """They were asked for when only `respond` was to be heard; so no going can have run them, whatever its limit."""
+    """Calls made during a landing never run in a later segment, whatever its limit."""
     run = await dies_after(desk, Received, 2, looks(1), looks(2, 2), ANSWER, tool_calls_limit=1)
     assert run.pending.landing
     again = await desk.go_on(looks(4), LATER, tool_calls_limit=5)
@@ -122,7 +122,7 @@ async def test_calls_of_a_landing_are_not_run_by_a_later_going_either(desk):
 
 
 async def test_in_the_landing_an_answer_that_had_come_is_taken_as_one_at_the_limit(desk):
-    """With the old limit: landed, and it was one landing request."""
+    """An answer received during the landing is accepted with status landed and one landing request."""
     await dies_after(desk, Received, 2, looks(1), ANSWER, tool_calls_limit=1)
     again = await desk.go_on()
     assert again.requests == []
@@ -131,7 +131,7 @@ async def test_in_the_landing_an_answer_that_had_come_is_taken_as_one_at_the_lim
 
 
 async def test_in_the_landing_something_else_that_had_come_is_answered_and_the_next_rung_is_tried(desk):
-    """A tool called against the order is not run, and the ladder goes on below."""
+    """A tool call received during the landing is not run, and the next rung is tried."""
     await dies_after(desk, Received, 2, looks(1), looks(2), ANSWER, tool_calls_limit=1)
     again = await desk.go_on(LATER)
     skipped = "Not run: limit reached, look skipped."
@@ -140,7 +140,7 @@ async def test_in_the_landing_something_else_that_had_come_is_answered_and_the_n
 
 
 async def test_our_last_words_in_the_request_that_was_answered_stay_history(desk):
-    """The order stood in the request; the next one begins with the very same bytes."""
+    """The landing instruction of the answered request stays in the history, byte for byte."""
     going = await desk.record(looks(1), looks(2), ANSWER, tool_calls_limit=1, landing="order")
     await desk.keep(going.notebook.until(Received, 2))
     again = await desk.go_on(LATER)
@@ -151,7 +151,7 @@ async def test_our_last_words_in_the_request_that_was_answered_stay_history(desk
 
 
 async def test_x_6_an_answer_that_was_cut_is_asked_for_once_more(desk):
-    """It does not enter the history, and it is paid for."""
+    """A cut answer received before the crash is paid for, left out of the history and requested again."""
     await dies_after(desk, Received, 1, says("It is", Stop.TRUNCATED), says("It is known."))
     again = await desk.go_on(says("It is known."))
     assert [message.role for message in again.requests[0].messages] == ["user"]
@@ -160,7 +160,7 @@ async def test_x_6_an_answer_that_was_cut_is_asked_for_once_more(desk):
 
 
 async def test_x_8_a_pause_that_had_come_is_sent_back_as_it_is(desk):
-    """The model goes on where it was; nothing of ours comes between."""
+    """A pause received before the crash is sent back unchanged, with no message added."""
     pause = says("Wait", Stop.PAUSED)
     await dies_after(desk, Received, 1, pause, ANSWER)
     again = await desk.go_on(LATER)
@@ -170,7 +170,7 @@ async def test_x_8_a_pause_that_had_come_is_sent_back_as_it_is(desk):
 
 
 async def test_x_8_a_refusal_that_had_come_ends_the_run(desk):
-    """Failed with exit 4, nothing asked; it does not enter the history, so a further question can be asked."""
+    """A refusal received before the crash fails with exit code 4; it is not in the history, so a follow-up works."""
     await dies_after(desk, Received, 2, looks(1), says("No.", Stop.REFUSED))
     again = await desk.go_on()
     assert (again.outcome.status, again.outcome.exit_code, again.requests) == ("failed", Exit.NO_ANSWER, [])
@@ -180,7 +180,7 @@ async def test_x_8_a_refusal_that_had_come_ends_the_run(desk):
 
 
 async def test_x_7_an_empty_answer_that_had_come_is_asked_for_once_more(desk):
-    """As in the going that it came to."""
+    """An empty answer received before the crash is requested once more, as in an uninterrupted run."""
     await dies_after(desk, Received, 1, says(""), ANSWER)
     again = await desk.go_on(LATER)
     assert again.outcome.answer == "Later."
@@ -188,7 +188,7 @@ async def test_x_7_an_empty_answer_that_had_come_is_asked_for_once_more(desk):
 
 
 async def test_x_13_an_identical_call_is_answered_from_the_record_of_the_earlier_going(desk):
-    """A read-only tool: the same call again is not run, spends budget, and is told so."""
+    """A repeated read-only call from an earlier segment is answered from the record, with a hint, and counts."""
     desk.tools = [Tool(LOOK.name, LOOK.description, LOOK.function, repeatable=True)]
     await desk.ask(looks(1), ANSWER)
     begun = []
@@ -206,7 +206,7 @@ async def test_x_13_an_identical_call_is_answered_from_the_record_of_the_earlier
 
 
 async def test_x_10_s3_6_ctrl_c_in_the_middle_of_a_batch_closes_what_was_under_way(desk):
-    """Two of three had returned: all three have a result in the store, and the next going is sent them."""
+    """After Ctrl-C with two of three calls finished, all three have a stored result, which the next segment sends."""
     going = asyncio.Event()
 
     async def look(query: str = "", part: int = 0) -> str:
@@ -235,7 +235,7 @@ async def test_x_10_s3_6_ctrl_c_in_the_middle_of_a_batch_closes_what_was_under_w
 
 
 async def test_killed_while_it_was_taken_up_it_is_taken_up_once_more(desk):
-    """Three goings, two of them cut off in a batch: no call is run a second time, and the numbers go on."""
+    """A run killed twice during batches never runs a call twice and keeps its numbering in the third segment."""
     going = await desk.record(looks(1, 2), ANSWER, parallel_tools_limit=1)
     first = going.notebook.until(Returned, 1)
     second = await desk.record(looks(3, 2), ANSWER, past=stored(first))

@@ -1,4 +1,4 @@
-"""What cannot go on is refused in one line, before anything is asked, and the store stays as it is."""
+"""A resume that is not possible is refused with one line, without a request or a change to the store."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ async def refused(desk, words, error=NotResumable, question=None, provider=None,
 
 
 async def test_an_answered_run_wants_a_question(desk):
-    """Also with a larger limit: there is nothing to go on with."""
+    """An answered run can be resumed only with a question, even if the limit is raised."""
     await desk.ask(LOOKS, ANSWER)
     words = "is already answered; to ask a follow-up question, add it after the run"
     await refused(desk, words)
@@ -51,7 +51,7 @@ async def test_an_answered_run_wants_a_question(desk):
 
 
 async def test_a_landed_run_wants_a_larger_total_or_a_question(desk):
-    """The old total again is no larger one."""
+    """A landed run needs a larger total or a question; the same total is refused."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     words = "landed at its limit; set a higher limit, or ask a follow-up question"
     await refused(desk, words)
@@ -60,7 +60,7 @@ async def test_a_landed_run_wants_a_larger_total_or_a_question(desk):
 
 @pytest.mark.parametrize("question", ["", " \n"])
 async def test_an_empty_question_is_none(desk, question):
-    """It is said what to do instead."""
+    """An empty question is refused with a hint."""
     await desk.ask(LOOKS, ANSWER)
     await refused(desk, "the question is empty; omit it, or ask a follow-up question", question=question)
 
@@ -78,7 +78,7 @@ async def test_an_empty_question_is_none(desk, question):
     ids=str,
 )
 async def test_a_total_below_what_is_used_is_refused(desk, limits, words):
-    """Of every kind, with the figure."""
+    """A total below the used amount is refused with that amount, for every kind of limit."""
     await desk.ask(LOOKS, calls(("look", {"query": "2"}), first_id=2), ANSWER)
     (key,) = limits
     said = await refused(desk, words, question="More?", **limits)
@@ -86,7 +86,7 @@ async def test_a_total_below_what_is_used_is_refused(desk, limits, words):
 
 
 async def test_calls_that_may_have_been_under_way_are_used(desk):
-    """Two were asked for when the process ended: a total of one is too small."""
+    """Calls that may have been in progress count as used: with two of them a total of one is too small."""
     two = calls(("look", {"query": "1"}), ("look", {"query": "2"}))
     going = await desk.record(two, ANSWER)
     await desk.keep(going.notebook.until(Received, 1))
@@ -96,7 +96,7 @@ async def test_calls_that_may_have_been_under_way_are_used(desk):
 
 
 async def test_a_limit_that_makes_no_sense_is_told_as_ever(desk):
-    """The key, what it takes and what it found."""
+    """An invalid limit is refused with its key, the accepted values and the given one."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     await refused(desk, "tool_calls_limit: must be an integer", UsageError, tool_calls_limit=-1)
     await refused(
@@ -105,14 +105,14 @@ async def test_a_limit_that_makes_no_sense_is_told_as_ever(desk):
 
 
 async def test_a_limit_of_cost_without_a_price_is_refused(desk):
-    """As at the beginning of a run."""
+    """A cost limit without a known price is refused, as at the start of a run."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     unpriced = ScriptedProvider([], priced=False)
     await refused(desk, "the price of scripted is unknown", UsageError, provider=unpriced, cost_limit=1.0)
 
 
 async def test_an_id_that_is_unknown_or_fits_several(desk):
-    """The ids that are near or fit are named."""
+    """An unknown or ambiguous id is refused with the similar or matching ids."""
     first = await desk.ask(LOOKS, ANSWER)
     second = await desk.ask(LOOKS, ANSWER)
     await refused(desk, f"there is no run nothing in {desk.folder}/runs.db", RunNotFound, run_id="nothing")
@@ -122,18 +122,18 @@ async def test_an_id_that_is_unknown_or_fits_several(desk):
 
 
 async def test_the_beginning_of_an_id_is_enough(desk):
-    """Where it fits one run only, that one goes on."""
+    """A unique prefix of an id is enough to resume a run."""
     going = await desk.ask(LOOKS, ANSWER)
     again = await desk.go_on(LATER, run_id=going.outcome.run_id[:-2], question="More?")
     assert again.outcome.run_id == going.outcome.run_id
 
 
 async def test_a_run_that_is_alive_is_left_alone(desk):
-    """Its process works on it: the line says where."""
+    """A run whose process is alive cannot be resumed, and the error names the process."""
     reached, release = asyncio.Event(), asyncio.Event()
 
     async def look(query: str = "", part: int = 0) -> str:
-        # Before the second request all that went before is kept.
+        # Everything before the second request has been stored by then.
         if query == "2":
             reached.set()
             await release.wait()
@@ -155,7 +155,7 @@ async def test_a_run_that_is_alive_is_left_alone(desk):
 
 
 async def test_the_root_is_gone(desk, tmp_path):
-    """The folder that its file tools saw."""
+    """A run whose root folder no longer exists is refused."""
     desk.folder = tmp_path / "project"
     desk.folder.mkdir()
     store = f"sqlite:///{tmp_path}/kept.db"
@@ -168,7 +168,7 @@ async def test_the_root_is_gone(desk, tmp_path):
 
 
 async def test_given_tools_must_be_given_again(desk):
-    """Named in the line; by force it goes on, the definitions stay, and a call of one says that it is gone."""
+    """A missing custom tool is named in the refusal; with force the run resumes and calls of it are errors."""
     first = await desk.ask(LOOKS, ANSWER)
     desk.tools = ()
     words = "uses tools of the program that started it: look; resume it there with Runner(tools=...)"
@@ -181,12 +181,12 @@ async def test_given_tools_must_be_given_again(desk):
     assert [tool.definition for tool in again.provider.opening.tools] == [
         tool.definition for tool in first.provider.opening.tools
     ]
-    # From then on it is known, and still to be forced.
+    # The tool stays known as missing, and a further resume still needs force.
     await refused(desk, words, question="And?")
 
 
 async def test_another_model_takes_over_what_has_no_thinking(desk):
-    """Nothing has to be forced, and every byte stays."""
+    """A history without thinking can be resumed with another model without force, byte for byte."""
     first = await desk.ask(LOOKS, ANSWER)
     other = ScriptedProvider([LATER])
     other.model = "another"
@@ -198,7 +198,7 @@ async def test_another_model_takes_over_what_has_no_thinking(desk):
 
 
 async def test_another_model_with_thinking_has_to_be_forced(desk):
-    """Then the thinking is left out, the model is told, and nothing else of the history changes."""
+    """A history with thinking needs force for another model: the thinking is removed and the model is notified."""
     thinks = Reply(Stop.WANTS_TOOLS, (THOUGHT, *LOOKS.content), Usage(10, 0, 0, 5), "tool_use")
     await desk.ask(thinks, ANSWER)
     other = ScriptedProvider([])
@@ -212,7 +212,7 @@ async def test_another_model_with_thinking_has_to_be_forced(desk):
     assert again.named("resumed")[0].note.startswith("Another model, scripted, did the work above; its thinking was")
     assert "thinking" not in str([message.content for message in other.requests[0].messages[:-1]])
     assert other.requests[0].messages[1].content == LOOKS.content
-    # What is stored is what was sent, so it can go on with the new model as it is.
+    # The stored history equals the sent one, so the new model can continue from it.
     third = ScriptedProvider([ANSWER])
     third.model = "another"
     later = await desk.go_on(provider=third, question="And?")
@@ -223,7 +223,7 @@ async def test_another_model_with_thinking_has_to_be_forced(desk):
 
 
 async def test_a_reply_of_thinking_alone_is_replaced_by_words(desk):
-    """No message may be empty, for the roles alternate."""
+    """A reply with only thinking is replaced by text, because messages must not be empty and roles must alternate."""
     mute = Reply(Stop.PAUSED, (THOUGHT,), Usage(10, 0, 0, 5), "pause_turn")
     await desk.ask(mute, says("Owls."))
     other = ScriptedProvider([LATER])
@@ -233,7 +233,7 @@ async def test_a_reply_of_thinking_alone_is_replaced_by_words(desk):
 
 
 async def test_a_file_that_was_changed_has_to_be_forced(desk):
-    """The stored settings count all the same, and the model is told."""
+    """A changed file needs force; the stored settings still apply, and the model is notified."""
     folder = desk.folder / "specialists"
     folder.mkdir()
     file = folder / "finder.md"
@@ -252,7 +252,7 @@ async def test_a_file_that_was_changed_has_to_be_forced(desk):
 
 
 async def test_nothing_is_stored_or_the_store_is_not_there(desk, tmp_path):
-    """`none`, a file that is not there, and one that is no store: each in one line, nothing is made."""
+    """Store `none`, a missing file and a file that is no store are each refused with one line; no file is created."""
     cases = [
         ("none", NotResumable, "the store is `none`, so no runs are stored"),
         (f"{tmp_path}/absent.db", StoreMissing, "there is no store at"),
@@ -268,7 +268,7 @@ async def test_nothing_is_stored_or_the_store_is_not_there(desk, tmp_path):
 
 
 async def test_two_processes_take_up_one_run_and_one_of_them_does(desk):
-    """Both read it as interrupted; the second claim is refused, and one history comes of it."""
+    """If two processes resume an interrupted run, the second claim is refused and there is one history."""
     going = await desk.record(LOOKS, ANSWER)
     await desk.keep(going.notebook.until(Returned, 1))
     first, second = ScriptedProvider([LATER]), ScriptedProvider([])

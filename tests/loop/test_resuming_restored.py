@@ -1,4 +1,4 @@
-"""A run that goes on knows what it knew: what requests take, what was said last, what was odd, how hard to think."""
+"""State restored on resume: request sizes, the last text, warnings and the effort."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ DOWN = ProviderError("the API is down")
 
 @pytest.mark.parametrize("limit", [{"total_tokens_limit": 3_000}, {"cost_limit": 0.035}], ids=str)
 async def test_x_14_what_the_largest_request_took_is_held_back_for_the_landing(desk, limit):
-    """There is room for a small request, but they are large here: it lands at once, and within the limit."""
+    """The landing reserve follows the largest earlier request, so the resumed run lands at once, within its limit."""
     await desk.ask(replace(LOOKS, usage=Usage(1_000, 0, 0, 5)), DOWN)
     again = await desk.go_on(replace(ANSWER, usage=Usage(1_000, 0, 0, 5)), **limit)
     assert [asked.choice for asked in again.requests] == ["respond"]
@@ -26,7 +26,7 @@ async def test_x_14_what_the_largest_request_took_is_held_back_for_the_landing(d
 
 
 async def test_x_12_the_salvage_holds_what_the_model_said_in_an_earlier_going(desk):
-    """The API is down again: the text of before stands in the answer, with the results."""
+    """If the API fails again, the salvage includes the model's text and the results of the earlier segment."""
     await desk.ask(replace(LOOKS, content=({"type": "text", "text": "Owls, I think."}, *LOOKS.content)), DOWN)
     again = await desk.go_on(DOWN)
     assert again.outcome.status == "failed"
@@ -36,7 +36,7 @@ async def test_x_12_the_salvage_holds_what_the_model_said_in_an_earlier_going(de
 
 
 async def test_s2_6_a_history_that_is_too_long_is_summarised_before_the_first_request(desk):
-    """How long it is the last reply has told, in the going before."""
+    """A history that is too long is summarized before the first request, going by the last reply's token count."""
     large = replace(calls(("look", {"query": "2"}), first_id=2), usage=Usage(60_000, 0, 0, 5))
     await desk.ask(LOOKS, large, DOWN)
     again = await desk.go_on(says("notes"), ANSWER, summarize_at=50_000)
@@ -47,7 +47,7 @@ async def test_s2_6_a_history_that_is_too_long_is_summarised_before_the_first_re
 
 
 async def test_the_effort_stays_as_it_was(desk):
-    """It stands in every request, and a change would cost the cache."""
+    """The effort is the same in every request, because a change would invalidate the cache."""
     desk.specialist = desk.specialist.model_copy(update={"effort": "high"})
     await desk.ask(LOOKS, ANSWER)
     again = await desk.go_on(ANSWER, question="Sure?")
@@ -55,7 +55,7 @@ async def test_the_effort_stays_as_it_was(desk):
 
 
 async def test_warnings_about_the_file_stay_in_the_outcome(desk):
-    """What was odd in it when the run began, though it is not read any more."""
+    """Warnings about the specialist's file remain in the outcome, though the file is not read again."""
     file = desk.folder / "finder.md"
     file.write_text("---\nname: finder\ndescription: Finds.\ntools: []\nnonsense: 1\n---\nYou find.\n")
     desk.specialist = str(file)
@@ -63,12 +63,12 @@ async def test_warnings_about_the_file_stay_in_the_outcome(desk):
     assert any("nonsense" in warning for warning in first.outcome.warnings)
     again = await desk.go_on(ANSWER, question="Sure?")
     assert again.outcome.warnings == first.outcome.warnings
-    # And once more, when the file no longer counts at all.
+    # The same once more, when the file no longer counts at all.
     assert (await desk.go_on(ANSWER, question="Sure?")).outcome.warnings == first.outcome.warnings
 
 
 async def test_where_the_model_had_the_last_word_it_is_told_to_go_on(desk):
-    """An answer that was cut is history; a request that ends with it would be none."""
+    """After a cut answer the resumed request ends with a user message that tells the model to continue."""
     await desk.ask(says("It is", Stop.TRUNCATED), says("It is kn", Stop.TRUNCATED))
     again = await desk.go_on(ANSWER)
     *_, cut, told = again.requests[0].messages
@@ -78,7 +78,7 @@ async def test_where_the_model_had_the_last_word_it_is_told_to_go_on(desk):
 
 
 async def test_the_landing_of_a_new_going_is_told_by_itself(desk):
-    """Which limit ended the work, how, and with how many requests: of the last going; the total is in `usage`."""
+    """The outcome's landing describes the last segment only; `usage` has the totals."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     two = calls(("look", {"query": "2"}), first_id=2)
     again = await desk.go_on(two, ANSWER, tool_calls_limit=2)
@@ -89,7 +89,7 @@ async def test_the_landing_of_a_new_going_is_told_by_itself(desk):
 
 
 async def test_a_total_holds_in_every_later_going(desk):
-    """Raised once, it is the limit from then on, and no later going says that it is new."""
+    """A raised total applies to all later segments, and later resume notes do not repeat it."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     assert (await desk.go_on(DOWN, tool_calls_limit=3)).outcome.status == "failed"
     again = await desk.go_on(calls(("look", {"query": "2"}), ("look", {"query": "3"}), first_id=2), ANSWER)

@@ -1,4 +1,4 @@
-"""A run whose store is slow, away, lost or taken by another process: what it waits for, and whether it asks again."""
+"""Runs whose store is slow, unavailable, lost or taken over by another process."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ AWAY = "connection refused"
 
 
 class Losing(Notebook):
-    """Says at one of its waits, counted from 1, that nothing more is kept."""
+    """A journal that reports at a given wait, counted from 1, that it no longer stores anything."""
 
     def __init__(self, at, why):
         super().__init__()
@@ -40,7 +40,7 @@ class Losing(Notebook):
 
 
 class Absent(Notebook):
-    """A store that is away from its second turn on, until it is told to come back."""
+    """A journal that is unavailable from the second turn until the test restores it."""
 
     def __init__(self):
         super().__init__()
@@ -68,14 +68,14 @@ SCRIPT = [looks(1), looks(2), ANSWER]
 
 
 async def test_a_run_goes_on_without_its_store():
-    """Unless it is asked not to: one warning, and the answer."""
+    """By default a run continues without its store, with one warning, and answers."""
     outcome, asked = await ended(SCRIPT, Losing(1, LOST))
     assert (outcome.status, outcome.exit_code, outcome.warnings, asked) == ("answered", 0, (LOST,), 3)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_a_run_that_needs_its_store_ends_before_its_next_request(at):
-    """Also before the first one; with what it gathered, and exit code 4."""
+    """A run that requires its store aborts before its next request, with the results so far and exit code 4."""
     outcome, asked = await ended(SCRIPT, Losing(at, LOST), "abort")
     assert (outcome.status, outcome.exit_code, asked) == ("aborted", 4, at - 1)
     assert outcome.error == f"{LOST}; the run was stopped before its next request"
@@ -84,14 +84,14 @@ async def test_a_run_that_needs_its_store_ends_before_its_next_request(at):
 
 
 async def test_an_answer_that_is_there_is_not_given_up_for_the_store():
-    """Nothing is asked any more, so nothing is aborted."""
+    """A run that requires its store still returns an answer that has already been received."""
     outcome, _ = await ended([ANSWER], Losing(2, LOST), "abort")
     assert (outcome.status, outcome.exit_code, outcome.warnings) == ("answered", 0, (LOST,))
 
 
 @pytest.mark.parametrize("on_lost", ["go_on", "abort"])
 async def test_a_run_that_another_process_took_over_pays_for_nothing_more(on_lost):
-    """Both would pay for every request from then on."""
+    """A run that another process has taken over sends no more requests, because both would pay for them."""
     why = "this run is not stored from turn 2 on: another process goes on with it"
     outcome, asked = await ended(SCRIPT, Losing(2 if on_lost == "abort" else 1, TakenOver(why)), on_lost)
     assert (outcome.status, outcome.exit_code, asked) == ("aborted", 4, 1)
@@ -99,13 +99,13 @@ async def test_a_run_that_another_process_took_over_pays_for_nothing_more(on_los
 
 
 async def test_that_another_process_took_it_over_at_the_end_costs_no_answer():
-    """It is found when the outcome is kept."""
+    """If the takeover is detected only when the outcome is stored, the answer is still returned."""
     outcome, _ = await ended([ANSWER], Losing(1, TakenOver("taken")))
     assert (outcome.status, outcome.warnings) == ("answered", ("taken",))
 
 
 async def test_a_store_that_is_away_is_waited_for_longer_than_one_that_is_slow(monkeypatch):
-    """It is tried again meanwhile; whoever watches the run is told once, and nothing is lost."""
+    """An unavailable store is retried for longer than a slow one; listeners get one event, and no record is lost."""
     monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
     journal = Absent()
     events = []
@@ -122,7 +122,7 @@ async def test_a_store_that_is_away_is_waited_for_longer_than_one_that_is_slow(m
 
 @pytest.mark.parametrize(("on_lost", "status", "asked"), [("go_on", "landed", 2), ("abort", "aborted", 1)])
 async def test_the_time_limit_holds_while_the_store_is_waited_for(on_lost, status, asked, monkeypatch):
-    """When the time is up the run lands without knowing that it is kept, or ends if it needs its store."""
+    """The time limit applies while waiting for the store: the run lands, or aborts if it requires its store."""
     clock = Clock()
     monkeypatch.setattr(checkpoint, "POLL_INTERVAL", 0.01)
 
@@ -148,7 +148,7 @@ async def test_the_time_limit_holds_while_the_store_is_waited_for(on_lost, statu
 
 
 async def test_a_run_that_needs_its_store_does_not_go_on_without_knowing(monkeypatch):
-    """A disk that hangs tells nothing, not even that it failed."""
+    """A run that requires its store ends if the disk hangs without reporting an error."""
 
     class Hanging(Notebook):
         async def committed(self):
@@ -163,7 +163,7 @@ async def test_a_run_that_needs_its_store_does_not_go_on_without_knowing(monkeyp
 
 
 async def test_who_stops_a_run_does_not_wait_for_a_store_that_is_away(monkeypatch):
-    """Longer than for a slow one: somebody sits at the keyboard."""
+    """Stopping a run waits no longer for an unavailable store than for a slow one."""
     monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
     journal = Absent()
     run = Run(job(ScriptedProvider([looks(1)])), journal=journal)
@@ -176,13 +176,13 @@ async def test_who_stops_a_run_does_not_wait_for_a_store_that_is_away(monkeypatc
 
 
 def test_what_becomes_of_a_run_without_its_store_is_one_of_two_words():
-    """A slip of the pen must not be taken for the default."""
+    """The option for a lost store accepts two values; any other text is refused."""
     with pytest.raises(UsageError, match="on_lost must be one of go_on, abort, got 'stop'"):
         Runner(on_lost="stop")
 
 
 async def test_a_run_that_needs_its_store_is_not_begun_where_the_default_one_cannot_be_opened(tmp_path, monkeypatch):
-    """By default it would run unstored, with a warning."""
+    """A run that requires its store does not start if the default one cannot be opened; otherwise it only warns."""
     (tmp_path / "file").write_text("no folder")
     monkeypatch.delenv("SPECIALIST_STORE")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))

@@ -1,4 +1,4 @@
-"""An answer with `output_schema`: what fits is the output, what does not goes back once, then it is partial."""
+"""Answers with `output_schema`: a valid one is the output, an invalid one is returned once, then it is partial."""
 
 from pathlib import Path
 
@@ -37,13 +37,13 @@ def shaped(provider, limit=9, **settings):
 
 
 async def test_an_answer_that_fits_is_the_output_and_its_text_the_answer():
-    """A program takes `output`, a person reads the same as JSON."""
+    """A valid answer is available as `output` for programs and as JSON text for people."""
     outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, GOOD])))
     assert (outcome.status, outcome.output, outcome.answer) == ("answered", {"food": "mice"}, '{\n  "food": "mice"\n}')
 
 
 async def test_an_answer_that_does_not_fit_goes_back_once_with_the_reason():
-    """As the error result of the very call, with the validator's words; nothing is spent, and the next one counts."""
+    """An invalid answer gets an error result with the validator's message, costs no call, and the next one is used."""
     provider = ScriptedProvider([LOOKS, bad(), GOOD])
     outcome = await outcome_of(shaped(provider))
     (told,) = provider.requests[2].messages[-1].blocks
@@ -54,7 +54,7 @@ async def test_an_answer_that_does_not_fit_goes_back_once_with_the_reason():
 
 
 async def test_a_second_answer_that_does_not_fit_is_partial_with_what_there_is():
-    """The text of what was given is kept, and the outcome says what is wrong with it."""
+    """A second invalid answer is partial: its text is kept, and the outcome names the error."""
     provider = ScriptedProvider([LOOKS, bad(), bad(40, {"food": "mice", "owls": "two"})])
     outcome = await outcome_of(shaped(provider))
     assert (outcome.status, outcome.output, outcome.exit_code) == ("partial", None, 0)
@@ -64,13 +64,13 @@ async def test_a_second_answer_that_does_not_fit_is_partial_with_what_there_is()
 
 @pytest.mark.parametrize("text", ['{"food": "mice"}', 'Here:\n```json\n{"food": "mice"}\n```'])
 async def test_json_that_is_said_without_respond_is_an_answer_too(text):
-    """Also in a fence, with words around it."""
+    """JSON in plain text, also in a code fence with text around it, is accepted as the answer."""
     outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, says(text)])))
     assert (outcome.status, outcome.output) == ("answered", {"food": "mice"})
 
 
 async def test_a_text_that_does_not_fit_goes_back_as_a_message_of_the_user():
-    """There is no call to answer, so the reason goes out alone; the text stays in the history."""
+    """An invalid answer in plain text stays in the history, and the reason follows as a user message."""
     provider = ScriptedProvider([LOOKS, says("They eat mice."), GOOD])
     outcome = await outcome_of(shaped(provider))
     said, told = provider.requests[2].messages[-2:]
@@ -80,7 +80,7 @@ async def test_a_text_that_does_not_fit_goes_back_as_a_message_of_the_user():
 
 
 async def test_calls_beside_an_answer_that_does_not_fit_are_not_run():
-    """Each still gets its result, in call order, and the turn goes on with the answer."""
+    """Calls beside an invalid answer get skipped results in call order, and the next answer is used."""
     both = calls(("look", {"query": "a"}), ("respond", {"answer": {}}), ("look", {"query": "b"}), first_id=30)
     provider = ScriptedProvider([both, GOOD])
     outcome = await outcome_of(shaped(provider))
@@ -92,7 +92,7 @@ async def test_calls_beside_an_answer_that_does_not_fit_are_not_run():
 
 
 async def test_at_a_limit_the_return_is_no_rung():
-    """The same rung is asked again, and what comes then has landed."""
+    """At a limit an invalid answer is returned on the same rung, and the next answer has landed."""
     provider = ScriptedProvider([LOOKS, bad(), GOOD])
     outcome = await outcome_of(shaped(provider, 1))
     assert [asked.choice for asked in provider.requests] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
@@ -100,7 +100,7 @@ async def test_at_a_limit_the_return_is_no_rung():
 
 
 async def test_an_empty_text_goes_back_as_an_empty_text():
-    """X.7 comes first: it is asked for again without a word, and never enters the history."""
+    """An empty text is requested again without a message (X.7) and stays out of the history."""
     provider = ScriptedProvider([LOOKS, says(""), says("")])
     outcome = await outcome_of(shaped(provider))
     assert provider.requests[2].messages == provider.requests[1].messages
@@ -108,7 +108,7 @@ async def test_an_empty_text_goes_back_as_an_empty_text():
 
 
 async def test_a_cut_answer_has_no_output():
-    """Half of an object proves nothing about the whole."""
+    """A cut answer has no `output`, because half an object is not valid."""
     half = calls(("respond", {"answer": {"food": "mi"}}), first_id=30, stop=Stop.TRUNCATED)
     outcome = await outcome_of(shaped(ScriptedProvider([half, half])))
     assert (outcome.status, outcome.output) == ("partial", None)

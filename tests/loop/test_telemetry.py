@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_run_is_a_tree_of_spans(spans):
-    """One for the run, below it one for each request and one for each executed call; `respond` is none."""
+    """A run has one span, with a child span for each request and each executed call except `respond`."""
     await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
     assert [(span.name, spans.parent(span)) for span in spans.all] == [
         ("chat scripted", "invoke_agent looker"),
@@ -39,7 +39,7 @@ async def test_a_run_is_a_tree_of_spans(spans):
 
 
 async def test_each_span_tells_what_the_conventions_name_and_nothing_that_was_said(spans):
-    """All attributes, word for word: no question, no answer, no arguments, no results."""
+    """Spans have exactly the attributes of the conventions, without questions, answers, arguments or results."""
     await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
     run = {"gen_ai.provider.name": "scripted", "gen_ai.conversation.id": "run-1", "gen_ai.request.model": "scripted"}
     used = {"gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_write.input_tokens": 0}
@@ -74,7 +74,7 @@ async def test_each_span_tells_what_the_conventions_name_and_nothing_that_was_sa
 
 
 async def test_what_the_cache_took_is_part_of_the_input(spans):
-    """As the conventions have it: input counts all of it, and beside it stands what was read and written."""
+    """Input tokens include cached ones, as the conventions define, and cache reads and writes have own attributes."""
     reply = Reply(Stop.ANSWERED, ({"type": "text", "text": "mice"},), Usage(1, 20, 300, 4000), "end_turn", model="one")
     await outcome_of(job(ScriptedProvider([reply]), 4))
     assert spans.usage("chat") == spans.usage("invoke_agent") == [321, 4000, 20, 300]
@@ -84,7 +84,7 @@ async def test_what_the_cache_took_is_part_of_the_input(spans):
 
 
 async def test_a_landing_is_told(spans):
-    """Why, how, and with how many requests."""
+    """The span of a landed run has the reason, the rung and the number of requests."""
     await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 1))
     told = spans.one("invoke_agent").attributes
     assert told["run_specialist.status"] == "landed"
@@ -96,7 +96,7 @@ async def test_a_landing_is_told(spans):
 
 
 async def test_s4_5_a_run_that_goes_on_has_a_span_of_its_own_in_the_same_conversation(spans, tmp_path):
-    """It tells what this going took; what the one before took stands on the span of that."""
+    """A resumed run has its own span in the same conversation, with the usage of its own segment only."""
     desk = Desk(tmp_path)
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     going = await desk.go_on(calls(("look", {"query": "b"}), first_id=2), ANSWER, tool_calls_limit=5)
@@ -112,7 +112,7 @@ async def test_s4_5_a_run_that_goes_on_has_a_span_of_its_own_in_the_same_convers
 async def test_x_11_a_childs_run_stands_below_the_call_that_asked_it_and_nothing_is_counted_twice(
     spans, tmp_path, monkeypatch
 ):
-    """Its requests are its own: the sum over the runs is that over the requests, and what the parent's outcome says."""
+    """A child's run is below the delegate call, and its usage is counted once in runs, requests and outcome."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
     write(tmp_path, "finder", "tool_calls_limit: 6")
@@ -135,7 +135,7 @@ async def test_x_11_a_childs_run_stands_below_the_call_that_asked_it_and_nothing
 
 @pytest.mark.parametrize("kind", ["thread", "task"])
 async def test_spans_of_a_tool_stand_below_its_call_and_a_run_below_its_callers(spans, kind):
-    """The context goes with the call into threads and tasks, and comes from whoever asked."""
+    """Spans made by a tool are below its call, also from threads and tasks, and a run is below its caller's span."""
     tracer = trace.get_tracer("host")
 
     def look(query: str) -> str:
@@ -155,7 +155,7 @@ async def test_spans_of_a_tool_stand_below_its_call_and_a_run_below_its_callers(
 
 
 async def test_what_comes_after_a_run_is_not_in_it(spans):
-    """Two runs of one task, one after the other: each request is told on its own run."""
+    """Requests of two runs in one task belong to their own run's span."""
     for _ in range(2):
         await outcome_of(job(ScriptedProvider([ANSWER]), 4))
     runs = [span.context.span_id for span in spans.named("invoke_agent")]
@@ -165,7 +165,7 @@ async def test_what_comes_after_a_run_is_not_in_it(spans):
 
 @pytest.mark.parametrize("switch", ["true", "SPAN_ONLY"])
 async def test_content_is_told_where_the_environment_says_so_and_secrets_never(spans, monkeypatch, switch):
-    """Question and answer on the run, arguments and result on the call, in the shapes of the conventions."""
+    """With the environment variable set, spans hold question, answer, arguments and results, with secrets masked."""
     monkeypatch.setenv(CONTENT, switch)
     secret = f"sk-{'a1' * 20}"
     script = [calls(("look", {"query": secret})), calls(("respond", {"answer": f"mice {secret}"}), first_id=9)]
@@ -183,6 +183,6 @@ async def test_content_is_told_where_the_environment_says_so_and_secrets_never(s
 
 
 async def test_a_text_is_told_as_an_answer_too(spans):
-    """`end_turn` and no call: one request, one run."""
+    """A text answer without a call gives one request span and one run span."""
     await outcome_of(job(ScriptedProvider([says("mice")]), 4))
     assert spans.names == ["chat scripted", "invoke_agent looker"]

@@ -1,4 +1,4 @@
-"""Spans of runs that fail or are aborted, and telemetry that fails itself."""
+"""Spans of failed or aborted runs, and failures of telemetry itself."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_calls_that_fail_are_marked_and_calls_that_are_not_run_have_no_span(spans):
-    """The error's type is told, never its words; a repeated call and a skipped one were not executed."""
+    """A failed call's span has the error type without its message; repeated and skipped calls have no span."""
 
     def burst(query: str) -> str:
         raise KeyError(f"no {query}, secret")
@@ -43,7 +43,7 @@ async def test_calls_that_fail_are_marked_and_calls_that_are_not_run_have_no_spa
 
 
 async def test_a_request_that_fails_fails_the_run(spans):
-    """The error stands on the request by its type, and on the run by what its exit code says."""
+    """A failed request sets the error type on its span, and the run's span gets the type for its exit code."""
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, ProviderError(f"the server takes no sk-{'a1' * 20}")]), 4))
     assert outcome.status == "failed"
     request, run = spans.named("chat")[1], spans.one("invoke_agent")
@@ -57,7 +57,7 @@ async def test_a_request_that_fails_fails_the_run(spans):
 
 
 async def test_a_refusal_is_told_without_the_models_words(spans):
-    """What some servers give as a reason is a sentence of the model's."""
+    """A refusal's span omits the server's reason, which may be text of the model."""
     refused = Reply(Stop.REFUSED, (), Usage(10, 0, 0, 5), "I will not speak of owls")
     await outcome_of(job(ScriptedProvider([refused]), 4))
     assert spans.one("chat").attributes["gen_ai.response.finish_reasons"] == ("refused",)
@@ -65,7 +65,7 @@ async def test_a_refusal_is_told_without_the_models_words(spans):
 
 
 async def test_a_request_that_time_ran_out_for_is_told(spans):
-    """It never came back: an error, and no usage."""
+    """A request that ran out of time has an error and no usage on its span."""
 
     class Slow(ScriptedProvider):
         async def ask(self, request):
@@ -82,7 +82,7 @@ async def test_a_request_that_time_ran_out_for_is_told(spans):
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
 async def test_s3_6_the_spans_of_a_run_that_is_stopped_end_too(spans, how):
-    """The call under way was broken off; the run was aborted, which is no error of its own."""
+    """An aborted run's span ends without an error; that of the interrupted call has the error type CancelledError."""
     reached = asyncio.Event()
 
     async def hang(query: str) -> str:
@@ -103,7 +103,7 @@ async def test_s3_6_the_spans_of_a_run_that_is_stopped_end_too(spans, how):
 
 
 class Broken(SpanProcessor):
-    """Fails where it is told to."""
+    """A span processor that fails in a given method."""
 
     def __init__(self, where):
         self.where = where
@@ -124,7 +124,7 @@ class Broken(SpanProcessor):
 
 
 class Deaf(SpanExporter):
-    """Fails on every export."""
+    """An exporter that fails on every export."""
 
     def export(self, spans):
         """Fail."""
@@ -133,7 +133,7 @@ class Deaf(SpanExporter):
 
 @pytest.mark.parametrize("where", ["start", "end"])
 async def test_a_processor_that_fails_harms_nothing(where):
-    """The run ends as it would, and says nothing about it; after it the caller's span is the current one again."""
+    """A failing span processor does not change the run, and the caller's span is current again afterwards."""
     broken = Broken(where)
     with recorded(broken):
         before = trace.get_current_span()
@@ -144,7 +144,7 @@ async def test_a_processor_that_fails_harms_nothing(where):
 
 
 async def test_an_exporter_that_fails_harms_nothing():
-    """The SDK catches it, and the run ends as it would."""
+    """A failing exporter does not change the run, because the SDK catches the error."""
     with recorded(SimpleSpanProcessor(Deaf())):
         outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
     assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "mice", ())

@@ -1,4 +1,4 @@
-"""Scripted replies of the runs that are traced."""
+"""Scripted replies of traced runs."""
 
 from run_specialist.providers.scripted import calls
 

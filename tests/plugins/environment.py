@@ -1,7 +1,7 @@
-"""Give every test the same surroundings, whatever the person, the shell or the service that started pytest has set.
+"""Gives every test the same environment, independent of the user, shell or service that started pytest.
 
-A process inherits more than its arguments: which signals are ignored, which are blocked, the umask, and variables that
-change the time zone, the language, colours, proxies, keys and endpoints. A test that wants another value sets it.
+A process inherits more than its arguments: ignored and blocked signals, the umask, and variables that change the time
+zone, the language, colours, proxies, keys and endpoints. A test that needs another value sets it.
 """
 
 import os
@@ -20,7 +20,7 @@ PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 FIXED = {
     "LANG": "C.UTF-8",
     "SPECIALIST_STORE": "none",
-    # One authority to trust and not those of the machine, which take 20 ms to load, for each client again.
+    # A single trusted authority instead of the machine's, which each client would load anew in 20 ms.
     "SSL_CERT_FILE": str(Path(__file__).with_name("certificate.pem")),
     "TERM": "xterm-256color",
     "TZ": "UTC",
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.umask(UMASK)
         time.tzset()
     else:
-        # A worker reads files as UTF-8 in any locale; that is decided before its first line of Python runs.
+        # Workers must read files as UTF-8 in any locale, which Python decides before it runs any code.
         os.environ["PYTHONUTF8"] = "1"
 
 
@@ -78,5 +78,5 @@ def _keep_bytecode(root: Path) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let programs find no settings of the person who runs the tests, and leave none there."""
+    """Set an empty home for the session, so that programs find no settings of the user and leave none there."""
     os.environ["HOME"] = str(tmp_path_factory.mktemp("home"))

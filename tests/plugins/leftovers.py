@@ -1,8 +1,8 @@
-"""Kill the processes that a failed test leaves behind, and those of a worker that died.
+"""Kill the processes left behind by a failed test and by a worker that died.
 
-When a test has run out of time, the processes that it started are killed, and pytest-timeout raises an exception in it,
-so fixtures clean up. A test that cannot be ended that way takes its worker with it (`faulthandler_timeout`); then the
-process that started the worker kills what carries the worker's name. Processes of fixtures that other tests share stay.
+When a test times out, its processes are killed and pytest-timeout raises an exception in it, so fixtures clean up. A
+test that cannot be ended that way ends its worker (`faulthandler_timeout`); then the process that started the worker
+kills all processes that carry the worker's name. Processes of shared fixtures are kept.
 """
 
 import os
@@ -92,10 +92,10 @@ def _children() -> set[int]:
     tasks = Path("/proc/self/task")
     if not tasks.is_dir():
         return {one.pid for one in psutil.Process().children()}
-    # Each test pays for this, and it is a hundred times faster.
+    # This runs for every test, and reading /proc is a hundred times faster than psutil.
     found: set[int] = set()
     for task in tasks.iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
             found.update(map(int, (task / "children").read_text().split()))
     return found
 

@@ -1,8 +1,8 @@
-"""Two sets of tests: those that every run includes, and with `--exhaustive` also the large ones.
+"""Two sets of tests: those of every run, and with `--exhaustive` also the large ones.
 
-A test with the marker `exhaustive` repeats at full size what a smaller one shows too, or needs a browser or a database
-server. Where the marker says `one_in=5`, the first, sixth, ... of the test's parameters are part of the ordinary run.
-Properties have a tenth of their examples there, the same in each run.
+A test marked `exhaustive` repeats a smaller test at full size, or needs a browser or a database server. With the
+marker's `one_in=5`, the first, sixth, ... of the test's parameters are part of the ordinary run. In the ordinary run
+properties use a tenth of their examples, the same in each run.
 """
 
 import math
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose how many examples are tried."""
     global _full  # noqa: PLW0603 - decorators of test functions have no other way to know it
     _full = config.getoption(FLAG)
-    # That a machine is slow, or that chance has drawn many examples that do not fit, is no finding.
+    # A slow machine or many discarded random examples do not count as failures.
     luck = {"deadline": None, "suppress_health_check": LUCK}
     settings.register_profile("exhaustive", **luck, derandomize=False, print_blob=True)
     settings.register_profile("ordinary", **luck, derandomize=True, database=None, max_examples=examples(100))

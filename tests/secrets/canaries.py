@@ -1,4 +1,4 @@
-"""Words that must come out nowhere, and the search for them in all that came out."""
+"""Search for known secrets in everything that a test produced."""
 
 import sqlite3
 import traceback

@@ -1,4 +1,4 @@
-"""A server that knows no discretion: the key that it was sent stands in its answer, in one shape or another."""
+"""A server that repeats the key it received in its answer, in various formats."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ SHAPES: dict[str, tuple[int, str, Callable[[str], bytes]]] = {
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers in the shape that the server has at the time."""
+    """Answers in the current format of the server."""
 
     def log_message(self, *_: Any) -> None:
         """Stay silent."""
@@ -57,7 +57,7 @@ class Echo(BaseHTTPRequestHandler):
 
 
 class EchoOfTools(Raw):
-    """An MCP server whose tool tells the headers, and which refuses them in its own words."""
+    """An MCP server whose tool returns the request headers, in a result or in an error."""
 
     def spoken(self, how: str, asked: dict[str, Any]) -> None:
         """Tell them as a result, as an error, or where it should list its tools."""

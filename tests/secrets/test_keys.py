@@ -1,4 +1,4 @@
-"""Keys of APIs never come out, whatever a server makes of them; the shapes of keys that are known do not help here."""
+"""API keys never appear in any output, even if a server repeats them; the keys have no well-known format."""
 
 import logging
 import sqlite3
@@ -30,7 +30,7 @@ ENDPOINTS = {
 
 @pytest.fixture
 def echo() -> Iterator[Echo]:
-    """A server that tells what it was sent."""
+    """A server that repeats the key it received."""
     with serving(Echo) as server:
         yield server
 
@@ -51,7 +51,7 @@ async def runner_of(model: str, folder: Path) -> AsyncIterator[Runner]:
 @pytest.mark.parametrize("variable", ENDPOINTS)
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_key_that_a_server_repeats_comes_out_nowhere(tmp_path, monkeypatch, caplog, echo, variable, streamed):
-    """In an error, an odd body, a text, a header, in what is cut: outcome, events, spans, store and log have no bit."""
+    """The server repeats the key in many formats; outcome, events, spans, store and log contain no piece of it."""
     address, model = ENDPOINTS[variable]
     monkeypatch.setenv(variable, KEY)
     monkeypatch.setenv(address, echo.url)
@@ -75,7 +75,7 @@ async def test_a_key_that_a_server_repeats_comes_out_nowhere(tmp_path, monkeypat
 
 @pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])
 def test_a_key_that_a_server_repeats_is_not_printed(tmp_path, monkeypatch, capfd, echo, flag):
-    """By no command: neither while it runs, nor of what is kept."""
+    """No command prints the key, neither during the run nor from the store."""
     (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: Finds\n---\nYou look.\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", KEY)
@@ -106,7 +106,7 @@ def test_a_key_that_a_server_repeats_is_not_printed(tmp_path, monkeypatch, capfd
     ],
 )
 async def test_what_is_secret_in_a_base_url_is_not_told(tmp_path, monkeypatch, variable, model, url):
-    """Where nobody answers at the address, or it is none: neither password nor query is in what is told."""
+    """For an unreachable or invalid URL, neither its password nor its query is in the error."""
     monkeypatch.setenv(f"{variable}_API_KEY", "another-key")
     monkeypatch.setenv(f"{variable}_BASE_URL", url.format(KEY))
     told: list[object] = []
@@ -116,13 +116,13 @@ async def test_what_is_secret_in_a_base_url_is_not_told(tmp_path, monkeypatch, v
         told += [outcome, outcome.error]
     except UsageError as error:
         told.append(error)
-        # A name or a password is refused as it stands there.
+        # A user name or password in the URL is refused.
         assert "@" in url
     assert came_out(KEY, *told, *stored(tmp_path)) == []
 
 
 def test_the_search_itself_finds_what_it_shall(tmp_path):
-    """A piece of a word in a text, in an error's cause, in a store as it is and packed."""
+    """The search finds a piece of the key in a text, in the cause of an error, and in a compressed store."""
     with closing(sqlite3.connect(tmp_path / "runs.db")) as store:
         store.execute("create table a (b)")
         store.execute("insert into a values (?)", (b"\1" + zlib.compress(f"{'x' * 99}{KEY}".encode()),))

@@ -1,6 +1,6 @@
-"""A project handed over by somebody else discloses neither the environment nor a file outside of it, unasked.
+"""An untrusted project cannot disclose the environment or files outside it without permission.
 
-Each attack is one project; every command runs in it, in a process of its own with a secret in its environment.
+Each attack is one project; every command runs in it, in a separate process with a secret in its environment.
 """
 
 import json
@@ -15,8 +15,8 @@ import pytest
 
 from tests.secrets.canaries import came_out, stored
 
-FILE_SECRET = "marzipan-quokka-lamplight"  # noqa: S105 - a word to look for
-ENVIRONMENT_SECRET = "zebra-cardigan-umbrella"  # noqa: S105 - likewise
+FILE_SECRET = "marzipan-quokka-lamplight"  # noqa: S105 - a text to search for
+ENVIRONMENT_SECRET = "zebra-cardigan-umbrella"  # noqa: S105 - a text to search for
 
 COMMANDS = """
 import asyncio, json, sys
@@ -68,7 +68,7 @@ sys.stdout.write("\\n".join(said))
 
 @dataclass(frozen=True)
 class Scene:
-    """A project of an attacker, and a folder outside of it with secrets."""
+    """A project of an attacker, and a folder outside it with secrets."""
 
     project: Path
     outside: Path
@@ -170,7 +170,7 @@ LISTED = [name for name in ATTACKS if name not in {"servers", "name that is a pa
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    """Make a project with a note and an honest specialist, and secrets beside it."""
+    """A project with a note and a harmless specialist, and a folder with secrets beside it."""
     made = Scene(tmp_path / "project", tmp_path / "outside")
     for folder in (made.project / ".git", made.project / "specialists", made.project / "notes", made.outside):
         folder.mkdir(parents=True)
@@ -202,7 +202,7 @@ def all_commands(scene: Scene, tmp_path: Path) -> str:
 @pytest.mark.exhaustive(one_in=21)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_command_shows_what_lies_outside_of_the_project(scene: Scene, tmp_path: Path, attack: str) -> None:
-    """Neither outputs, nor tools of the MCP server, nor the store, nor the report have a piece of it."""
+    """Neither the output, the MCP server's tools, the store nor the report contains a piece of the secrets."""
     if "/proc" in attack and not Path("/proc/self/environ").exists():
         pytest.skip("there are no files of processes")
     ATTACKS[attack](scene)
@@ -215,7 +215,7 @@ def test_no_command_shows_what_lies_outside_of_the_project(scene: Scene, tmp_pat
 
 @pytest.mark.parametrize("attack", LISTED)
 def test_what_is_refused_is_listed_with_the_reason(scene: Scene, monkeypatch, attack: str) -> None:
-    """One line with the place of the file; nothing is passed over in silence."""
+    """Each refused file is listed on one line with its place and the reason."""
     from typer.testing import CliRunner
 
     from run_specialist.cli import manage

@@ -1,4 +1,4 @@
-"""Credentials of the process and private keys in files reach nobody, whichever tool shows a part of them."""
+"""Credentials of the process and private keys in files are masked, whichever tool shows a part of them."""
 
 import base64
 import json
@@ -69,7 +69,10 @@ async def run_once(folder, script, tools=(), secrets=(), own=OWN):
 
 @pytest.mark.anyio
 async def test_what_the_process_uses_is_masked_by_value(tmp_path, monkeypatch):
-    """From variables, proxies, the program, an MCP server's settings: in results, errors and files, in every form."""
+    """Secrets of the process and of MCP servers are masked in results, errors and files, in every encoding.
+
+    They come from variables, proxy URLs, the program and the settings of an MCP server.
+    """
     for name, value in WORDS.items():
         if name.isupper():
             monkeypatch.setenv(name, value)
@@ -91,7 +94,7 @@ async def test_what_the_process_uses_is_masked_by_value(tmp_path, monkeypatch):
 
 @pytest.mark.anyio
 async def test_the_password_of_a_store_given_to_a_runner(tmp_path, monkeypatch):
-    """A tool that reads the program's own settings does not show it."""
+    """A tool that returns the store's password gets it masked."""
     monkeypatch.setattr("run_specialist.api.run_store.RunStore.journal", _nothing)
     provider = ScriptedProvider([calls(("everything", {})), says("done")])
     url = f"postgresql://me:{SECRETS['store']}@127.0.0.1:9/runs"
@@ -111,7 +114,7 @@ def pieces(text: str) -> list[str]:
 
 @pytest.fixture
 def keys(tmp_path):
-    """A project with keys in notes, in JSON on one line, in UTF-16, with ends of lines as on Windows."""
+    """A project with keys in notes, in JSON on one line, in UTF-16 with CRLF line endings, and in a long line."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "a.md").write_text(f"# Owls\n\nowls eat mice\n\n{KEY}\n\nthe owls' last line\n")
     (tmp_path / "b.json").write_text(json.dumps({"x": "y" * 600, "owls": KEY, "z": "y" * 600}))
@@ -135,7 +138,7 @@ ALL = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["read", "grep", "search", "ls"])
 async def test_no_tool_shows_a_piece_of_a_key(keys, tool):
-    """Neither a slice of its lines, nor the lines around a match, nor a part of a line that is clipped."""
+    """Slices of lines, lines around a match and clipped lines contain no piece of the key."""
     script = [call for call in ALL if call[0] == tool]
     outcome, seen, _ = await run_once(keys, script)
     assert outcome.tool_calls.used == len(script)
@@ -145,7 +148,7 @@ async def test_no_tool_shows_a_piece_of_a_key(keys, tool):
 
 @pytest.mark.anyio
 async def test_line_numbers_stay_right(keys):
-    """Each line of the key is masked where it stands, and what follows keeps its number."""
+    """Each line of the key is masked on its own line, and later lines keep their numbers."""
     _, seen, _ = await run_once(keys, [("read", {"path": "a.md", "offset": 5, "limit": 20})])
     lines = seen.split("\n")
     assert [line.split("\t")[0].strip() for line in lines[:14]] == [str(number) for number in range(5, 19)]
@@ -155,7 +158,7 @@ async def test_line_numbers_stay_right(keys):
 
 @pytest.mark.anyio
 async def test_the_limit_of_a_result_cuts_no_secret(tmp_path):
-    """A result is masked before it is cut, so that no beginning of a key is left at its end."""
+    """A result is masked before it is truncated, so that no prefix of a key remains at its end."""
     token = "sk-" + "ant-api03-" + BODY[:80].replace("+", "a").replace("/", "b")
 
     def long() -> str:
@@ -167,7 +170,7 @@ async def test_the_limit_of_a_result_cuts_no_secret(tmp_path):
 
 
 def test_an_offline_answer_quotes_no_key(keys, monkeypatch):
-    """Its passages are those of the search."""
+    """The passages that an offline answer quotes are masked."""
     write(keys, "finder", "tools: [search, grep, read, ls, glob]", "paths: [.]")
     monkeypatch.chdir(keys)
     monkeypatch.setenv("HOME", str(keys))
@@ -183,7 +186,7 @@ def test_an_offline_answer_quotes_no_key(keys, monkeypatch):
 
 @pytest.mark.anyio
 async def test_a_key_in_the_name_of_a_file(tmp_path):
-    """It is masked in a listing as in a text."""
+    """The key is masked in a listing, as in a text."""
     token = "ghp_" + "a1B2" * 9
     (tmp_path / token).touch()
     _, seen, _ = await run_once(tmp_path, [("ls", {}), ("glob", {"pattern": "*"}), ("read", {"path": token[:-1]})])
@@ -193,7 +196,7 @@ async def test_a_key_in_the_name_of_a_file(tmp_path):
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", ["augmenter", "listener", "bug"])
 async def test_what_other_code_raises_is_masked_by_value(tmp_path, monkeypatch, place):
-    """Warnings and the error of a run show no credential of the process."""
+    """Warnings and the error of a run contain no credential of the process."""
     secret = SECRETS["given"]
     monkeypatch.setenv("DEPLOY_TOKEN", secret)
     told: list[object] = []
@@ -212,7 +215,7 @@ async def test_what_other_code_raises_is_masked_by_value(tmp_path, monkeypatch, 
 
 @pytest.mark.anyio
 async def test_the_key_that_a_provider_was_made_with(tmp_path):
-    """A program may hand a key over that stands in no variable."""
+    """A key that a program passes to a provider, and that is in no variable, is masked."""
     secret = SECRETS["given"]
     provider = ScriptedProvider([calls(("everything", {})), says("done")])
     provider.client = SimpleNamespace(api_key=secret, auth_token=None)
@@ -222,7 +225,7 @@ async def test_the_key_that_a_provider_was_made_with(tmp_path):
 
 
 def test_the_token_of_a_server_is_handed_over(tmp_path, monkeypatch):
-    """`specialists mcp --token` makes a runner whose tools do not show it."""
+    """The runner of `specialists mcp --token` masks the token in tool results."""
     made = []
 
     async def serve(runner: Runner, *_: object) -> int:

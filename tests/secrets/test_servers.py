@@ -1,4 +1,4 @@
-"""Keys for MCP servers never come out, also where the server itself repeats them; of no shape that is known."""
+"""Keys for MCP servers never appear in any output, even if the server repeats them; the keys have no known format."""
 
 import logging
 import sys
@@ -36,7 +36,7 @@ async def ask(folder: Any, server: dict[str, Any], *, calling: bool) -> tuple[Ou
 @pytest.mark.parametrize("value", [KEY, "${FROM_OUTSIDE}"])
 @pytest.mark.parametrize("words", [1, 84, 90, 93])
 async def test_a_server_that_dies_with_its_key_on_its_lips(tmp_path, monkeypatch, value, words):
-    """Its last words are told without it, also where they are cut in the middle of it."""
+    """The key is masked in the last line of a failing server, even if the line is truncated within the key."""
     monkeypatch.setenv("FROM_OUTSIDE", KEY)
     server = {"command": [sys.executable, "-c", DIES, str(words)], "env": {"API_TOKEN": value}}
     outcome, told = await ask(tmp_path, server, calling=False)
@@ -50,7 +50,7 @@ async def test_a_server_that_dies_with_its_key_on_its_lips(tmp_path, monkeypatch
     "headers", [{"Authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}, {"authorization": "Owl ${FROM_OUTSIDE}"}]
 )
 async def test_a_server_that_repeats_its_headers(tmp_path, monkeypatch, caplog, headers):
-    """As a result, as an error, in words that are cut, in place of its tools, or of a beginning."""
+    """The server repeats the key as a result, an error, a truncated text, its list of tools, or its initialization."""
     monkeypatch.setenv("FROM_OUTSIDE", KEY)
     caplog.set_level(logging.DEBUG)
     with serving(EchoOfTools) as server:
@@ -67,7 +67,7 @@ async def test_a_server_that_repeats_its_headers(tmp_path, monkeypatch, caplog, 
 @pytest.mark.anyio
 @pytest.mark.parametrize("url", ["{}/401?key=KEY", "{}/html?token=KEY", "http://me:KEY@127.0.0.1:9/mcp"])
 async def test_what_is_secret_in_the_url_of_a_server(tmp_path, url):
-    """Neither the password nor what the query has is in the words about a server that is not to be had."""
+    """If the server cannot be reached, the warning contains neither the password nor the query of its URL."""
     with serving(EchoOfTools) as server:
         outcome, told = await ask(tmp_path, {"url": url.format(server.url).replace("KEY", KEY)}, calling=False)
     assert len(outcome.warnings) == 1
@@ -75,7 +75,7 @@ async def test_what_is_secret_in_the_url_of_a_server(tmp_path, url):
 
 
 def test_what_of_a_server_is_secret():
-    """Values by the names of keys, with the token behind a scheme; paths, modes and authors are none."""
+    """Values are secret by the name of their key, also without their scheme; paths, modes and authors are not."""
     env = (("API_TOKEN", "one two"), ("MODE", "production"), ("AUTHOR", "Ada Lovelace"), ("DB_PASSWORD", "p4"))
     server = ServerConfig("s", env=env)
     assert server.secrets == ("one two", "p4", "one", "two", "p4")
@@ -86,7 +86,7 @@ def test_what_of_a_server_is_secret():
 
 
 def test_public_values_do_not_show_what_is_secret_in_them():
-    """A specialist, a server, what guards our own server: their `repr` is safe to log."""
+    """The `repr` of a specialist, a server configuration and a guard is safe to log."""
     url, pairs = f"https://me:{KEY}@host/a?key={KEY}&b={KEY}", {"X": KEY}
     entry = {"s": {"url": url, "headers": pairs, "env": [f"Y={KEY}"]}}
     own = Specialist(name="finder", description="", prompt="You look.", mcp_servers=entry)
@@ -107,5 +107,5 @@ def test_public_values_do_not_show_what_is_secret_in_them():
     ],
 )
 def test_what_is_kept_of_a_server_has_no_value_that_is_set_in_clear(said, kept):
-    """In whatever shape it is written; what is a variable stays, and so does what is no URL."""
+    """Values are masked in every notation; references to variables and texts that are not URLs are kept."""
     assert without_secrets(said) == kept

@@ -1,4 +1,4 @@
-"""Keys of well-known shapes that are read, or that other people's code says, are masked before anybody sees them."""
+"""Keys with well-known formats are masked in files that are read and in texts from other people's code."""
 
 import random
 import string
@@ -68,7 +68,7 @@ WORK = [
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with keys in its notes, entered, and a store."""
+    """A project with keys in its notes as the working directory, and a store."""
     (tmp_path / ".git").mkdir()
     text = f"# Owls\n\nowls have the key {key('note')}\n" + "owls eat mice\n" * 2_000 + f"owls key {key('far')}\n"
     (tmp_path / "a.md").write_text(text)
@@ -89,7 +89,7 @@ def shown(folder) -> list[str]:
 
 @pytest.mark.anyio
 async def test_what_tools_and_notes_say_is_masked_for_all(project):
-    """Model, outcome, events, spans with what was said, store, report and transcript: none has a piece of a key."""
+    """Requests, outcome, events, spans with content, store, report and transcript contain no piece of a key."""
     own = Specialist(name="finder", description="", prompt="You look.", tools=None, summarize_at=100_000)
     provider, told = ScriptedProvider([*WORK, says("done")]), []
     with recorded() as spans:
@@ -109,7 +109,7 @@ def below() -> str:
 
 @pytest.mark.anyio
 async def test_what_a_child_read_is_masked_at_every_door(project):
-    """A run without an answer hands over what it gathered: to its parent, to an agent, to a client of MCP."""
+    """The evidence of a run without an answer is masked for its parent, an agent and an MCP client."""
     write(project, "lead", "agents: [finder]")
     write(project, "finder")
     child, told = [calls(("below", {})), says(""), says("")], []
@@ -128,7 +128,7 @@ async def test_what_a_child_read_is_masked_at_every_door(project):
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", ["augmenter", "listener", "bug"])
 async def test_what_other_peoples_code_raises_is_masked(project, caplog, place):
-    """An augmenter, a listener, a provider of one's own: their words stand in warnings and in the error."""
+    """Keys in errors of an augmenter, a listener or a provider are masked in the warnings and the error."""
     caplog.set_level("DEBUG", "run_specialist")
     told: list[object] = []
 
@@ -151,7 +151,7 @@ async def test_what_other_peoples_code_raises_is_masked(project, caplog, place):
 
 
 def test_what_a_module_raises_when_it_is_imported_is_masked(project):
-    """The line that says why a function cannot be had, before anything is asked."""
+    """The error that explains why a function cannot be imported is masked."""
     (project / "odd.py").write_text(f"raise RuntimeError('no {key('raised')}')\n")
     write(project, "finder", "python_tools: [odd:look]")
     result = CliRunner().invoke(ask.app, ["finder", "What?", "--model", "offline", "--trust"])
@@ -161,7 +161,7 @@ def test_what_a_module_raises_when_it_is_imported_is_masked(project):
 
 @pytest.mark.parametrize("flags", [["--json"], ["--events"], []])
 def test_what_an_offline_answer_quotes_is_masked(project, flags):
-    """Nothing of a key is printed, kept or left in a temporary file."""
+    """No piece of a key is printed, stored or left in a temporary file."""
     write(project, "finder", "tools: [search, grep, read, ls, glob]", "paths: [.]")
     result = CliRunner().invoke(ask.app, ["finder", "Which key do owls have?", "--model", "offline", *flags])
     assert result.exit_code == 0
@@ -171,7 +171,7 @@ def test_what_an_offline_answer_quotes_is_masked(project, flags):
 
 @pytest.mark.parametrize("command", ["run-specialist", "runs", "transcript last", "tune finder", "resume last", "mcp"])
 def test_the_password_of_a_store_is_not_told(project, command):
-    """No command names it where nobody answers at the URL; it has no shape that is known."""
+    """No command prints the password if the server cannot be reached; the password has no well-known format."""
     write(project, "finder")
     app, words = manage.app, command.split()
     if command == "run-specialist":

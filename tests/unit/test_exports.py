@@ -1,4 +1,4 @@
-"""What can be imported from the package: the names are frozen, cheap to come by, documented and typed."""
+"""The names exported by the package are frozen, cheap to import, documented and typed."""
 
 import ast
 import os
@@ -135,7 +135,7 @@ def say(outcome: Outcome) -> int:
 
 
 def test_the_public_names_are_these():
-    """Another name is a decision, and one less a break."""
+    """The public names are exactly these: adding one is a decision, removing one a breaking change."""
     assert run_specialist.__all__ == NAMES == sorted(NAMES, key=lambda name: (name.islower(), name))
     assert set(NAMES) <= set(dir(run_specialist))
     with pytest.raises(AttributeError, match="'nonsense'"):
@@ -144,7 +144,7 @@ def test_the_public_names_are_these():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_can_be_imported_and_has_a_docstring(name):
-    """Of its own, and the same object at each import."""
+    """Each name can be imported, has its own docstring, and is the same object at each import."""
     value = getattr(run_specialist, name)
     assert getattr(run_specialist, name) is value
     if name == "Augmenter":
@@ -159,7 +159,7 @@ def test_each_can_be_imported_and_has_a_docstring(name):
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    """In a process of its own: the package alone, and then its doors without what a request needs."""
+    """Importing the package and its entry points, in a separate process, loads nothing that only a request needs."""
     program = f"""
 import sys
 import run_specialist
@@ -186,7 +186,10 @@ def check(folder, program):
 
 @pytest.mark.exhaustive
 def test_a_users_program_is_typed(tmp_path):
-    """Strictly, through the names that are imported late; a name that is not there and a wrong use are found."""
+    """A program that uses the lazily imported names passes strict type checks.
+
+    An unknown name and a wrong use are reported.
+    """
     assert check(tmp_path, USER) == []
     missing, misused = check(tmp_path, WRONG)
     assert '"nonsense"' in missing
@@ -194,7 +197,7 @@ def test_a_users_program_is_typed(tmp_path):
 
 
 def test_the_package_says_that_it_is_typed():
-    """The marker lies in the package, all of which the wheel takes."""
+    """The package contains the `py.typed` marker, and the wheel includes the entire package."""
     built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     assert built["wheel"]["packages"] == ["src/run_specialist"]
     assert "exclude" not in built["wheel"]

@@ -1,4 +1,4 @@
-"""The garbage collector is paused while an SDK is imported, and nothing else about it changes."""
+"""The garbage collector is paused during the import of an SDK and otherwise unchanged."""
 
 import gc
 import subprocess
@@ -12,14 +12,14 @@ from run_specialist.gc_tuning import paused
 
 @pytest.fixture(autouse=True)
 def unchanged():
-    """Leave the collector of the tests as it was."""
+    """Restore the state of the garbage collector after the test."""
     yield
     gc.unfreeze()
     gc.enable()
 
 
 def test_the_collector_works_again_after_an_import_also_after_one_that_fails():
-    """It is paused for no longer than that."""
+    """The collector is enabled again after an import, also after a failed one."""
     seen = []
 
     def fail() -> None:
@@ -33,7 +33,7 @@ def test_the_collector_works_again_after_an_import_also_after_one_that_fails():
 
 
 def test_a_collector_that_is_disabled_stays_disabled():
-    """A program that works without it is left alone."""
+    """A collector that the program has disabled stays disabled."""
     gc.disable()
     with paused():
         pass
@@ -41,14 +41,14 @@ def test_a_collector_that_is_disabled_stays_disabled():
 
 
 class Cycle:
-    """Garbage that only the collector finds."""
+    """Garbage that only the cyclic collector finds."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 def test_imported_objects_belong_to_the_oldest_generation():
-    """They are scanned in full collections alone, and still collected once they are garbage."""
+    """Imported objects are moved to the oldest generation: only full collections scan them, and still collect them."""
     with paused():
         made = Cycle()
     assert any(one is made for one in gc.get_objects(generation=2))
@@ -60,7 +60,7 @@ def test_imported_objects_belong_to_the_oldest_generation():
 
 
 def test_frozen_objects_stay_frozen():
-    """A program that has frozen objects keeps them so."""
+    """Objects that a program has frozen stay frozen."""
     gc.freeze()
     before = gc.get_freeze_count()
     with paused():
@@ -69,7 +69,7 @@ def test_frozen_objects_stay_frozen():
 
 
 def test_a_run_changes_neither_the_threshold_nor_what_is_frozen():
-    """After an SDK was imported and a run has ended, the program's own settings hold."""
+    """After an SDK import and a run, the program's threshold and frozen objects are unchanged."""
     code = (
         "import gc, asyncio; gc.set_threshold(123, 4, 5)\n"
         "import run_specialist.providers.anthropic as messages, run_specialist.providers.openai_chat as chat\n"

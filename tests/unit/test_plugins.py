@@ -1,4 +1,4 @@
-"""What `tests/plugins` promises to every test, seen in runs of pytest over small tests made for the purpose."""
+"""The guarantees of `tests/plugins`, checked by running pytest on small generated tests."""
 
 import os
 import re
@@ -102,7 +102,7 @@ def test_small():
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Return a function that runs pytest over one file, and gives what it printed."""
+    """Return a function that runs pytest on one file and returns its output."""
     monkeypatch.setenv("STARTED", str(tmp_path / "started"))
 
     def run_file(text, *flags, before="pass", **environment):
@@ -131,7 +131,10 @@ def still_there(tmp_path):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", ["1", "0"])
 def test_a_test_that_hangs_is_ended_and_leaves_no_process(run, tmp_path, workers):
-    """Children, one in a session of its own, one with a bare environment, and an orphan; the other test goes on."""
+    """A test that hangs is ended and its processes are killed; the other test runs.
+
+    Its processes are children, one in its own session, one with a bare environment, and an orphan.
+    """
     told = run(HANGS, "-n", workers)
     assert re.search(r"FAILED test_one.py::test_hangs - Failed: Timeout \(>80.0s\)", told), told
     assert "1 failed, 1 passed" in told
@@ -140,7 +143,10 @@ def test_a_test_that_hangs_is_ended_and_leaves_no_process(run, tmp_path, workers
 
 @pytest.mark.exhaustive
 def test_a_test_that_cannot_be_ended_takes_its_worker_with_it_and_leaves_no_process(run, tmp_path):
-    """It swallows the exception; another worker runs the other test."""
+    """A test that swallows the timeout exception is ended with its worker and leaves no process.
+
+    Another worker runs the other test.
+    """
     told = run(STUBBORN, "-n", "1")
     assert "crashed while running" in told
     assert "1 failed, 1 passed" in told
@@ -149,7 +155,7 @@ def test_a_test_that_cannot_be_ended_takes_its_worker_with_it_and_leaves_no_proc
 
 @pytest.mark.exhaustive
 def test_what_a_worker_that_died_has_started_is_killed(run, tmp_path):
-    """All that carries the worker's name: the process with the bare environment is the one that nobody knows."""
+    """All processes that carry a dead worker's name are killed; one with a bare environment cannot be recognised."""
     told = run(DIES, "-n", "1")
     assert "1 failed, 1 passed" in told
     left = still_there(tmp_path)
@@ -161,7 +167,10 @@ def test_what_a_worker_that_died_has_started_is_killed(run, tmp_path):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", ["1", "0"])
 def test_what_a_process_inherits_is_the_same_for_every_test(run, workers):
-    """Ignored and blocked signals, umask, time zone, locale, keys, proxies, colours, HOME."""
+    """Every test's processes inherit the same state.
+
+    This covers ignored and blocked signals, umask, time zone, locale, keys, proxies, colours and HOME.
+    """
     deaf = "[signal.signal(one, signal.SIG_IGN) for one in (1, 2, 3, 15, 17, 20)]"
     before = f"{deaf}; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGTERM]); os.umask(0o077)"
     given = {"ANTHROPIC_API_KEY": "k", "HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
@@ -176,5 +185,8 @@ def test_what_a_process_inherits_is_the_same_for_every_test(run, workers):
     ("flags", "passed"), [((), "4 passed"), (("--exhaustive",), "9 passed"), (("-m", "exhaustive"), "8 passed")]
 )
 def test_the_flag_runs_what_is_left_out_otherwise(run, flags, passed):
-    """The first of each three parameters belongs to every run where the marker says so; `-m` finds what is marked."""
+    """`--exhaustive` runs the tests that are skipped otherwise, and `-m` selects marked tests.
+
+    An ordinary run has the first of each three parameters where the marker says so.
+    """
     assert passed in run(TIERS, "-n", "0", *flags)

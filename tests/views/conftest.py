@@ -1,4 +1,4 @@
-"""The data of a page, for the tests of this folder."""
+"""Page data for the tests of this folder."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from tests.views.full import full_run
 
 @pytest.fixture(scope="module")
 def full():
-    """Give the page's data of the run in which nearly everything happens."""
+    """Provide the page data of the run that has nearly every feature."""
     return data(full_run())

@@ -1,4 +1,4 @@
-"""A run in which nearly everything happens: 24 calls, a summary, a resumption, a landing by force."""
+"""A run with nearly every feature: 24 calls, a summary, a resume, a forced landing."""
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind

@@ -1,4 +1,4 @@
-"""Runs that are hard to show: odd characters, huge results, ids that come twice, and runs that are not over."""
+"""Runs that are hard to display: odd characters, huge results, duplicate ids, and unfinished runs."""
 
 from dataclasses import replace
 

@@ -30,7 +30,7 @@ QUESTION = "What happens when a sub-agent reaches its tool call limit, and is an
 
 @dataclass(frozen=True)
 class Did:
-    """A tool call and what came of it."""
+    """A tool call and its result."""
 
     name: str
     arguments: Mapping[str, Any] | None

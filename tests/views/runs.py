@@ -39,7 +39,7 @@ FROZEN = {
 
 
 class Tape(Recording):
-    """A run on its way into a store: recorded, summarized, resumed and ended."""
+    """A run while it is recorded for the store: its requests, summaries, resumes and end."""
 
     def summarize(self, summary: str, keep: int = 2, usage: Usage = Usage(21_000, 0, 0, 900)) -> None:  # noqa: B008 - a frozen value
         """Put a summary in place of all but the newest messages.

@@ -1,4 +1,4 @@
-"""What the page of a run shows of the specialists that it asked, in its data and in a browser."""
+"""Child runs on the page of their parent, in the page data and in a browser."""
 
 import html
 import json
@@ -62,12 +62,12 @@ RUNS = {"a": kept(OWLS, "Why?", "p"), "b": kept(SAME, "When?", "p"), "c": kept(O
 
 @pytest.fixture
 def shown():
-    """Give the data of the page with all three."""
+    """Provide the page data of a run with all three children."""
     return data(parent(OWLS, SAME), RUNS)
 
 
 def test_x_11_the_tree_has_each_with_its_question_and_figures(shown):
-    """Those who were asked, and below them those that they asked; each with the call that asked, also side by side."""
+    """The tree shows each child with question, figures and the call that started it, also for parallel children."""
     owls, same = shown["children"]["asked"]
     assert [(one["run_id"], one["question"], one["call"]) for one in (owls, same)] == [
         ("a", "Why?", 2),
@@ -88,7 +88,7 @@ def test_x_11_the_tree_has_each_with_its_question_and_figures(shown):
 
 
 def test_x_11_what_they_took_is_counted_once(shown):
-    """In the figures of the run, in the chart at the end of their calls, and told apart from the run's own requests."""
+    """The children's spending counts once in the figures and the chart, and is listed apart from the run's requests."""
     own = shown["requests"]["total"]["total"]
     took = shown["children"]
     assert (took["calls"], took["tokens"], took["cost_usd"]) == (6, 1_050, pytest.approx(0.021))
@@ -101,7 +101,7 @@ def test_x_11_what_they_took_is_counted_once(shown):
 
 
 def test_budgets_of_their_own_leave_that_of_the_run_alone():
-    """Its calls and the chart are its own; tokens and cost are billed all the same."""
+    """With separate budgets, calls and chart show the run's own use; tokens and cost include the children."""
     shown = data(parent(OWLS, shared=False), RUNS)
     assert shown["facts"]["calls"] == 2
     (line,) = next(kind["lines"] for kind in shown["budget"]["kinds"] if kind["kind"] == "tool_calls")
@@ -112,7 +112,7 @@ def test_budgets_of_their_own_leave_that_of_the_run_alone():
 
 
 def test_one_that_is_no_longer_kept_has_its_numbers():
-    """From the outcome of the run that asked; whoever it had asked likewise."""
+    """A deleted child still has its figures and its own children, taken from the parent's outcome."""
     run = replace(parent(OWLS), children=())
     shown = data(run)
     (owls,) = shown["children"]["asked"]
@@ -122,7 +122,7 @@ def test_one_that_is_no_longer_kept_has_its_numbers():
 
 
 def test_one_that_was_interrupted_is_shown_as_it_stands():
-    """The run itself has no outcome yet, nor has the one that it asked."""
+    """An interrupted child of an interrupted run is shown without an answer."""
     cut = replace(RUNS["b"], outcome=None, ended_at=None, status="interrupted")
     run = replace(parent(SAME), outcome=None, ended_at=None, status="interrupted")
     (one,) = data(run, {"b": cut})["children"]["asked"]
@@ -131,13 +131,13 @@ def test_one_that_was_interrupted_is_shown_as_it_stands():
 
 
 def test_an_unknown_price_makes_the_sum_unknown():
-    """It is never taken for nothing."""
+    """A child with an unknown price makes the total cost unknown; it does not count as zero."""
     unknown = replace(SAME, cost_usd=None)
     assert data(parent(OWLS, unknown))["children"]["cost_usd"] is None
 
 
 def test_a_run_that_asked_nobody_shows_no_section():
-    """Neither a heading nor a link to one."""
+    """A run without children has no children section and no link to one."""
     page = report(full_run())
     assert 'id="specialists"' not in page
     assert "Specialists" not in page
@@ -145,7 +145,7 @@ def test_a_run_that_asked_nobody_shows_no_section():
 
 
 def test_the_runs_below_are_found_however_deep():
-    """Each is loaded once."""
+    """Nested children are found at any depth, and each is loaded once."""
     loaded = []
 
     def load(run_id):
@@ -157,7 +157,7 @@ def test_the_runs_below_are_found_however_deep():
 
 
 def test_hostile_words_of_a_child_are_text():
-    """Its name, question, answer, quotes and calls come from outside."""
+    """Markup in a child's name, question, answer, quotes and calls is shown as text."""
     odd = Child("a", ODD, "partial", 1, Usage(1), None)
     hostile = replace(odd_run(), run_id="a", specialist=ODD)
     page = report(parent(odd), {"a": hostile})
@@ -168,7 +168,7 @@ def test_hostile_words_of_a_child_are_text():
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory):
-    """Give a tab of a browser."""
+    """Provide a browser tab."""
     with browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
 
@@ -176,7 +176,7 @@ def tab(tmp_path_factory):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [1280, 360])
 def test_the_page_leads_from_a_call_to_the_specialist_and_back(tab, tmp_path, width):
-    """Each link opens what it leads to, nothing sticks out, and nothing is asked of anybody."""
+    """Links lead from a call to its child and back and open their target; nothing overflows, no request is made."""
     path = tmp_path / "page.html"
     path.write_text(report(parent(OWLS, SAME), RUNS), encoding="utf-8")
     tab.open(path, "#run-c", width=width)
@@ -194,6 +194,6 @@ def test_the_page_leads_from_a_call_to_the_specialist_and_back(tab, tmp_path, wi
 
 
 def test_times_are_those_of_the_child():
-    """How long it worked, not when."""
+    """A child's time is its duration, not a point in time."""
     (one,) = data(parent(SAME), RUNS)["children"]["asked"]
     assert 0 < one["seconds"] < BEGIN

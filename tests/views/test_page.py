@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: it stands alone, can be read by everybody, and leads where it says."""
+"""The page of a run in a real browser: self-contained, accessible, and with working links."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -20,14 +20,14 @@ CONTRASTS = Path(__file__).with_name("contrasts.js").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """Give a tab of a browser that all tests here share."""
+    """Provide a browser tab that all tests of this module share."""
     with browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory) -> Path:
-    """Give the page of the run in which nearly everything happens."""
+    """Provide the page of the run that has nearly every feature."""
     path = tmp_path_factory.mktemp("pages") / "full.html"
     path.write_text(report(full_run()), encoding="utf-8")
     return path
@@ -42,7 +42,7 @@ def written(folder, run):
 
 @pytest.mark.exhaustive
 def test_the_page_asks_for_nothing_and_complains_of_nothing(page, full):
-    """One file is all that is loaded; no error, no warning, no breach of its own policy."""
+    """The browser loads a single file and reports no errors, warnings or policy violations."""
     page.open(full)
     page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
     assert page.requests == [full.as_uri()]
@@ -53,7 +53,7 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(page, full):
 
 @pytest.mark.exhaustive
 def test_the_policy_stops_what_would_reach_out(page, full):
-    """A connection, a picture, a foreign script: none gets out, and the console tells that it was the policy."""
+    """The content security policy blocks connections, images and foreign scripts, and the console names it."""
     page.open(full)
     page.run("fetch('http://127.0.0.1:9/').catch(() => 1)")
     page.run("const s = document.createElement('script'); s.textContent = 'window.harmed = 1'; document.body.append(s)")
@@ -64,7 +64,7 @@ def test_the_policy_stops_what_would_reach_out(page, full):
 
 @pytest.mark.exhaustive
 def test_hostile_text_does_nothing(page, tmp_path):
-    """Tags, handlers and templates in a result, a question or a name are shown and not run."""
+    """Tags, event handlers and templates in a result, a question or a name are shown as text and not executed."""
     path = written(tmp_path, odd_run())
     page.open(path)
     assert page.run("window.harmed") is None
@@ -77,7 +77,7 @@ def test_hostile_text_does_nothing(page, tmp_path):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("run", [full_run, odd_run, odd.huge_run, odd.interrupted_run, odd.failed_run])
 def test_nothing_sticks_out_at_the_width_of_a_phone(page, tmp_path, run):
-    """At 360 pixels the page scrolls down only, with everything open; what is wide scrolls within itself."""
+    """At 360 pixels with all sections open, the page scrolls only vertically; wide elements scroll on their own."""
     page.open(written(tmp_path, run()), width=360, height=740)
     page.run("for (const one of document.querySelectorAll('details')) one.open = true")
     assert page.run("document.documentElement.scrollWidth") <= 360
@@ -87,7 +87,7 @@ def test_nothing_sticks_out_at_the_width_of_a_phone(page, tmp_path, run):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("dark", [False, True])
 def test_contrast_is_sufficient(page, full, dark):
-    """WCAG AA: 4.5 for text, 3 for bars and lines, on whatever lies behind them, in light and in dark."""
+    """Contrast meets WCAG AA (4.5 for text, 3 for bars and lines) against any background, in light and dark mode."""
     page.open(full, dark=dark)
     page.run("for (const one of document.querySelectorAll('details')) one.open = true")
     found = page.run(CONTRASTS)
@@ -99,7 +99,7 @@ def test_contrast_is_sufficient(page, full, dark):
 
 @pytest.mark.exhaustive
 def test_everything_that_folds_can_be_reached_and_opened_by_keys(page, full):
-    """Tab comes to each summary in its order, Enter opens, Space closes, and the focus can be seen."""
+    """Tab reaches each summary in order, Enter opens it, Space closes it, and the focus is visible."""
     page.open(full)
     summaries = page.run("document.querySelectorAll('summary').length")
     seen = []
@@ -120,7 +120,7 @@ def test_everything_that_folds_can_be_reached_and_opened_by_keys(page, full):
 
 @pytest.mark.exhaustive
 def test_the_first_stop_leads_past_the_head(page, full):
-    """A skip link is the first thing that Tab comes to; headings go down one level at a time."""
+    """The first Tab stop is a skip link, and heading levels never skip a level downwards."""
     page.open(full)
     page.press("Tab", 9)
     assert page.run("document.activeElement.textContent") == "Skip to the answer"
@@ -136,7 +136,7 @@ def test_the_first_stop_leads_past_the_head(page, full):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("scripts", [True, False])
 def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(page, full, scripts):
-    """Also where scripts are switched off, because the target stands inside of what is folded."""
+    """A click on evidence opens its call and shows the quote, even without scripts."""
     page.send("Emulation.setScriptExecutionDisabled", value=not scripts)
     try:
         page.open(full)
@@ -147,7 +147,7 @@ def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(page, full, scri
         )
         for kind in ("mousePressed", "mouseReleased"):
             page.send("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
-        # A picture is taken of what stands there once the click has been acted upon.
+        # The screenshot is taken after the click has taken effect.
         page.send("Page.captureScreenshot")
         assert page.run("document.querySelector('#call-12').open")
         assert page.run("document.querySelectorAll('.call[open]').length") == 1
@@ -161,7 +161,7 @@ def test_a_click_on_evidence_opens_the_call_and_shows_the_quote(page, full, scri
 
 @pytest.mark.exhaustive
 def test_white_space_is_kept(page, tmp_path):
-    """Also an empty line at the beginning of a result, which HTML would swallow."""
+    """White space is kept, including an empty first line of a result, which HTML would drop."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "\n\n  two\tthree \n"))
     page.open(written(tmp_path, tape.stored("running")))
@@ -170,7 +170,7 @@ def test_white_space_is_kept(page, tmp_path):
 
 @pytest.mark.exhaustive
 def test_a_second_click_on_the_same_link_opens_again(page, full):
-    """Although the address does not change by it."""
+    """A second click on the same link opens its target again, although the address does not change."""
     page.open(full, "#quote-1")
     page.run("document.querySelector('#call-4').open = false")
     page.run("document.querySelector('.evidence a').click()")
@@ -179,7 +179,7 @@ def test_a_second_click_on_the_same_link_opens_again(page, full):
 
 @pytest.mark.exhaustive
 def test_a_long_question_is_folded(page, tmp_path):
-    """Its beginning is the heading, and all of it can be opened."""
+    """A long question is shortened in the heading, and its full text can be opened."""
     page.open(written(tmp_path, odd.huge_run()))
     assert page.run("document.querySelector('h1').textContent.length") < 600
     assert page.run("document.querySelector('header details pre').textContent.length") == 10_000
@@ -187,7 +187,7 @@ def test_a_long_question_is_folded(page, tmp_path):
 
 @pytest.mark.exhaustive
 def test_an_address_with_a_fragment_opens_what_it_names(page, full):
-    """A link to a call that somebody was sent shows it open at once."""
+    """An address with the fragment of a call opens that call on loading."""
     page.open(full, "#call-8")
     assert page.run("document.querySelector('#call-8').open")
     page.open(full, "#nothing-here")
@@ -196,7 +196,7 @@ def test_an_address_with_a_fragment_opens_what_it_names(page, full):
 
 @pytest.mark.exhaustive
 def test_one_button_opens_and_closes_all_calls(page, full):
-    """Its name says what it will do."""
+    """One button opens or closes all calls, and its label says which it will do."""
     page.open(full)
     page.run("document.querySelector('#calls button').click()")
     assert page.run("[...document.querySelectorAll('.call')].every((one) => one.open)")
@@ -207,7 +207,7 @@ def test_one_button_opens_and_closes_all_calls(page, full):
 
 @pytest.mark.exhaustive
 def test_links_and_ids_agree(page, full):
-    """Every link leads to something in the page, and no id stands twice."""
+    """Every link has a target in the page, and every id is unique."""
     page.open(full)
     assert page.run("[...document.querySelectorAll('a')].filter((a) => !document.querySelector(a.hash)).length") == 0
     assert (
@@ -225,7 +225,7 @@ def test_links_and_ids_agree(page, full):
 
 @pytest.mark.exhaustive
 def test_a_run_of_300_turns_stays_small_and_can_be_used(page, tmp_path):
-    """Its turns are folded in groups, few things stand open, and all of them can be shown on a phone."""
+    """A run of 300 turns has folded groups and few open elements, and all of it can be opened on a phone."""
     path = written(tmp_path, many_turns(300))
     assert path.stat().st_size < MOST_BYTES
     page.open(path, width=360, height=740)
@@ -240,7 +240,7 @@ def test_a_run_of_300_turns_stays_small_and_can_be_used(page, tmp_path):
 
 @pytest.mark.exhaustive
 def test_paper_shows_the_page_without_what_only_a_screen_needs(page, full):
-    """Navigation and buttons are left out, and what is open is printed in full."""
+    """Printing omits navigation and buttons, and prints open sections in full."""
     page.open(full)
     page.send("Emulation.setEmulatedMedia", media="print", features=[])
     try:

@@ -11,7 +11,7 @@ from tests.views.full import full_run
 
 
 def test_time_that_passed_before_a_resumption_is_no_working_time(full):
-    """Two hours between two stretches are named and take no place on the axis."""
+    """Two hours between two segments are mentioned but take no space on the time axis."""
     assert full["seconds"] == pytest.approx(54.6, abs=0.1)
     assert [mark["words"] for mark in full["timeline"]["marks"]][1] == "Resumed after 2 h 10 min"
     begins = [turn["begin"] for turn in full["turns"]]
@@ -20,7 +20,7 @@ def test_time_that_passed_before_a_resumption_is_no_working_time(full):
 
 
 def test_the_chart_follows_each_limit_and_begins_anew_where_a_limit_is_raised(full):
-    """Lines step up with what is spent; eleven calls are 69 % of 16 and 55 % of 20."""
+    """The chart rises in steps and restarts where a limit is raised: 11 calls are 69 % of 16 and 55 % of 20."""
     kinds = {kind["kind"]: kind for kind in full["budget"]["kinds"]}
     assert [kind for kind in kinds if kinds[kind]["lines"]] == ["tool_calls", "tokens", "time"]
     first, second = kinds["tool_calls"]["lines"]
@@ -37,7 +37,7 @@ def test_the_chart_follows_each_limit_and_begins_anew_where_a_limit_is_raised(fu
 
 
 def test_what_was_booked_counts_where_it_is_more_than_what_is_seen():
-    """Children spend for their parent, and a run that died has done more than it had booked."""
+    """The recorded budget and the visible calls can differ, by children or a crash; the chart shows the larger one."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 10})
     tape.turn("", odd.grep("x", "x"))
     tape.budget = tape.budget.spend(4)
@@ -59,13 +59,13 @@ def test_what_was_booked_counts_where_it_is_more_than_what_is_seen():
 
 
 def test_a_limit_of_nothing_is_spent_from_the_start():
-    """Its line stands at the top."""
+    """A limit of 0 is drawn as spent from the start."""
     (line,) = data(odd.odd_run())["budget"]["kinds"][0]["lines"]
     assert {share for _, share in line} == {1.0}
 
 
 def test_a_summary_is_paid_for_too():
-    """Its tokens and its price stand in the lines."""
+    """The tokens and the cost of a summary are part of the chart."""
     tape = odd.Tape({odd.Kind.TOKENS: 100_000, odd.Kind.COST: 1.0})
     tape.turn("", odd.grep("x", "x"))
     tape.turn("", odd.grep("y", "y"))
@@ -76,7 +76,7 @@ def test_a_summary_is_paid_for_too():
 
 
 def test_a_phase_that_lasts_no_time_is_left_out():
-    """A run that is resumed in the moment in which it stopped was never seen to be spent."""
+    """A phase of zero length is omitted: a run resumed when its budget was just spent shows no spent phase."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
     tape.turn("", odd.grep("x", "x"), odd.grep("y", "y"))
     tape.resume(100, "Go on.", tool_calls=20)
@@ -85,7 +85,7 @@ def test_a_phase_that_lasts_no_time_is_left_out():
 
 
 def test_phases_and_the_landing_stand_where_they_were_told(full):
-    """Silent to half of the calls, then the countdown, spent from the landing on."""
+    """The phases are silent up to half of the calls, then countdown, then spent from the landing on."""
     bands = full["budget"]["bands"]
     assert [band["phase"] for band in bands] == ["silent", "countdown", "spent"]
     assert all(one["end"] == two["begin"] for one, two in pairwise(bands))
@@ -94,7 +94,7 @@ def test_phases_and_the_landing_stand_where_they_were_told(full):
 
 
 def test_a_run_that_was_resumed_with_room_is_silent_again():
-    """The phase after a resumption is reckoned from the new limits."""
+    """After a resume with a larger limit, the phase is computed from the new limit and is silent again."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
     tape.turn("", odd.grep("x", "x"), odd.grep("y", "y"))
     tape.land(odd.Kind.TOOL_CALLS, Rung.FORCE)
@@ -106,14 +106,14 @@ def test_a_run_that_was_resumed_with_room_is_silent_again():
 
 
 def test_a_run_without_limits_says_so():
-    """There is no chart then, but what was used is told."""
+    """A run without limits has no chart, but its usage is shown."""
     assert not data(odd.huge_run())["budget"]["limited"]
     assert "This run had no limits." in report(odd.huge_run())
     assert "This run had no limits." not in report(full_run())
 
 
 def test_calls_that_ran_at_once_have_lanes_of_their_own(full):
-    """Neighbours in one lane never overlap, and a call that fits takes a lane that is free."""
+    """Calls that overlap in time are in different lanes, and a call uses a free lane if there is one."""
     rows = [row for group in full["timeline"]["groups"] for row in group["rows"]]
     assert [row["lanes"] for row in rows] == [3, 1, 3, 1, 1, 2, 4, 2, 1, 1, 1, 0]
     assert full["timeline"]["calling"] == pytest.approx(3.86)
@@ -125,7 +125,7 @@ def test_calls_that_ran_at_once_have_lanes_of_their_own(full):
 
 
 def test_a_lane_is_taken_again_once_it_is_free():
-    """Four calls, of which two run at once, take two lanes."""
+    """Four calls of which two run at once need two lanes."""
     tape = odd.Tape({})
     tape.turn("", *[odd.grep(sign, sign, 1) for sign in "abcd"])
     for place in (2, 3):
@@ -138,7 +138,7 @@ def test_a_lane_is_taken_again_once_it_is_free():
 
 
 def test_each_mark_stands_in_one_group_of_turns():
-    """In a long run as in a short one."""
+    """Each mark belongs to exactly one group of turns in a long run."""
     shown = data(odd.many_turns(190, 10))["timeline"]
     assert [mark["before"] for group in shown["groups"] for mark in group["marks"]] == [62, 162]
     assert [len(group["rows"]) for group in shown["groups"]] == [25] * 7 + [16]

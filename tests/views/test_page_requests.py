@@ -1,4 +1,4 @@
-"""The table of requests on the page of a run, its answer, and the formats of its figures."""
+"""The table of requests on the page of a run, the answer, and number formats."""
 
 import html
 
@@ -15,7 +15,7 @@ from tests.views.full import RESUMED, SUMMARY, full_run
 
 
 def test_where_the_cache_was_lost_is_said_with_the_reason(full):
-    """A summary and a forced choice lose it by nature; after five minutes it is gone."""
+    """Cache misses are listed with their reason: a summary, a changed tool choice, or more than five minutes."""
     losses = {loss["turn"]: loss["words"] for loss in full["requests"]["losses"]}
     assert list(losses) == [6, 7, 12]
     assert "a summary replaced the older messages" in losses[6]
@@ -28,7 +28,7 @@ def test_where_the_cache_was_lost_is_said_with_the_reason(full):
 
 
 def test_a_server_that_does_not_tell_what_it_writes_is_taken_to_keep_all():
-    """But of little it may keep nothing, and that is no loss."""
+    """If a server reports no cache writes, all input is assumed cached, except small inputs below the minimum."""
     tape = odd.Tape({})
     for _ in range(4):
         tape.ask("Hm.", stop="paused")
@@ -40,7 +40,7 @@ def test_a_server_that_does_not_tell_what_it_writes_is_taken_to_keep_all():
 
 
 def test_a_summary_that_no_request_followed_is_in_the_table():
-    """It was paid for."""
+    """A summary that no request followed is in the table, because it was paid for."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "x"))
     tape.turn("", odd.grep("y", "y"))
@@ -49,7 +49,7 @@ def test_a_summary_that_no_request_followed_is_in_the_table():
 
 
 def test_a_loss_that_nothing_explains_is_not_explained_away():
-    """The reader is told that the run did nothing that would lose it."""
+    """A cache miss without a known reason is reported as having no cause within the run."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "x"))
     tape.turn("", odd.grep("y", "y"), lost=0)
@@ -58,7 +58,7 @@ def test_a_loss_that_nothing_explains_is_not_explained_away():
 
 
 def test_the_table_of_requests_has_those_for_summaries_and_adds_up(full):
-    """The sum is what the outcome says."""
+    """The table includes requests for summaries, and its total equals the outcome's usage."""
     run = full_run()
     rows = full["requests"]["rows"]
     assert [row["name"] for row in rows][4:7] == ["turn 5", "summary", "turn 6"]
@@ -68,7 +68,7 @@ def test_the_table_of_requests_has_those_for_summaries_and_adds_up(full):
 
 
 def test_an_unknown_price_stays_unknown():
-    """One request without a price leaves the sum open."""
+    """One request with an unknown price makes the total cost unknown."""
     tape = odd.Tape({})
     tape.ask("Done.", stop="answered")
     tape.turns[0] = odd.replace(tape.turns[0], cost_usd=None)
@@ -78,7 +78,7 @@ def test_an_unknown_price_stays_unknown():
 
 
 def test_a_run_without_an_answer_says_why_and_how_to_go_on():
-    """The newest words of the model stand in its place."""
+    """A run without an answer shows the reason, how to resume it, and the model's latest text."""
     page = report(odd.interrupted_run())
     assert "specialists resume 20261122-040000-5f3a9c" in page
     assert "I read three files at once." in page
@@ -86,14 +86,14 @@ def test_a_run_without_an_answer_says_why_and_how_to_go_on():
 
 
 def test_structured_output_is_shown_as_json():
-    """In place of the text, with its signs escaped."""
+    """Structured output is shown as escaped JSON instead of the text."""
     page = report(odd.structured_run())
     assert "&#34;sure&#34;: true" in page
     assert "&#34;note&#34;: &#34;&lt;/pre&gt;&#34;" in page
 
 
 def test_the_status_is_told_in_words(full):
-    """With the limit that was reached and how the answer was had."""
+    """The status is written out with the limit that was reached and how the answer was obtained."""
     assert full["status_words"] == "the limit of 20 tool calls was reached, and the answer was forced in 1 request"
     tape = odd.Tape({})
     tape.land(odd.Kind.TOKENS, Rung.SALVAGE)
@@ -102,7 +102,7 @@ def test_the_status_is_told_in_words(full):
 
 
 def test_the_page_shows_all_that_its_data_holds():
-    """Each of these stands somewhere in the page; what is missing would be missed by nobody else."""
+    """Each listed detail of the run appears in the page; no other test would notice that it is missing."""
     page = html.unescape(report(full_run()))
     for words_of in (
         "codebase-analyst",
@@ -129,14 +129,14 @@ def test_the_page_shows_all_that_its_data_holds():
 
 
 def test_tools_in_the_shape_of_either_api_are_named():
-    """Chat completions wraps a definition once more."""
+    """Tool names are found in both API formats; chat completions nests the definition one level deeper."""
     definition = {"name": "read", "description": "Read."}
     frozen = {"tools": [definition, {"type": "function", "function": definition}]}
     assert data(odd.replace(odd.empty_run(), frozen=frozen))["setup"]["tools"] == [definition] * 2
 
 
 def test_line_ends_of_other_systems_are_line_ends():
-    """A lone carriage return is none, and is shown."""
+    """CRLF counts as a line end; a lone carriage return is not one and is shown."""
     assert formats.legible("a\r\nb\rc") == "a\nb⟨CR⟩c"
 
 
@@ -154,12 +154,12 @@ def test_line_ends_of_other_systems_are_line_ends():
     ],
 )
 def test_lengths_of_time_are_rounded_to_two_units(seconds, text):
-    """Nothing lasts 60 seconds and a minute."""
+    """Durations are rounded to two units, and never to 60 seconds beside minutes."""
     assert formats.lasted(seconds) == text
 
 
 def test_moments_on_the_axis_are_round_and_few():
-    """For any length there are 2 to 6 of them, from 0 on, none beyond the end."""
+    """The time axis has 2 to 6 round ticks for any duration, from 0 and not beyond the end."""
     for seconds in (0.3, 1, 7, 42, 61, 600, 5_000, 90_000, 2_000_000):
         found = formats.ticks(seconds)
         assert found[0] == 0
@@ -170,13 +170,13 @@ def test_moments_on_the_axis_are_round_and_few():
 
 
 def test_a_line_has_no_needless_corners():
-    """What goes on along an axis is one line; each corner stays."""
+    """A chart path merges collinear segments and keeps each corner."""
     assert path([(0, 0), (1, 0), (2, 0), (2, 0.5), (2, 1), (4, 1)], 4, 1) == "M0 1000 500 1000 500 0 1000 0"
     assert path([(0, 0.5), (0, 0.5)], 0, 1) == "M0 500"
 
 
 def test_quotes_that_overlap_are_marked_once():
-    """The first stays marked, the other leads to the call alone."""
+    """Of two overlapping quotes the first is marked, and the other links to the call only."""
     pieces = parted("one two three", [(1, "one two"), (2, "two three")])
     assert pieces == [{"text": "one two", "quote": 1}, {"text": " three", "quote": None}]
     assert parted("a\tb", [(3, "a b")]) == [{"text": "a\tb", "quote": 3}]

@@ -33,7 +33,7 @@ def text_of(call):
 
 @pytest.mark.parametrize("run", ODD_RUNS)
 def test_odd_runs_have_a_page_and_their_data_is_json(run):
-    """Whatever a run holds, and however it stands, its page can be written and its data dumped."""
+    """Every unusual run can be written as a page, and its data can be serialized to JSON."""
     kept = run()
     assert json.loads(json.dumps(data(kept)))["run_id"] == kept.run_id
     page = report(kept)
@@ -42,7 +42,7 @@ def test_odd_runs_have_a_page_and_their_data_is_json(run):
 
 
 def test_nothing_from_outside_becomes_markup():
-    """What tools, model, user and file say stands in the page as text, with its odd signs made visible."""
+    """Text from tools, model, user and file is escaped, and its odd characters are made visible."""
     page = report(odd.odd_run())
     assert page.count("<script>") == page.count("</script>") == 1
     assert "<img" not in page
@@ -55,7 +55,7 @@ def test_nothing_from_outside_becomes_markup():
 
 
 def test_the_page_reaches_nobody():
-    """Its policy forbids every connection, and nothing in it names an address."""
+    """The page's policy forbids all connections, and the page contains no addresses."""
     page = html.unescape(report(full_run()))
     assert "default-src 'none'; style-src 'sha256-" in page
     assert "unsafe" not in page
@@ -64,7 +64,7 @@ def test_the_page_reaches_nobody():
 
 
 def test_evidence_leads_to_the_very_place_in_the_result_that_holds_it(full):
-    """Each quote that was found names its call and is marked in its result, also across lines with numbers."""
+    """Each verified quote names its call and is marked in the result, also across numbered lines."""
     first, second, third, unfound = full["answer"]["evidence"]
     assert [one["call"] for one in (first, second, third)] == [4, 5, 12]
     assert [one["target"] for one in (first, second, third)] == ["quote-1", "quote-2", "quote-3"]
@@ -77,7 +77,7 @@ def test_evidence_leads_to_the_very_place_in_the_result_that_holds_it(full):
 
 
 def test_a_quote_is_linked_to_the_call_that_its_source_names():
-    """Of several results that hold it, that of the named place is meant, and not the repeated one."""
+    """If several results contain a quote, it links to the call named as its source, not to a repeated one."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:3: the words\nz.py:1: other"), odd.grep("y", "b.py:9: the words"))
     tape.turn("", odd.grep("y", "b.py:9: the words", repeated=True), odd.read("c.py", "     9\tthe words"))
@@ -89,7 +89,7 @@ def test_a_quote_is_linked_to_the_call_that_its_source_names():
 
 
 def test_a_failed_call_bears_nothing_out():
-    """Its words are ours or the tool's own, and may repeat the model's."""
+    """A failed call is not used as evidence, because its error text may repeat the model's."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "grep failed: the words", is_error=True), odd.grep("y", "a.py:1: the words"))
     run = tape.end(tape.outcome("answered", "So.", [odd.Evidence("", "the words", verified=True)]))
@@ -97,7 +97,7 @@ def test_a_failed_call_bears_nothing_out():
 
 
 def test_a_quote_that_cannot_be_marked_leads_to_its_result():
-    """Of two that overlap one is marked, and the other leads to the beginning."""
+    """Of two overlapping quotes, one is marked and the other links to the beginning of the result."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:1: one two three"))
     evidence = [odd.Evidence("", quote, verified=True) for quote in ("one two", "two three")]
@@ -106,7 +106,7 @@ def test_a_quote_that_cannot_be_marked_leads_to_its_result():
 
 
 def test_evidence_of_a_missing_answer_leads_to_its_calls():
-    """The beginning of each result stands for the answer; its source is the call itself."""
+    """The evidence of a salvaged answer links to the call that is named as the source."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "[only a notice about 7 files]"), odd.grep("y", "[only a notice about 7 files]"))
     evidence = [odd.Evidence(f'grep {{"pattern": "{sign}"}}', "[only a notice", verified=True) for sign in "yx"]
@@ -115,7 +115,7 @@ def test_evidence_of_a_missing_answer_leads_to_its_calls():
 
 
 def test_calls_stand_in_order_with_what_became_of_each(full):
-    """Finished, failed, repeated, cut and skipped calls, and the answer at the end."""
+    """Calls are listed in order with their state: finished, failed, repeated, cut or skipped; the answer is last."""
     calls = calls_of(full)
     assert [call["number"] for call in calls] == [*range(1, 21), None, None, None]
     assert {call["number"] for call in calls if call["state"] == "failed"} == {6, 11}
@@ -131,12 +131,12 @@ def test_calls_stand_in_order_with_what_became_of_each(full):
 
 
 def test_an_archived_result_is_shown_as_it_was_before_the_summary(full):
-    """The page shows what the model read then, and not what stands in its place now."""
+    """An archived result is shown as the model read it before the summary, not as its replacement."""
     assert "class Loop:" in text_of(calls_of(full)[3])
 
 
 def test_our_last_words_in_a_result_are_told_from_the_result():
-    """The order of a landing stands below the result, and is not taken for the countdown."""
+    """A landing instruction is shown below the result and is not taken for the countdown."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
     done = [odd.grep("x", "a.py:1: x"), odd.grep("y", "a.py:2: y")]
     tape.ask("", done)
@@ -148,7 +148,7 @@ def test_our_last_words_in_a_result_are_told_from_the_result():
 
 
 def test_a_note_of_several_lines_belongs_to_the_output():
-    """It is shown once, and none of its lines is taken for what the run has to say."""
+    """A note of several lines is shown once, and none of its lines is taken for text that the run added."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 1})
     tape.turn("", odd.grep("x", "a.py:1: x\n[one]\n[two]"))
     tape.calls[0] = odd.replace(tape.calls[0], whole="a.py:1: x", characters=9, note="[one]\n[two]")
@@ -157,7 +157,7 @@ def test_a_note_of_several_lines_belongs_to_the_output():
 
 
 def test_words_that_joined_a_result_after_a_summary_are_shown():
-    """They are in the part that was sent, and not in the one before it."""
+    """Text added to a result after a summary is shown; it is in the messages sent after the summary only."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:1: x"))
     tape.turn("", odd.grep("y", "a.py:2: y"))
@@ -169,7 +169,7 @@ def test_words_that_joined_a_result_after_a_summary_are_shown():
 
 
 def test_a_result_in_json_fields_is_shown_whole():
-    """Where a limit is told in fields, the output is inside an object and cannot be parted from them."""
+    """If the countdown is a JSON field, the output is inside the same object, and the object is shown in full."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:1: x"))
     last, wrapped = tape.messages[-1], '{"output": "a.py:1: x", "limit_reached": true}'
@@ -181,14 +181,14 @@ def test_a_result_in_json_fields_is_shown_whole():
 
 
 def test_ids_that_come_twice_do_not_mix_up_results():
-    """A result belongs to the call at its place, whatever id the server gave."""
+    """With duplicate ids, a result belongs to the call at its position."""
     calls = calls_of(data(odd.odd_run()))
     assert [text_of(call).split()[0] for call in calls] == ["one", "two", "three", "four"]
     assert [call["number"] for call in calls] == [1, 2, 3, 4]
 
 
 def test_turns_and_calls_that_repeat_each_other_keep_their_own_results():
-    """What was said word for word twice, in one turn or in several, also when a summary came in between."""
+    """Identical turns and calls keep their own results, also with a summary between them."""
     tape = odd.Tape({})
     same = [
         odd.Did("grep", {"pattern": "x"}, word, call_id="same")
@@ -204,7 +204,7 @@ def test_turns_and_calls_that_repeat_each_other_keep_their_own_results():
 
 
 def test_an_answer_that_was_not_taken_is_told_from_one_that_was():
-    """The result of `respond` says why it has to be called again."""
+    """A rejected answer is distinguished from an accepted one by the result of `respond`."""
     tape = odd.Tape({})
     for why in (prompts.answer_does_not_fit("it is no list"), ""):
         tape.ask("", [odd.Did("respond", {"answer": "So."}, "")])
@@ -215,7 +215,7 @@ def test_an_answer_that_was_not_taken_is_told_from_one_that_was():
 
 
 def test_calls_that_the_process_did_not_finish_are_told_from_skipped_ones():
-    """What was cut off has no figures; what returned meanwhile has its result."""
+    """Interrupted calls are distinguished from skipped ones and have no figures; calls that returned show a result."""
     shown = data(odd.interrupted_run())
     assert [(call["number"], call["state"]) for call in shown["turns"][1]["calls"]] == [
         (None, "unfinished"),
@@ -227,7 +227,7 @@ def test_calls_that_the_process_did_not_finish_are_told_from_skipped_ones():
 
 
 def test_a_long_result_is_cut_in_the_page_and_says_how_to_see_it_all():
-    """Two hundred thousand characters are enough; the rest is counted."""
+    """A result over 200,000 characters is cut in the page with the number of omitted characters and a hint."""
     run = odd.huge_run()
     (call,) = calls_of(data(run))
     assert (len(text_of(call)), call["left_out"]) == (200_000, 800_001)
@@ -235,7 +235,7 @@ def test_a_long_result_is_cut_in_the_page_and_says_how_to_see_it_all():
 
 
 def test_what_happened_between_turns_stands_before_the_turn_that_followed(full):
-    """A summary with its text, a resumption with what was said, a landing with its rung."""
+    """Marks precede the turn that follows: a summary with its text, a resume with its note, a landing with its rung."""
     marks = {turn["number"]: [(mark["kind"], mark["text"]) for mark in turn["before"]] for turn in full["turns"]}
     assert {number: found for number, found in marks.items() if found} == {
         6: [("summarized", SUMMARY)],

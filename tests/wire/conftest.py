@@ -1,4 +1,4 @@
-"""Simulated APIs for each test that wants one, and runs against them."""
+"""Fixtures that start simulated APIs and run specialists against them."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -44,13 +44,13 @@ def chat_api() -> Iterator[Callable[..., ChatSimulator]]:
 
 @pytest.fixture(params=["json", "stream"])
 def ask(messages_api: StartSimulator, tmp_path: Path, request: pytest.FixtureRequest) -> Asker:
-    """Run a specialist's file, once for whole replies and once for streamed ones."""
+    """Run a specialist's file twice: once with complete replies and once with streamed ones."""
     return Asker(messages_api, tmp_path, stream=request.param == "stream")
 
 
 @pytest.fixture
 def ask_once(messages_api: StartSimulator, tmp_path: Path) -> Asker:
-    """Run a specialist's file for whole replies, for tests to which streaming adds nothing."""
+    """Run a specialist's file with complete replies only, for tests that streaming does not affect."""
     return Asker(messages_api, tmp_path, stream=False)
 
 
@@ -58,10 +58,10 @@ def ask_once(messages_api: StartSimulator, tmp_path: Path) -> Asker:
 def ask_chat(
     chat_api: Callable[..., ChatSimulator], request: pytest.FixtureRequest
 ) -> Callable[..., Awaitable[tuple[Outcome, ChatSimulator]]]:
-    """Return a function that runs a job against a chat script, once asked whole and once streamed.
+    """Return a function that runs a job against a chat script, once with complete replies and once with streamed ones.
 
     It takes the script, the limit of tool calls, `api` (options of the simulator), `retries`, `events` (a list to be
-    filled), `watch` (in place of one that looks away, when streamed) and settings of the job.
+    filled), `watch` (replaces the default watcher of streamed runs, which ignores deltas) and settings of the job.
     """
 
     async def run(
@@ -87,7 +87,7 @@ def ask_chat(
 
 @pytest.fixture
 def program() -> Iterator[Callable[..., Program]]:
-    """Return a function that starts the server; what still runs at the end is killed."""
+    """Return a function that starts the server; processes still running at the end of the test are killed."""
     running: list[Program] = []
 
     def start(*arguments: str, **options: Any) -> Program:
@@ -101,7 +101,7 @@ def program() -> Iterator[Callable[..., Program]]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project, made the current folder; specialists of the user and of the package are not found."""
+    """An empty project as the current folder; specialists of the user and of the package are not found."""
     root = tmp_path / "project"
     for folder in (".git", "specialists"):
         (root / folder).mkdir(parents=True)
@@ -120,5 +120,5 @@ def looker(project: Path) -> Path:
 
 @pytest.fixture(params=["legacy", "auto"])
 def mode(request: pytest.FixtureRequest) -> str:
-    """Both kinds of MCP connection: begun by a handshake, and without one."""
+    """Both kinds of MCP connection: with a handshake and without one."""
     return request.param

@@ -16,7 +16,7 @@ NO_ID = object()
 
 @dataclass(frozen=True)
 class WithIds:
-    """A reply whose calls have ids that the API would never give."""
+    """A reply whose calls have ids that the API would never return."""
 
     reply: Reply
     ids: Sequence[Any]

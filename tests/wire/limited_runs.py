@@ -7,7 +7,7 @@ LONG = Tool("look", "Looks.", lambda query: f"{note(query)} {'x' * 2_000}")
 
 
 class Clock:
-    """Shows the time that a test says it is."""
+    """A clock that shows the time a test has set."""
 
     def __init__(self):
         self.now = 0.0

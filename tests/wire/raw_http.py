@@ -1,4 +1,4 @@
-"""A server over HTTP inside of this process, and clients that write the bytes of their requests themselves."""
+"""An HTTP server inside this process, and clients that write the bytes of their requests themselves."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import ScriptedProvider
 from tests.wire.serving import PATIENCE
 
-TOKEN = "a-token-of-a-test"  # noqa: S105 - of a server that lives for a test
+TOKEN = "a-token-of-a-test"  # noqa: S105 - token of a server that exists for one test only
 HEAD = (
     "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     "Accept: application/json, text/event-stream\r\n"

@@ -1,4 +1,4 @@
-"""Specialists that are served: inside of this process, with a scripted model, and as a program of its own."""
+"""Served specialists: inside this process with a scripted model, and as a separate program."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage 
 
 @dataclass
 class ProgressLog:
-    """The notifications of progress that a client got."""
+    """The progress notifications that a client received."""
 
     notifications: list[tuple[float, float | None, str | None]] = field(default_factory=list)
     received: asyncio.Event = field(default_factory=asyncio.Event)
@@ -107,7 +107,7 @@ def write_specialist(root: Path, name: str, *lines: str, file: str = "") -> Path
 
 
 class Program:
-    """The server as a program of its own, over standard input and output or HTTP."""
+    """The server as a separate program, over standard input and output or HTTP."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process

@@ -34,7 +34,7 @@ class ObservedRun:
     events: list[Event] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
     """What a watcher saw of the replies as they streamed."""
-    outcome: Outcome = None  # type: ignore[assignment] # known once the run is over
+    outcome: Outcome = None  # type: ignore[assignment] # set when the run is over
 
     @property
     def requests(self) -> list[Recorded]:
@@ -67,7 +67,7 @@ class ObservedRun:
 
 
 class Asker:
-    """Puts a question to a specialist whose file has the given lines."""
+    """Runs a question through a specialist whose file has the given lines."""
 
     def __init__(self, start: Callable[..., MessagesSimulator], folder: Path, *, stream: bool) -> None:
         self._start = start

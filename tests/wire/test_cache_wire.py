@@ -1,4 +1,4 @@
-"""What a run reads from the prompt cache and writes to it: the real SDK against a server that keeps the books."""
+"""Prompt cache reads and writes of a run: the real SDK against a server that tracks its cache."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -66,7 +66,7 @@ def marked(sent):
 
 
 async def test_every_request_reads_what_the_one_before_wrote(ask):
-    """The first one writes its whole prompt, each later one reads all of the last prompt and writes what is new."""
+    """The first request writes its full prompt; each later one reads the previous prompt and writes the new part."""
     outcome, requests = await ask(policies.works_then_answers("look", calls=6))
     assert outcome.status == "answered"
     first = requests[0]
@@ -78,7 +78,7 @@ async def test_every_request_reads_what_the_one_before_wrote(ask):
 
 
 async def test_s0_4_a_forced_landing_reads_tools_and_system_and_writes_nothing(ask):
-    """The changed choice loses the messages; no tail marker is sent, because nothing would read that write."""
+    """A changed `tool_choice` invalidates cached messages, so no tail marker is sent: its write would not be read."""
     outcome, requests = await ask(policies.always_tool("look"), 4)
     *_, before, last = requests
     assert outcome.landing.how == "force"
@@ -91,7 +91,7 @@ async def test_s0_4_a_forced_landing_reads_tools_and_system_and_writes_nothing(a
 
 
 async def test_s0_10_a_landing_without_tools_reads_tools_and_system_too(ask):
-    """`tool_choice: none` is another choice as well, and the tools stay in place."""
+    """`tool_choice: none` invalidates the cached messages too; tools and system are still read from the cache."""
     outcome, requests = await ask(policies.always_tool("look"), 3, landing="none")
     last = requests[-1]
     assert (outcome.landing.how, last.tool_choice) == ("none", {"type": "none"})
@@ -101,7 +101,7 @@ async def test_s0_10_a_landing_without_tools_reads_tools_and_system_too(ask):
 
 @pytest.mark.parametrize(("model", "style"), [("haiku", "order"), ("sonnet", "auto")])
 async def test_s0_10_a_landing_by_order_reads_the_messages(ask, model, style):
-    """Nothing changes but the last result: all up to the last turn comes from the cache, and nothing new goes in."""
+    """Only the last result changes: everything up to the last turn is read from the cache, and nothing is written."""
     outcome, requests = await ask(policies.always_tool("look"), 4, model=model, landing=style)
     *_, before, last = requests
     assert (outcome.landing.how, last.tool_choice) == ("order", None)
@@ -111,7 +111,7 @@ async def test_s0_10_a_landing_by_order_reads_the_messages(ask, model, style):
 
 
 async def test_s0_10_a_ladder_that_goes_on_after_force_reads_the_messages_again(ask):
-    """The order after a forced request that was ignored is an ordinary request: it finds the last ordinary write."""
+    """The instruction after an ignored forced request is an ordinary request that reads the last ordinary write."""
     outcome, requests = await ask(policies.ignores_everything("look"), 3)
     forced, ordered, without = requests[-3:]
     assert (outcome.status, outcome.landing.requests) == ("partial", 3)
@@ -131,7 +131,7 @@ async def test_a_large_batch_still_reads_the_whole_prefix(ask, at_once, extra):
 
 
 async def test_the_marker_on_the_previous_tail_stands_on_its_last_block_only(ask):
-    """One block of the message carries it; the content is that of the request before, byte for byte."""
+    """Only the last block of the message carries the marker; its content equals that of the previous request."""
     _, requests = await ask(policies.works_then_answers("look", calls=24, calls_per_turn=12), None)
     before, after = requests[1].messages[2]["content"], requests[2].messages[2]["content"]
     assert after[:-1] == before[:-1]
@@ -139,7 +139,7 @@ async def test_the_marker_on_the_previous_tail_stands_on_its_last_block_only(ask
 
 
 async def test_x_9_thinking_and_text_count_as_blocks_of_a_turn(ask):
-    """Nine calls beside a thought and a text are 20 blocks with their results: marked and read."""
+    """Nine calls with results, a thinking block and a text block are 20 blocks: the previous tail is marked too."""
     wishes = [tool_use("look", {"query": str(number)}) for number in range(9)]
     small, large = [*wishes], [thinking("hm"), text("I look."), *wishes]
     _, requests = await ask([says(*small), says(*large), answers("yes")])
@@ -148,7 +148,7 @@ async def test_x_9_thinking_and_text_count_as_blocks_of_a_turn(ask):
 
 
 async def test_a_large_batch_at_the_limit_is_not_marked_where_forcing_loses_it_anyway(ask):
-    """At a forced landing no message carries a marker, however large the last turn was."""
+    """At a forced landing no message carries a cache marker, however large the last turn was."""
     _, requests = await ask(policies.always_tool("look", calls_per_turn=15), 30)
     assert [marked(sent) for sent in requests] == [[], [0], []]
     assert read(requests[-1]) == front(requests[-1])
@@ -157,7 +157,7 @@ async def test_a_large_batch_at_the_limit_is_not_marked_where_forcing_loses_it_a
 @pytest.mark.parametrize("at_once", [1, 12])
 @pytest.mark.parametrize("style", ["force", "order", "finalize", "none"])
 async def test_never_more_markers_than_the_api_takes(ask, at_once, style):
-    """System, tail, and at most the previous tail: three of four, in every request of every landing."""
+    """Every request of every landing style has at most three of the four markers: system, tail, previous tail."""
     _, requests = await ask(policies.ignores_everything("look", calls_per_turn=at_once), 3 * at_once, landing=style)
     counts = [len(markers(sent.body, segments(sent.body))) for sent in requests]
     assert max(counts) == (2 if at_once == 1 else 3) < MARKERS
@@ -166,14 +166,14 @@ async def test_never_more_markers_than_the_api_takes(ask, at_once, style):
 
 @pytest.mark.parametrize("effort", ["low", "medium", "high", "xhigh", "max"])
 async def test_effort_is_passed_on_in_every_request(ask, effort):
-    """As `output_config.effort`, the same throughout, so that the cache holds."""
+    """The effort is sent as `output_config.effort`, identical in every request, so that the cache stays valid."""
     _, requests = await ask([calls("look", {"query": "a"}), answers("yes")], effort=effort)
     assert [sent.body["output_config"] for sent in requests] == [{"effort": effort}] * 2
     assert read(requests[1]) == whole(requests[0])
 
 
 async def test_without_effort_the_model_decides(ask):
-    """Nothing is sent that nobody asked for."""
+    """Without an effort setting, no `output_config` is sent."""
     _, requests = await ask([answers("yes")])
     assert "output_config" not in requests[0].body
 
@@ -183,7 +183,7 @@ LOCAL = Model("a-local-model", max_output=32_000)
 
 @pytest.mark.parametrize("model", [*MODELS, LOCAL], ids=lambda model: model.id)
 async def test_x_6_max_tokens_stays_within_what_the_model_takes(ask, model):
-    """Also with more room after a cut, and for a model that nobody knows."""
+    """`max_tokens` stays within the model's maximum, also when raised after a cut reply and for an unknown model."""
     script = [cut_call("look", '{"que', {}), answers("yes")]
     outcome, requests = await ask(script, model=model.id, models=(*MODELS, LOCAL))
     first, second = (sent.body["max_tokens"] for sent in requests)

@@ -1,4 +1,4 @@
-"""A chat completions server that lies or breaks: one clear line, the gathered work kept, never a traceback."""
+"""Faults of a chat completions server end in a one-line error; the gathered work is kept and no traceback is shown."""
 
 import json
 
@@ -42,7 +42,7 @@ ASK = "does OPENAI_BASE_URL point to a chat completions server?"
     ],
 )
 async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask_chat, fault, said):
-    """Failed with exit code 3; what was gathered before stands in the answer."""
+    """The run fails with exit code 3 and a one-line error; the answer holds the results gathered before."""
     outcome, _ = await ask_chat([LOOK, fault])
     assert said in outcome.error
     assert len(outcome.error.splitlines()) == 1
@@ -67,7 +67,7 @@ async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask_chat, fault,
     ],
 )
 async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask_chat, fault):
-    """Whatever breaks in the middle is a provider error, in one line; no call of it is run."""
+    """A reply that breaks off is a provider error of one line; none of its calls is run."""
     outcome, _ = await ask_chat([LOOK, fault])
     assert (outcome.status, outcome.exit_code, outcome.tool_calls.used) == ("failed", Exit.PROVIDER, 1)
     assert outcome.error
@@ -76,7 +76,7 @@ async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask_chat, fault):
 
 @pytest.mark.parametrize("silent", [False, True])
 async def test_text_that_streamed_before_a_break_is_salvaged(chat_api, silent):
-    """What was shown while it came is not lost; the line says that it was a break, and no unreachable server."""
+    """Text streamed before a break is kept; the error reports a broken reply, not an unreachable server."""
     api = chat_api([faults.BrokenOff(GOOD, after_chunks=4, silent=silent)])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         shown = []
@@ -88,7 +88,7 @@ async def test_text_that_streamed_before_a_break_is_salvaged(chat_api, silent):
 
 
 async def test_an_error_in_mid_stream_is_told(chat_api):
-    """The SDK raises it without a status; what the server says is passed on, the text so far is kept."""
+    """A mid-stream error, raised by the SDK without a status, is reported with its message; the text so far is kept."""
     chunk = {"choices": [{"delta": {"content": "so far"}}]}
     api = chat_api([faults.Stream((chunk, {"error": {"message": "The model\ncrashed", "code": 500}}))])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -98,7 +98,7 @@ async def test_an_error_in_mid_stream_is_told(chat_api):
 
 
 async def test_x_8_a_context_that_fills_up_in_mid_stream_is_no_broken_endpoint(chat_api):
-    """Some servers notice it late."""
+    """A full context reported in mid-stream makes the run partial, with exit code 0."""
     full = {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}}
     api = chat_api([LOOK, faults.Stream((full,))])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -107,28 +107,28 @@ async def test_x_8_a_context_that_fills_up_in_mid_stream_is_no_broken_endpoint(c
 
 
 async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask_chat):
-    """Neither by us nor by the SDK, which would wait up to two minutes."""
+    """A `retry-after` beyond the deadline is not waited for, even by the SDK, which would wait up to two minutes."""
     outcome, api = await ask_chat([faults.rate_limited(90)], retries=2)
     assert outcome.error == "the API answered 429: Rate limit reached.; try again in 90 seconds, as the API requests"
     assert len(api.requests) == 1
 
 
 async def test_a_short_retry_after_is_honoured(ask_chat):
-    """One busy answer is tried again by the SDK, with the same bytes."""
+    """The SDK retries after a short `retry-after`, with the same bytes."""
     outcome, api = await ask_chat([faults.rate_limited(0.01), answers("yes")], retries=2)
     assert (outcome.status, len(api.requests)) == ("answered", 2)
     assert api.requests[0].raw == api.requests[1].raw
 
 
 async def test_a_key_that_a_server_quotes_is_not_shown(ask_chat):
-    """Even one that does not look like a key."""
+    """An API key that the server quotes is redacted, even one that does not look like a key."""
     outcome, _ = await ask_chat([faults.unauthorised("our-house-password")], key="our-house-password")
     assert "[redacted]" in outcome.error
     assert "password" not in repr(outcome)
 
 
 async def test_what_looks_like_a_key_is_not_shown(ask_chat):
-    """Whosever it is, in an error or in an error that calls itself a success."""
+    """Any text that looks like a key is redacted, in an error reply and in an error object with status 200."""
     key = "sk-abcdefghijklmnopqrstuvwxyz"
     for fault in (faults.unauthorised(key), faults.json_value({"error": {"message": f"no such key: {key}"}})):
         outcome, _ = await ask_chat([fault])
@@ -137,14 +137,14 @@ async def test_what_looks_like_a_key_is_not_shown(ask_chat):
 
 
 async def test_a_key_that_cannot_be_sent_is_never_shown(ask_chat):
-    """A line break in the key: the line says where to look, and holds nothing of the key."""
+    """A key with a line break gives an error that names the variable to check and shows no part of the key."""
     outcome, _ = await ask_chat([], key="sk-my\nsecret-key")
     assert outcome.error == "the request cannot be sent; check OPENAI_API_KEY for invalid characters"
     assert "secret" not in repr(outcome)
 
 
 async def test_an_address_where_nobody_answers_is_named():
-    """With the variable that it came from."""
+    """The error names the unreachable address and the variable that set it."""
     async with make_client(base_url="http://127.0.0.1:9/v1", api_key="test", max_retries=0) as client:
         outcome = await outcome_of(job(ChatProvider("some-model", client)))
     assert outcome.error.startswith("cannot reach http://127.0.0.1:9/v1")
@@ -152,7 +152,7 @@ async def test_an_address_where_nobody_answers_is_named():
 
 
 async def test_content_types_are_compared_without_regard_to_case(chat_api):
-    """`Application/JSON` is JSON."""
+    """The content type `Application/JSON` is read as JSON."""
     api = chat_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         outcome = await outcome_of(job(ChatProvider("some-model", client)))
@@ -160,7 +160,7 @@ async def test_content_types_are_compared_without_regard_to_case(chat_api):
 
 
 async def test_text_of_any_language_goes_there_and_back(ask_chat):
-    """Half a surrogate pair too, which no JSON may hold."""
+    """Non-ASCII text survives the round trip, and a lone surrogate, which JSON may not hold, does no harm."""
     outcome, api = await ask_chat([calls("look", {"query": "Größe \ud83d 梟"}), says("Größe 梟 \u2028")])
     assert outcome.answer == "Größe 梟"
     assert "Größe" in json.dumps(api.requests[1].messages, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Requests that chat completions servers refuse: the provider adapts and remembers."""
+"""When a chat completions server refuses a request, the provider adapts and remembers."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s0_10_a_server_that_ignores_every_choice_is_left_with_a_salvage(ask_chat):
-    """Force, order, none, all in vain: an outcome after three landing requests."""
+    """A server that ignores force, order and none: the run ends with an outcome after three landing requests."""
     outcome, api = await ask_chat(policies.always_tool("look", obeys=False), 2)
     assert [sent.tool_choice for sent in api.requests[2:]] == [FORCED, "auto", "none"]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
@@ -29,7 +29,7 @@ async def test_s0_10_a_server_that_ignores_every_choice_is_left_with_a_salvage(a
     ids=["400", "404", "422"],
 )
 async def test_s0_10_a_refused_choice_is_learnt_by_the_provider(chat_api, refusal):
-    """The order follows in the same run, and at once in the next one; the refusal is no landing request."""
+    """A refused `tool_choice` is replaced by the instruction, in the next run too; it counts as no landing request."""
     look = calls("look", {"query": "a"})
     api = chat_api([look, refusal, answers("yes"), look, answers("again")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -42,7 +42,7 @@ async def test_s0_10_a_refused_choice_is_learnt_by_the_provider(chat_api, refusa
 
 
 async def test_a_refusal_of_the_choice_without_forcing_is_an_error(chat_api):
-    """A server whose tools are not switched on: what it says is passed on, nothing is learnt from it."""
+    """A server that has tools disabled: its message is reported, and the provider learns nothing from it."""
     api = chat_api([faults.invalid('"auto" tool choice requires --enable-auto-tool-choice to be set')])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = ChatProvider("some-model", client)
@@ -52,7 +52,7 @@ async def test_a_refusal_of_the_choice_without_forcing_is_an_error(chat_api):
 
 
 async def test_the_largest_reply_is_learnt_from_a_refusal(chat_api):
-    """A model that gives 4,096 tokens at most: one refused request, then that room in all others, in later runs too."""
+    """A model that gives 4,096 tokens at most refuses one request; all others ask for 4,096, in later runs too."""
     look = calls("look", {"query": "a"})
     api = chat_api([look, answers("yes"), answers("again")], most_room=4096)
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -81,14 +81,14 @@ async def test_the_largest_reply_is_learnt_from_a_refusal(chat_api):
     ],
 )
 async def test_a_request_for_too_much_room_is_repeated_with_what_there_is(ask_chat, words, room):
-    """However the server words it; a small context is no full one."""
+    """A refusal for too many output tokens, in any wording, is no full context: the allowed number is requested."""
     outcome, api = await ask_chat([faults.invalid(words), answers("yes")])
     assert outcome.answer == "yes"
     assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, room]
 
 
 async def test_it_is_repeated_only_once(ask_chat):
-    """A server that goes on refusing is an error like any other."""
+    """A second refusal is an ordinary error."""
     refusal = faults.invalid("This model supports at most 4096 completion tokens")
     again = faults.invalid("This model supports at most 2048 completion tokens")
     outcome, api = await ask_chat([refusal, again])
@@ -98,13 +98,13 @@ async def test_it_is_repeated_only_once(ask_chat):
 
 @pytest.mark.parametrize("words", ["This model supports at most 99999 completion tokens", "max_completion_tokens: no"])
 async def test_a_refusal_that_tells_of_no_way_out_is_not_repeated(ask_chat, words):
-    """The model gives more than was asked for, or nothing is said about it: something else is wrong."""
+    """A refusal that names no limit, or one above the requested number, is not repeated: the cause is another."""
     outcome, api = await ask_chat([faults.invalid(words)])
     assert (outcome.exit_code, len(api.requests)) == (3, 1)
 
 
 async def test_a_key_that_was_left_out_is_not_left_out_twice(chat_api):
-    """A server that still complains about it is not asked again and again."""
+    """If the server still refuses a key after it was omitted, the request is not repeated again."""
     api = chat_api([faults.invalid("unknown key: max_completion_tokens")] * 3)
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = ChatProvider("some-model", client)
@@ -114,7 +114,7 @@ async def test_a_key_that_was_left_out_is_not_left_out_twice(chat_api):
 
 
 async def test_a_server_that_does_not_know_what_streaming_asks_for_is_not_asked_for_it(chat_api):
-    """Without `stream_options` the usage stays unknown, which is better than no answer."""
+    """If a server refuses `stream_options`, later requests omit it; the usage stays unknown, but the run answers."""
     refusal = faults.error(422, "max_completion_tokens, stream_options: extra fields not permitted")
     api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -125,7 +125,7 @@ async def test_a_server_that_does_not_know_what_streaming_asks_for_is_not_asked_
 
 
 async def test_a_server_that_knows_only_the_old_key_is_spoken_to_in_its_own_words(chat_api):
-    """`max_tokens` in place of `max_completion_tokens`, from then on."""
+    """After a refusal, `max_tokens` replaces `max_completion_tokens` in all later requests."""
     refusal = faults.error(422, "Extra inputs are not permitted: max_completion_tokens")
     api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -152,7 +152,7 @@ async def test_a_server_that_knows_only_the_old_key_is_spoken_to_in_its_own_word
     ids=["code", "prompt alone", "no room left", "capitals", "size"],
 )
 async def test_x_8_a_full_context_ends_with_what_was_gathered(ask_chat, fault):
-    """No broken endpoint: partial, exit code 0, the salvage stands in the answer."""
+    """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
     outcome, api = await ask_chat([calls("look", {"query": "a"}), fault])
     assert (outcome.status, outcome.exit_code, len(api.requests)) == ("partial", 0, 2)
     assert "note on 'a'" in outcome.answer

@@ -1,4 +1,4 @@
-"""Replies of chat completions servers: reasons to finish, arguments, usage, reasoning."""
+"""Replies of chat completions servers: finish reasons, arguments, usage, reasoning."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def read(message, finish_reason="stop", taken=(), **completion):
     ],
 )
 def test_every_reason_to_finish_has_one_meaning(reason, message, stop, odd):
-    """What the reply holds is more certain than what it says of itself; what is odd is told."""
+    """Each finish reason has one meaning; the reply's content takes precedence, and an odd reason is reported."""
     reply = read(message, reason)
     assert (reply.stop, bool(reply.detail)) == (stop, odd)
     assert not odd or (reason or "none given") in reply.detail
@@ -61,7 +61,7 @@ def test_every_reason_to_finish_has_one_meaning(reason, message, stop, odd):
     ],
 )
 def test_arguments_are_a_string_of_json(arguments, read_as):
-    """Whatever is no object is None, and goes back as an empty one; nothing at all is an empty one."""
+    """Arguments that are no JSON object are None and are sent back as `{}`; absent or blank arguments are `{}`."""
     reply = read({"tool_calls": [{"id": "1", "function": {"name": "look", "arguments": arguments}}]})
     assert reply.calls[0].arguments == read_as
     sent_back = reply.content[0]["chat"]["function"]["arguments"]
@@ -83,7 +83,7 @@ def test_arguments_are_a_string_of_json(arguments, read_as):
     ],
 )
 def test_s1_6_text_is_found_in_any_shape_of_content(content, texts):
-    """A string, null, or parts; thinking among the parts is no text."""
+    """Content may be a string, null, or parts; thinking parts are not text."""
     reply = read({"content": content})
     assert reply.text == "\n".join(texts)
     assert {block["type"] for block in reply.content} <= {"text", "chat_part"}
@@ -110,12 +110,12 @@ def test_s1_6_text_is_found_in_any_shape_of_content(content, texts):
     ],
 )
 def test_usage_is_counted_as_far_as_it_is_told(usage, counted):
-    """Cached input is no plain input; what is absent is 0."""
+    """Cached input tokens are not counted as plain input; absent figures are 0."""
     assert read({"content": "a"}, usage=usage).usage == counted
 
 
 def test_a_call_without_an_id_of_its_own_gets_a_new_one():
-    """None, empty, one of an earlier turn, twice in one turn: each call of a transcript has its own."""
+    """A call whose id is None, empty or already used, in this turn or before, gets an id unique in the transcript."""
     wanted = [{**CALL, "id": call_id} for call_id in (None, "", "old", "new", "new", 7)]
     ids = [call.id for call in read({"tool_calls": wanted}, taken={"old", "call_3"}).calls]
     assert ids[3] == "new"
@@ -124,6 +124,6 @@ def test_a_call_without_an_id_of_its_own_gets_a_new_one():
 
 
 def test_a_full_context_is_no_matter_of_more_room():
-    """A cut reply that more room would not help says so."""
+    """A cut reply reports when more output tokens would not help, because the context is full."""
     assert read({"content": "a"}, "length").more_room_helps
     assert not read({"content": "a"}, "model_length").more_room_helps

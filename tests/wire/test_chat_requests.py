@@ -25,7 +25,7 @@ def roles(sent):
 
 
 async def test_s0_1_s0_3_s0_4_a_run_is_silent_counts_down_and_is_forced(ask_chat):
-    """Thirty calls, a countdown in the second half, and `respond` by name at the limit; none before."""
+    """In 30 calls, the second half shows a countdown and `respond` is forced at the limit, not before."""
     outcome, api = await ask_chat(policies.always_tool("look"), 30)
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "what was found", "force")
     assert (outcome.tool_calls.used, outcome.model) == (30, "openai:some-model")
@@ -38,7 +38,7 @@ async def test_s0_1_s0_3_s0_4_a_run_is_silent_counts_down_and_is_forced(ask_chat
 
 
 async def test_s0_5_what_was_said_is_sent_again_byte_for_byte(ask_chat):
-    """Tools and system are the same in every request, and each history begins with the bytes of the one before."""
+    """Tools and system are the same in every request, and each history begins with the bytes of the previous one."""
     _, api = await ask_chat(policies.always_tool("look", calls_per_turn=3), 12)
     fronts = {sent.raw.split(b',"max_completion_tokens"')[0] for sent in api.requests}
     assert len(fronts) == 1
@@ -50,7 +50,7 @@ async def test_s0_5_what_was_said_is_sent_again_byte_for_byte(ask_chat):
 
 
 async def test_the_first_request_holds_what_it_should_and_nothing_else(ask_chat):
-    """The id without its prefix, the system message, the question; streaming asks for the usage."""
+    """The first request has the id without prefix, the system message and the question; streaming requests usage."""
     _, api = await ask_chat([answers("yes")])
     (sent,) = api.requests
     streamed = {"stream": True, "stream_options": {"include_usage": True}} if sent.stream else {}
@@ -68,7 +68,7 @@ async def test_the_first_request_holds_what_it_should_and_nothing_else(ask_chat)
 
 @pytest.mark.parametrize(("effort", "sent"), [("low", "low"), ("xhigh", "xhigh"), ("max", "max"), (None, None)])
 async def test_effort_goes_out_under_this_apis_name(chat_api, effort, sent):
-    """As `reasoning_effort`, in every request; without one the model decides."""
+    """The effort is sent as `reasoning_effort` in every request; without one, the key is absent."""
     api = chat_api([calls("look", {"query": "a"}), answers("yes")])
     async with make_client(base_url=api.base_url, api_key="test") as client:
         conversation = ChatProvider("some-model", client).open(Opening("Be brief.", Toolset([LOOK]), effort))
@@ -79,7 +79,7 @@ async def test_effort_goes_out_under_this_apis_name(chat_api, effort, sent):
 
 
 async def test_without_tools_neither_tools_nor_a_choice_go_out(chat_api):
-    """As for a summary: the API refuses a choice among nothing."""
+    """Without tools, as for a summary, no `tool_choice` is sent either, because the API refuses it."""
     api = chat_api([says("Short."), says("Shorter.")])
     async with make_client(base_url=api.base_url, api_key="test") as client:
         conversation = ChatProvider("some-model", client).open(Opening("Sum up.", Toolset([])))
@@ -89,7 +89,7 @@ async def test_without_tools_neither_tools_nor_a_choice_go_out(chat_api):
 
 
 async def test_s2_2_each_result_is_a_message_of_its_own_in_call_order(ask_chat):
-    """Three calls, two allowed: three tool messages right behind the calls, the last one skipped."""
+    """Three calls with a limit of two give three tool messages directly after the calls; the last is skipped."""
     script = [calls("look", {"query": "a"}, {"query": "b"}, {"query": "c"}), answers("yes")]
     _, api = await ask_chat(script, 2)
     sent = api.requests[1]
@@ -102,7 +102,7 @@ async def test_s2_2_each_result_is_a_message_of_its_own_in_call_order(ask_chat):
 
 
 async def test_s0_10_the_order_is_a_user_message_behind_the_results(ask_chat):
-    """Never a system message in mid-conversation; the results end with the countdown, and stay as they are."""
+    """The landing instruction is a user message, never a system message; the results end with the countdown."""
     outcome, api = await ask_chat(policies.always_tool("look"), 2, landing="order")
     sent = api.requests[-1]
     assert (outcome.landing.how, sent.tool_choice) == ("order", "auto")
@@ -112,7 +112,7 @@ async def test_s0_10_the_order_is_a_user_message_behind_the_results(ask_chat):
 
 
 async def test_x_1_with_no_calls_at_all_the_order_ends_the_question(ask_chat):
-    """The words join the text of the user, as its last line."""
+    """With a limit of 0 calls, the landing instruction is the last line of the user's message."""
     _, api = await ask_chat([answers("yes")], 0, landing="order")
     assert roles(api.requests[0]) == ["system", "user"]
     question, order = api.requests[0].messages[1]["content"].split("\n")
@@ -121,7 +121,7 @@ async def test_x_1_with_no_calls_at_all_the_order_ends_the_question(ask_chat):
 
 
 async def test_an_order_that_was_ignored_stays_where_it_stood(ask_chat):
-    """Its message became history: the next request goes on behind it, tools unchanged, choice `none`."""
+    """An ignored instruction stays in the history; the next request has the same tools and choice `none`."""
     script = [calls("look", {"query": "a"}), calls("look", {"query": "b"}), says("In words.")]
     outcome, api = await ask_chat(script, 1, landing="order")
     assert (outcome.answer, outcome.landing.how) == ("In words.", "none")
@@ -131,7 +131,7 @@ async def test_an_order_that_was_ignored_stays_where_it_stood(ask_chat):
 
 
 async def test_each_message_is_serialised_once(ask_chat, monkeypatch):
-    """However long the run: a message that was sent before goes out as the bytes that there are."""
+    """Each message is serialised once per run; later requests reuse its bytes."""
     made = []
     monkeypatch.setattr(openai_chat, "encoded", lambda message: made.append(message) or encoded(message))
     _, api = await ask_chat(policies.always_tool("look"), 20, landing="none")
@@ -140,7 +140,7 @@ async def test_each_message_is_serialised_once(ask_chat, monkeypatch):
 
 
 async def test_s0_7_two_runs_share_a_provider_and_nothing_else(chat_api):
-    """One after the other: the second knows nothing of the first, and its ids begin anew."""
+    """Of two runs in sequence, the second sends nothing of the first, and its ids start anew."""
     api = chat_api(policies.always_tool("look"))
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = ChatProvider("some-model", client)
@@ -150,7 +150,7 @@ async def test_s0_7_two_runs_share_a_provider_and_nothing_else(chat_api):
 
 
 async def test_results_and_a_text_in_one_message_keep_their_order(chat_api):
-    """As when a run is resumed: the results answer their calls first, then comes what the user says."""
+    """As in a resumed run, the results come first, directly after their calls, and then the user's text."""
     api = chat_api([calls("look", {"query": "a"}), says("Yes.")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         conversation = ChatProvider("some-model", client).open(Opening("Be brief.", Toolset([LOOK])))
@@ -163,7 +163,7 @@ async def test_results_and_a_text_in_one_message_keep_their_order(chat_api):
 
 
 async def test_blocks_of_the_messages_api_can_be_sent(chat_api):
-    """A transcript that began elsewhere: calls and texts are made into messages, thinking is left out."""
+    """A transcript from the Messages API is converted: calls and texts become messages, thinking is omitted."""
     api = chat_api([says("Yes.")])
     blocks = (
         {"type": "thinking", "thinking": "hm", "signature": "x"},
@@ -185,5 +185,5 @@ async def test_blocks_of_the_messages_api_can_be_sent(chat_api):
 
 @pytest.mark.parametrize("blocks", [(), ({"type": "thinking", "thinking": "hm", "signature": "x"},)])
 def test_an_assistant_message_without_text_and_calls_has_an_empty_text(blocks):
-    """Null stands only beside calls."""
+    """An assistant message has null content only if it has calls; otherwise the content is an empty string."""
     assert json.loads(encoded(Message("assistant", blocks))) == {"role": "assistant", "content": ""}

@@ -110,12 +110,12 @@ def refused(rule, status, told, body, **options):
 
 @pytest.mark.parametrize(("rule", "body", "told"), WRONG, ids=[f"{n}-{case[0]}" for n, case in enumerate(WRONG)])
 def test_a_wrong_body_is_refused_by_its_rule(rule, body, told):
-    """The wrong request breaks just that rule, and a 400 in the API's shape says so."""
+    """A wrong request breaks exactly its rule, and is refused with a 400 in the API's shape."""
     refused(rule, 400, told, body)
 
 
 def test_what_is_wrong_around_the_body_is_refused():
-    """Another address or method, no key, another content type, damaged JSON."""
+    """A wrong address, method or content type, a missing key and damaged JSON are refused."""
     refused("path", 404, "Invalid URL", chat(), path="/v1/messages")
     refused("path", 404, "Invalid URL", b"", method="GET")
     refused("key", 401, "API key", chat(), headers={"authorization": ""})
@@ -124,13 +124,13 @@ def test_what_is_wrong_around_the_body_is_refused():
 
 
 def test_every_rule_is_tried():
-    """No rule stands in the table without a request that breaks it."""
+    """Every rule in the table has a request that breaks it."""
     assert {case[0] for case in WRONG} | {"path", "key", "content_type"} == {rule.id for rule in RULES}
 
 
 @pytest.mark.parametrize("body", RIGHT)
 def test_a_right_body_is_taken(body):
-    """Whatever the API takes goes through."""
+    """Every request that the API accepts is accepted."""
     with ChatSimulator([replies.says("Mice.")]) as api:
         status, raw = post(api, body)
     assert (status, api.requests[0].rule) == (200, None), api.requests[0].error
@@ -139,7 +139,7 @@ def test_a_right_body_is_taken(body):
 
 
 def test_a_reply_larger_than_the_model_gives_is_refused():
-    """As the API words it."""
+    """A request for more output tokens than the model gives is refused with the API's message."""
     with ChatSimulator(most_room=4096) as api:
         status, raw = post(api, chat(max_completion_tokens=4097))
     assert status == 400
@@ -155,7 +155,7 @@ def test_a_reply_larger_than_the_model_gives_is_refused():
     ],
 )
 def test_a_conversation_that_was_not_meant_fails_the_test(script, bodies, told):
-    """A reply left over, a request too many, and a broken rule are found at the end."""
+    """An unused reply, a request beyond the script, and a broken rule fail the test at the end."""
 
     def converse():
         with ChatSimulator(script) as api:

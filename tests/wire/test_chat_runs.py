@@ -1,4 +1,4 @@
-"""Runs against chat completions servers, whole and streamed: odd replies, retries, usage and cost."""
+"""Runs against chat completions servers, streamed and not: odd replies, retries, usage and cost."""
 
 from dataclasses import replace
 
@@ -25,19 +25,19 @@ LOOK = calls("look", {"query": "a"})
     ],
 )
 async def test_s1_6_reasoning_that_a_server_left_in_the_text_never_leaks(ask_chat, content, answer):
-    """Only at the very beginning: anywhere else it is what the model wants to say."""
+    """A `<think>` block is removed at the very beginning of the text only; elsewhere it is part of the answer."""
     outcome, _ = await ask_chat([says(content)])
     assert (outcome.status, outcome.answer) == ("answered", answer)
 
 
 async def test_s1_6_reasoning_without_an_end_is_no_answer(ask_chat):
-    """It is asked for again, and what the model then says is the answer."""
+    """A reply of unterminated reasoning is requested again, and the next reply is the answer."""
     outcome, api = await ask_chat([says("<think>and on and on"), says("<think>hm</think>yes")])
     assert (outcome.answer, len(api.requests)) == ("yes", 2)
 
 
 async def test_s1_6_reasoning_goes_back_as_it_came_and_never_leaks(ask_chat):
-    """Both names of it, details, and unknown fields of message, call and function; null and empty ones do not."""
+    """Reasoning (both names), its details and unknown fields are sent back unchanged; null and empty ones are not."""
     fields = {
         "reasoning_content": "secret thought",
         "reasoning": "secret thought",
@@ -54,7 +54,7 @@ async def test_s1_6_reasoning_goes_back_as_it_came_and_never_leaks(ask_chat):
 
 
 async def test_parts_that_are_no_text_go_back_as_they_came(ask_chat):
-    """Content in parts stays in parts; the thought among them is no text."""
+    """Content in parts is sent back in parts; a thinking part is not text of the answer."""
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "I look."}]
     outcome, api = await ask_chat([says(parts, CALL), says([*parts[:1], {"type": "text", "text": "Done."}])])
     assert outcome.answer == "Done."
@@ -62,7 +62,7 @@ async def test_parts_that_are_no_text_go_back_as_they_came(ask_chat):
 
 
 async def test_s1_7_broken_arguments_are_answered_and_go_back_as_an_empty_object(ask_chat):
-    """The call is not run; the server, which reads the arguments of the history, still takes it."""
+    """A call with broken arguments is not run, and goes back as `{}` for servers that parse the history."""
     outcome, api = await ask_chat([says(None, tool_call("look", '{"query": "half')), answers("yes")])
     assert (outcome.answer, outcome.tool_calls.failed) == ("yes", 1)
     assert "the arguments are no JSON object" in api.requests[1].results[0]
@@ -70,7 +70,7 @@ async def test_s1_7_broken_arguments_are_answered_and_go_back_as_an_empty_object
 
 
 async def test_calls_without_ids_are_answered_by_ids_of_ours(ask_chat):
-    """A local server that sends none, or the same one every time: every result still answers its call."""
+    """If a local server sends no call ids, or the same one every time, every result still answers its call."""
     nameless = says(None, {**CALL, "id": ""}, tool_call("look", {"query": "b"}, ""))
     same = says(None, tool_call("look", {"query": "c"}, "0"))
     again = says(None, tool_call("look", {"query": "d"}, "0"))
@@ -84,14 +84,14 @@ async def test_calls_without_ids_are_answered_by_ids_of_ours(ask_chat):
 
 
 async def test_x_4_respond_beside_other_calls_ends_the_run(ask_chat):
-    """With what it gave; the others are not run."""
+    """A `respond` call ends the run with its answer; other calls of the same reply are not run."""
     both = says("Well.", CALL, tool_call("respond", {"answer": "done"}))
     outcome, api = await ask_chat([both])
     assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 0, 1)
 
 
 async def test_x_6_a_cut_call_is_not_executed_and_asked_for_with_more_room(ask_chat):
-    """Twice the room; the history is the same."""
+    """A cut call is not run; the request is repeated with the same history and twice the output tokens."""
     cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
     outcome, api = await ask_chat([cut, LOOK, answers("yes")])
     assert (outcome.answer, outcome.tool_calls.used) == ("yes", 1)
@@ -100,7 +100,7 @@ async def test_x_6_a_cut_call_is_not_executed_and_asked_for_with_more_room(ask_c
 
 
 async def test_x_6_a_call_that_was_cut_twice_goes_back_as_one_that_can_be_read(ask_chat):
-    """It is answered without being run; half of its arguments would be refused by a server that reads them."""
+    """A call cut twice is skipped and goes back with `{}`, because servers that parse arguments refuse half of them."""
     cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
     outcome, api = await ask_chat([cut, cut, answers("yes")])
     assert (outcome.answer, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("yes", 0, 1)
@@ -108,14 +108,14 @@ async def test_x_6_a_call_that_was_cut_twice_goes_back_as_one_that_can_be_read(a
 
 
 async def test_x_6_what_came_of_a_cut_answer_is_kept(ask_chat):
-    """Twice cut inside `respond`: the part that arrived is the answer."""
+    """If `respond` is cut twice, the received part is the answer."""
     cut = says(None, tool_call("respond", '{"answer": "so far so g'), finish_reason="length")
     outcome, _ = await ask_chat([cut, cut])
     assert (outcome.status, outcome.answer) == ("partial", "so far so g\n[truncated]")
 
 
 async def test_x_7_an_empty_answer_is_asked_for_once_more(ask_chat):
-    """Reasoning alone is no answer."""
+    """An empty answer, or reasoning alone, is requested once more."""
     outcome, _ = await ask_chat([says(None, reasoning_content="hm"), says("", reasoning_content="hm")])
     assert (outcome.status, outcome.exit_code) == ("failed", 4)
     outcome, _ = await ask_chat([says(""), says("At last.")])
@@ -123,7 +123,7 @@ async def test_x_7_an_empty_answer_is_asked_for_once_more(ask_chat):
 
 
 async def test_x_8_refusals_and_unknown_reasons_end_honestly(ask_chat):
-    """A filter, a refusal in words, and a reason that nobody knows."""
+    """A content filter and a `refusal` text fail the run; an unknown finish reason is reported as a warning."""
     outcome, _ = await ask_chat([says("half", finish_reason="content_filter")])
     assert (outcome.exit_code, outcome.error) == (4, "the model refused to answer (content_filter)")
     outcome, _ = await ask_chat([says(None, refusal="I cannot\nhelp.")])
@@ -134,14 +134,14 @@ async def test_x_8_refusals_and_unknown_reasons_end_honestly(ask_chat):
 
 
 async def test_usage_is_that_of_all_requests(ask_chat):
-    """Streamed, it comes in the last chunk, which has no choice."""
+    """Usage is summed over all requests; in a stream it comes in the last chunk, which has no choices."""
     told = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
     outcome, _ = await ask_chat([replace(LOOK, usage=told), replace(says("Yes."), usage=told)])
     assert outcome.usage == Usage(80, 120, 0, 14)
 
 
 async def test_cost_is_that_of_the_price_list_or_unknown():
-    """By the id without its prefix; never a guess."""
+    """The cost comes from the price list, by the id without its prefix; an unlisted model's cost is unknown."""
     async with make_client(api_key="test") as client:
         known = ChatProvider("gpt-4o", client).cost(Usage(1_000_000, 0, 0, 0))
         unknown = ChatProvider("my-own-model", client).cost(Usage(1_000_000, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""Streamed replies of chat completions servers, put together from their fragments."""
+"""Streamed replies of chat completions servers, assembled from their fragments."""
 
 import pytest
 
@@ -83,7 +83,7 @@ def stream(chat_api):
 
 @pytest.mark.parametrize("pieces", STREAMED.values(), ids=STREAMED)
 async def test_a_call_is_put_together_from_its_fragments(stream, pieces):
-    """However a server cuts it up, one call with its arguments is run, and the watcher sees its tool by name."""
+    """However a server splits a call, it is run once with its arguments, and the watcher sees the tool's name."""
     outcome, api, seen = await stream([fragments(*pieces), answers("yes")])
     assert (outcome.answer, outcome.tool_calls.used, outcome.tool_calls.failed) == ("yes", 1, 0)
     assert api.requests[1].results == ["note on 'a', part 0"]
@@ -93,14 +93,14 @@ async def test_a_call_is_put_together_from_its_fragments(stream, pieces):
 
 @pytest.mark.parametrize("pieces", SEVERAL.values(), ids=SEVERAL)
 async def test_several_calls_are_kept_apart(stream, pieces):
-    """By index; without a usable one, by what begins a new call."""
+    """Calls are separated by index or, without a usable index, where a new call begins."""
     outcome, api, _ = await stream([fragments(*pieces), answers("yes")])
     assert (outcome.answer, outcome.tool_calls.used) == ("yes", 2)
     assert api.requests[1].results == ["note on 'a', part 0", "note on 'b', part 0"]
 
 
 async def test_fields_of_a_call_that_stream_in_go_back(stream):
-    """Objects are joined key by key, wherever they come."""
+    """Extra fields of a streamed call are merged key by key, at any level, and sent back."""
     pieces = [
         {"index": 0, "id": "1", "function": {"name": "look", "arguments": "{}"}, "extra_content": {"a": {"b": "x"}}},
         {"index": 0, "extra_content": {"a": {"b": "y", "c": 1}}},
@@ -113,7 +113,7 @@ async def test_fields_of_a_call_that_stream_in_go_back(stream):
 
 
 async def test_a_legacy_function_call_is_a_call(stream):
-    """The older shape, streamed: it goes back in the newer one, with an id of ours."""
+    """A streamed legacy `function_call` is sent back as a tool call with a generated id."""
     deltas = [{"function_call": {"name": "look", "arguments": HALF}}, {"function_call": {"arguments": REST}}]
     old = ChatReply({"role": "assistant", "content": ""}, "function_call", None, deltas)
     _, api, _ = await stream([old, answers("yes")])
@@ -122,7 +122,7 @@ async def test_a_legacy_function_call_is_a_call(stream):
 
 
 async def test_text_is_shown_as_it_comes_and_reasoning_is_not(stream):
-    """The pieces make up the answer; thought stays away from the screen."""
+    """The streamed text deltas add up to the answer; reasoning is not shown."""
     outcome, _, seen = await stream([says("The whole answer.", reasoning_content="hm hm hm")])
     assert [delta.tool for delta in seen] == [None] * len(seen)
     assert len(seen) > 1
@@ -130,7 +130,7 @@ async def test_text_is_shown_as_it_comes_and_reasoning_is_not(stream):
 
 
 async def test_a_server_that_does_not_stream_is_read_all_the_same(chat_api):
-    """JSON in answer to a request for a stream."""
+    """A JSON reply to a streaming request is read."""
     body = {"choices": [{"message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}]}
     api = chat_api([json_value(body)])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -156,20 +156,20 @@ async def test_a_server_that_does_not_stream_is_read_all_the_same(chat_api):
     ids=["no end mark", "end mark", "no reason but the usage", "noise"],
 )
 async def test_streams_of_many_kinds_are_whole(stream, chunks):
-    """A reason to finish or the closing usage makes a stream complete; what is not known is passed over."""
+    """A finish reason or the closing usage completes a stream; unknown chunks are ignored."""
     outcome, _, _ = await stream([Stream(tuple(chunks))])
     assert (outcome.status, outcome.answer) == ("answered", "yes")
 
 
 async def test_the_content_type_of_a_stream_is_compared_without_regard_to_case(stream):
-    """`Text/Event-Stream` is a stream."""
+    """The content type `Text/Event-Stream` is read as a stream."""
     chunk = {"choices": [{"delta": {"content": "yes"}, "finish_reason": "stop"}]}
     outcome, _, _ = await stream([Stream((chunk,), kind="Text/Event-Stream")])
     assert outcome.answer == "yes"
 
 
 def test_empty_pieces_are_not_shown():
-    """Only what lengthens the text is a delta."""
+    """Only chunks that add text give a delta."""
     seen = []
     growing = StreamedCompletion(seen.append)
     for content in ("", None, "a", ""):

@@ -1,4 +1,4 @@
-"""An agent that asks specialists, over the wire: its loop and theirs with the real SDKs against one simulated API."""
+"""An agent that delegates to specialists, over the wire: the real SDKs of both loops against one simulated API."""
 
 import asyncio
 import inspect
@@ -69,7 +69,7 @@ def of_parent(api):
 
 
 async def test_an_agent_asks_two_specialists_in_one_turn_and_answers(messages_api, files):
-    """Two calls at once, two runs, two results in call order with all that the agent's model needs; then its answer."""
+    """Two calls in one turn give two runs and two complete results in call order; then the agent answers."""
     api = messages_api(conversation([tool_use("delegate", OWLS), tool_use("delegate", TOADS)]))
     async with of_messages(api, files) as (client, delegate):
         assert await parent.ask_messages(client, delegate, QUESTION) == "Only toads do."
@@ -90,7 +90,7 @@ async def test_an_agent_asks_two_specialists_in_one_turn_and_answers(messages_ap
 
 
 async def test_specialists_really_work_side_by_side(messages_api, files):
-    """While the server holds back what one of them is told, the other one answers; the results keep their order."""
+    """One specialist finishes while the server delays the other's reply; the results stay in call order."""
     gate = Gate()
     play = conversation([tool_use("delegate", OWLS), tool_use("delegate", TOADS)])
 
@@ -108,7 +108,7 @@ async def test_specialists_really_work_side_by_side(messages_api, files):
 
 
 async def test_an_agent_on_chat_completions_does_the_same(chat_api, files):
-    """The same two calls as `tool` messages, in call order; the definition is that of chat completions."""
+    """On chat completions, the results are `tool` messages in call order, and the definition has that API's form."""
 
     def policy(request):
         if [tool["function"]["name"] for tool in request.body["tools"]] == ["delegate"]:
@@ -145,7 +145,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "said"), WRONG)
 async def test_what_the_agents_model_gets_wrong_comes_back_as_an_error_result(messages_api, files, given, said):
-    """The result is marked as an error and says what is wanted; the agent's loop goes on and answers."""
+    """A wrong call gives an error result that names the expected input; the agent's loop continues and answers."""
     api = messages_api(conversation([tool_use("delegate", given)], last="I could not ask."))
     async with of_messages(api, files) as (client, delegate):
         assert await parent.ask_messages(client, delegate, QUESTION) == "I could not ask."
@@ -156,7 +156,7 @@ async def test_what_the_agents_model_gets_wrong_comes_back_as_an_error_result(me
 
 
 async def test_another_tools_name_is_no_reason_to_break_off(messages_api, files):
-    """A call of a tool that is not there is answered like one."""
+    """A call of an unknown tool gets an error result that lists the available tool."""
     api = messages_api(conversation([tool_use("ask", OWLS)]))
     async with of_messages(api, files) as (client, delegate):
         await parent.ask_messages(client, delegate, QUESTION)
@@ -165,7 +165,7 @@ async def test_another_tools_name_is_no_reason_to_break_off(messages_api, files)
 
 
 async def test_a_specialist_whose_api_fails_gives_what_it_gathered(messages_api, files):
-    """The run's second request is refused for good: an error result with status, reason and the salvage."""
+    """If a specialist's second request is refused, its error result holds the status, the reason and the salvage."""
     play = conversation([tool_use("delegate", TOADS)], last="The notes say so.")
 
     def policy(request):
@@ -183,7 +183,7 @@ async def test_a_specialist_whose_api_fails_gives_what_it_gathered(messages_api,
 
 
 async def test_an_agent_that_is_cancelled_stops_its_specialist(messages_api, files):
-    """The cancellation goes on its way; the run is over by then, and its store says that it was aborted."""
+    """Cancelling the agent propagates: the specialist's run ends first, and its store records it as aborted."""
     gate = Gate()
     play = conversation([tool_use("delegate", TOADS)])
 
@@ -204,7 +204,7 @@ async def test_an_agent_that_is_cancelled_stops_its_specialist(messages_api, fil
 
 
 async def test_the_example_of_the_docs_answers(messages_api, monkeypatch):
-    """With a runner of the tool's own: the specialists of this repository, and the model where the environment says."""
+    """With the tool's own runner, the example uses this repository's specialists and the environment's endpoint."""
     monkeypatch.chdir(ROOT)
 
     def policy(request):
@@ -223,7 +223,7 @@ async def test_the_example_of_the_docs_answers(messages_api, monkeypatch):
 
 @pytest.mark.parametrize("document", ["delegate.md", "nested.md"])
 def test_the_examples_of_the_docs_are_those_that_run_here(document):
-    """Each stands in tests/wire/parent.py as it stands there, but for the words that tell what it does."""
+    """Every example in the docs is identical to code in tests/wire/parent.py, apart from docstrings."""
     source = inspect.getsource(parent)
     told = (ROOT / "docs" / document).read_text(encoding="utf-8").split("```python\n")[1:]
     examples = [block.split("```")[0] for block in told]
@@ -242,7 +242,7 @@ def listed(path):
 
 
 async def test_the_same_run_is_asked_for_more_with_a_refreshed_budget(messages_api, files):
-    """With the id that it was told: the transcript goes on, the limit is what was used and the file's once more."""
+    """A returned run_id continues the transcript; the new limit is the used calls plus the file's limit."""
     script = [
         calls("read", {"path": "notes/toads.md"}),
         calls("read", {"path": "notes/owls.md"}),

@@ -1,4 +1,4 @@
-"""A server that lies or breaks: one clear line, the gathered work kept, never a traceback."""
+"""Faults of a server end in a one-line error; the gathered work is kept and no traceback is shown."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ LOOK = calls("look", {"query": "a"})
 
 @pytest.fixture(params=["json", "stream"])
 def watch(request):
-    """Ask once for whole replies and once for streamed ones."""
+    """Run once with complete replies and once with streamed ones."""
     return None if request.param == "json" else lambda delta: None
 
 
@@ -64,7 +64,7 @@ def ask(messages_api, watch):
     ],
 )
 async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask, fault, said):
-    """Failed with exit code 3; what was gathered before stands in the answer."""
+    """The run fails with exit code 3 and a one-line error; the answer holds the results gathered before."""
     outcome, _ = await ask([LOOK, fault])
     assert said in outcome.error
     assert "\n" not in outcome.error
@@ -84,7 +84,7 @@ async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask, fault, said
     ],
 )
 async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask, fault):
-    """Whatever breaks in the middle is a provider error, in one line."""
+    """A reply that breaks off is a provider error of one line."""
     outcome, _ = await ask([LOOK, fault])
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER)
     assert outcome.error
@@ -92,7 +92,7 @@ async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask, fault):
 
 
 async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask):
-    """The SDK would wait an hour; we say what the server asks for instead."""
+    """A `retry-after` of an hour is reported instead of waited for, as the SDK would."""
     outcome, api = await ask([faults.rate_limited(3600)], retries=2)
     assert outcome.error == (
         "the API answered 429: This request would exceed your rate limit.; "
@@ -102,13 +102,13 @@ async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask):
 
 
 async def test_a_short_retry_after_is_honoured(ask):
-    """One busy answer is tried again by the SDK."""
+    """The SDK retries after a short `retry-after`."""
     outcome, api = await ask([faults.rate_limited(0.01), GOOD], retries=2)
     assert (outcome.status, len(api.requests)) == ("answered", 2)
 
 
 async def test_s0_10_a_400_on_forcing_is_learnt(messages_api, watch):
-    """An unknown model that refuses is asked by order, at once in the next run; the 400 is no landing request."""
+    """After a 400 on forcing, the instruction is used, in the next run too; the 400 is no landing request."""
     refusal = 'tool_choice: type "tool" and "any" are not supported for this model.'
     api = messages_api([LOOK, faults.invalid(refusal), answers("yes"), LOOK, answers("again")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -121,7 +121,7 @@ async def test_s0_10_a_400_on_forcing_is_learnt(messages_api, watch):
 
 
 async def test_s0_10_the_table_keeps_newer_models_from_being_forced(ask):
-    """Sonnet 5.5 refuses forcing; the order stands in the last result and nothing is refused."""
+    """For Sonnet 5.5, which refuses forcing, the instruction is in the last result and no request is refused."""
     outcome, api = await ask([LOOK, answers("yes")], limit=1, model="sonnet")
     assert outcome.landing.how == "order"
     assert "will be heard" in api.requests[-1].last_line
@@ -129,7 +129,7 @@ async def test_s0_10_the_table_keeps_newer_models_from_being_forced(ask):
 
 
 async def test_x_6_a_call_cut_on_the_wire_is_not_executed(ask):
-    """Half of its arguments arrived; the request is repeated with more room."""
+    """A call with half of its arguments is not run; the request is repeated with more output tokens."""
     outcome, api = await ask([cut_call("look", '{"query": "ha', {}), LOOK, answers("yes")])
     assert (outcome.answer, outcome.tool_calls.used) == ("yes", 1)
     assert api.requests[1].body["max_tokens"] > api.requests[0].body["max_tokens"]
@@ -137,14 +137,14 @@ async def test_x_6_a_call_cut_on_the_wire_is_not_executed(ask):
 
 
 async def test_x_6_what_came_of_a_cut_answer_is_kept(ask):
-    """Twice cut inside `respond`: the part that arrived is the answer."""
+    """If `respond` is cut twice, the received part is the answer."""
     cut = cut_call("respond", '{"answer": "so far so g', {"answer": "so far so g"})
     outcome, _ = await ask([cut, cut])
     assert (outcome.status, outcome.answer) == ("partial", "so far so g\n[truncated]")
 
 
 async def test_x_8_refusal_pause_and_unknown_reasons_on_the_wire(ask):
-    """Each documented reason has one meaning, an unknown one is told."""
+    """Each documented stop reason has one meaning; an unknown one is reported."""
     outcome, _ = await ask([refuses("bio")])
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
     assert "bio" in outcome.error
@@ -157,20 +157,20 @@ async def test_x_8_refusal_pause_and_unknown_reasons_on_the_wire(ask):
 
 
 async def test_x_9_s1_6_thinking_goes_back_byte_for_byte_and_never_leaks(ask):
-    """The simulator refuses a changed signature; the answer holds no thinking."""
+    """Thinking is sent back unchanged, or the simulator refuses its signature; the answer holds none."""
     script = [says(thinking("secret"), *LOOK.content), says(thinking("secret"), text("a"), text("b"))]
     outcome, _ = await ask(script)
     assert outcome.answer == "a\nb"
 
 
 async def test_x_4_respond_beside_other_calls_on_the_wire(ask):
-    """The run ends with the answer, whatever else was wished for."""
+    """A `respond` call ends the run with its answer; other calls of the same reply are not run."""
     outcome, api = await ask([says(*LOOK.content, respond("done", evidence=[{"source": "x:1", "quote": "y"}]))])
     assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 0, 1)
 
 
 async def test_a_wait_in_milliseconds_is_bounded_too(ask):
-    """The SDK honours `retry-after-ms` before `retry-after`; so does the deadline."""
+    """The deadline bounds `retry-after-ms` too, which the SDK honours before `retry-after`."""
     busy = faults.ApiError(529, "overloaded_error", "Overloaded", {"retry-after-ms": "3600000"})
     outcome, api = await ask([busy], retries=2)
     assert "try again in 3600 seconds" in outcome.error
@@ -178,13 +178,13 @@ async def test_a_wait_in_milliseconds_is_bounded_too(ask):
 
 
 async def test_x_8_a_paused_turn_with_a_call_of_ours_is_answered(ask):
-    """What the reply holds counts more than its stop reason: the call is run, the history stays whole."""
+    """The reply's content takes precedence over its stop reason: the call is run and the history stays valid."""
     outcome, _ = await ask([says(*LOOK.content, stop_reason="pause_turn"), GOOD])
     assert (outcome.answer, outcome.tool_calls.used) == ("fine", 1)
 
 
 async def test_x_8_a_prompt_that_is_too_long_ends_with_what_was_gathered(ask):
-    """A full context is no broken endpoint: partial, exit code 0, the salvage stands in the answer."""
+    """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
     outcome, _ = await ask([LOOK, faults.invalid("prompt is too long: 1000001 tokens > 1000000 maximum")])
     assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
     assert "prompt is too long" in outcome.error
@@ -192,7 +192,7 @@ async def test_x_8_a_prompt_that_is_too_long_ends_with_what_was_gathered(ask):
 
 
 async def test_an_error_object_with_status_200_is_told(ask):
-    """Some gateways wrap the API's error in a success; its message is not lost."""
+    """The message of an error object with status 200, as some gateways send it, is reported."""
     body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     outcome, _ = await ask([faults.json_value(body)])
     assert "Overloaded" in outcome.error
@@ -200,7 +200,7 @@ async def test_an_error_object_with_status_200_is_told(ask):
 
 
 async def test_x_8_calls_under_an_unknown_stop_reason_are_not_run(ask):
-    """Its text is taken with a warning; whatever else it holds is left alone."""
+    """Under an unknown stop reason, the text is used with a warning and the calls are not run."""
     outcome, api = await ask([says("so far", *LOOK.content, stop_reason="brand_new")])
     assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("so far", 0, 1)
 
@@ -216,7 +216,7 @@ async def test_x_8_calls_under_an_unknown_stop_reason_are_not_run(ask):
     ],
 )
 async def test_x_10_calls_without_an_id_of_their_own_get_one(ask, first, second, sent_back):
-    """Each result can be told from the others, in the reply and in all of the transcript; sound ids stay."""
+    """Missing and duplicate call ids are replaced by ids unique in the transcript; valid ids are kept."""
     two, one = calls("look", {"query": "a"}, {"query": "b"}), calls("look", {"query": "c"})
     outcome, api = await ask([WithIds(two, first), WithIds(one, second), GOOD])
     assert (outcome.answer, outcome.tool_calls.used, outcome.tool_calls.failed) == ("fine", 3, 0)
@@ -228,7 +228,7 @@ async def test_x_10_calls_without_an_id_of_their_own_get_one(ask, first, second,
 
 
 async def test_x_9_only_the_broken_id_of_a_reply_is_mended(ask):
-    """Thinking, text and sound calls beside it go back as they came, fields that we do not know included."""
+    """Thinking, text and valid calls of the same reply are sent back unchanged, including unknown fields."""
     known = {**calls("look", {"query": "a"}).content[0], "id": "known", "caller": {"type": "direct"}}
     reply = says(thinking("secret"), "I look.", known, *calls("look", {"query": "b"}).content)
     outcome, api = await ask([WithIds(reply, ("known", NO_ID)), GOOD])
@@ -240,7 +240,7 @@ async def test_x_9_only_the_broken_id_of_a_reply_is_mended(ask):
 
 @pytest.mark.parametrize("figure", [True, -5, 1.5, "7", None, [1], MOST_TOKENS + 1, 10**400])
 async def test_a_figure_of_usage_that_cannot_be_true_is_none(ask, figure):
-    """It ends no run, and no sum of tokens or money is built on it."""
+    """An impossible usage figure does not end the run and is left out of the sums of tokens and cost."""
     honest, _ = await ask([LOOK, GOOD])
     outcome, _ = await ask([replace(LOOK, usage={"input_tokens": figure}), replace(GOOD, usage={"input_tokens": 0})])
     assert (outcome.status, outcome.answer, outcome.usage.input_tokens) == ("answered", "fine", 0)
@@ -249,7 +249,7 @@ async def test_a_figure_of_usage_that_cannot_be_true_is_none(ask, figure):
 
 
 async def test_a_reply_that_takes_for_ever_is_given_up(ask, monkeypatch):
-    """A server that sends a byte now and then would be waited for without an end, where no limit of time is set."""
+    """Without a time limit, a reply that trickles in is still abandoned after the longest allowed duration."""
     monkeypatch.setattr(reply_limits, "LONGEST_REPLY", -1.0)
     outcome, _ = await ask([GOOD])
     assert (outcome.status, outcome.error) == ("failed", "the server's reply took more than -1 seconds; try again")

@@ -1,4 +1,4 @@
-"""A full context over the wire: runs land from a summary, or say what to do."""
+"""A full context over the wire: the run lands from a summary, or the error suggests a remedy."""
 
 import pytest
 
@@ -23,7 +23,7 @@ FULL_CALL = says(tool_use("look", {}), stop_reason="model_context_window_exceede
 @pytest.mark.parametrize("full", [TOO_LONG, FULL, FULL_CALL], ids=["400", "text cut", "call cut"])
 @pytest.mark.parametrize(("model", "choice"), [("haiku", FORCED), ("sonnet", None)])
 async def test_x_8_a_full_context_lands_from_a_summary(ask, full, model, choice):
-    """In the default preset too: older turns are summarised at once, and the next request is the landing."""
+    """In the default preset too, older turns are summarised at once, and the next request is the landing."""
     script = noting(NOTES, [*batches(1, 1, 1), full, DONE])
     told = await ask(script, tools=[LONG], model=model)
     assert told.choices == [None] * 4 + [choice]
@@ -39,7 +39,7 @@ async def test_x_8_a_full_context_lands_from_a_summary(ask, full, model, choice)
 
 
 async def test_x_8_a_full_context_with_thinking_lands_from_one_message(ask):
-    """Where thinking binds the history the landing's transcript begins anew."""
+    """If thinking blocks prevent editing the history, the landing starts a new transcript of one message."""
     wishes = [says(thinking("hm"), tool_use("look", {"query": one})) for one in "abc"]
     told = await ask(noting(NOTES, [*wishes, TOO_LONG, DONE]), tools=[LONG], model="sonnet")
     (message,) = told.requests[-1].messages
@@ -50,7 +50,7 @@ async def test_x_8_a_full_context_with_thinking_lands_from_one_message(ask):
 
 @pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])
 async def test_x_8_a_context_that_is_full_again_is_salvaged(ask_once, full):
-    """One summary, then the newest results cut; after that what was gathered, and never a failure without it."""
+    """After one summary and one cut of the newest results, the run ends as partial with the gathered results."""
     told = await ask_once(noting(NOTES, [*batches(1, 1), full, full, full]), tools=[LONG])
     assert (told.outcome.status, told.outcome.exit_code) == ("partial", 0)
     assert note("2.0") in told.outcome.answer
@@ -58,7 +58,7 @@ async def test_x_8_a_context_that_is_full_again_is_salvaged(ask_once, full):
 
 @pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])
 async def test_x_8_a_context_that_one_turn_has_filled_lands_from_cut_results(ask_once, full):
-    """The newest turn is never summarised, but what was refused is no history yet: its long results are cut."""
+    """The newest turn is never summarised; its long results, refused and so not yet history, are cut."""
     told = await ask_once([looks("a"), full, DONE], tools=[LONG])
     assert not told.named("summarized")
     (whole,), (cut,) = told.requests[1].results.values(), told.requests[2].results.values()
@@ -68,7 +68,7 @@ async def test_x_8_a_context_that_one_turn_has_filled_lands_from_cut_results(ask
 
 
 async def test_x_8_a_context_that_is_full_at_once_is_a_failure_that_says_what_to_do(ask_once):
-    """Nothing was gathered and nothing can give way: as if the model could not be asked."""
+    """With nothing gathered and nothing to cut, the run fails with exit code 3, as for a provider error."""
     told = await ask_once([TOO_LONG])
     assert (told.outcome.status, told.outcome.exit_code, told.outcome.answer) == ("failed", 3, "")
     assert told.outcome.error.endswith("the model's context is full; ask for less, or let it read less")

@@ -1,4 +1,4 @@
-"""What a request leaves behind is freed at once: with a thousand children the garbage collector would come too late."""
+"""Objects of a request are freed at once: with a thousand children the garbage collector would run too late."""
 
 import gc
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def no_collector():
-    """Let nothing be freed but what nobody holds."""
+    """Disable the garbage collector, so that only unreferenced objects are freed."""
     gc.collect()
     gc.disable()
     yield
@@ -30,7 +30,7 @@ def no_collector():
 @pytest.mark.parametrize("kind", ["messages", "chat"])
 @pytest.mark.usefixtures("no_collector")
 async def test_no_request_and_no_reply_waits_for_the_collector(messages_api, chat_api, kind, watch):
-    """Neither the SDKs' objects nor the bytes that were sent outlive their request."""
+    """Neither the SDKs' objects nor the sent bytes outlive their request."""
     if kind == "messages":
         client = messages_client(base_url=messages_api([says("fine")] * 3).base_url, api_key="test")
         provider = AnthropicProvider("haiku", client)

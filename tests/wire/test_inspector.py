@@ -1,7 +1,7 @@
-"""The MCP Inspector, a client that somebody else wrote, lists and calls the specialists over both transports.
+"""The MCP Inspector, a third-party client, lists and calls the specialists over both transports.
 
-TEST_INSPECTOR names the folder that npm has installed it in, with a Node that is new enough for it: no test fetches
-anything by itself.
+TEST_INSPECTOR names the folder that npm has installed it in, with a Node version that is new enough for it: no test
+downloads anything.
 """
 
 import json
@@ -28,7 +28,7 @@ def installed(folder: Path) -> list[str] | None:
 
 @pytest.fixture(scope="module")
 def inspector() -> list[str]:
-    """The command of the Inspector."""
+    """The command that starts the Inspector."""
     folder = os.environ.get("TEST_INSPECTOR")
     if folder is None:
         packages = " ".join(f"'{package}'" for package in PACKAGES)
@@ -40,7 +40,7 @@ def inspector() -> list[str]:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
-    """A project with notes and a specialist for them, entered."""
+    """A project with notes and a specialist for them, as the current folder."""
     root = tmp_path / "project"
     for folder in (".git", "specialists", "notes"):
         (root / folder).mkdir(parents=True)
@@ -57,7 +57,7 @@ Inspect = Callable[..., tuple[int, dict[str, Any], str]]
 
 @pytest.fixture
 def inspect(inspector, project) -> Inspect:
-    """Return a function that starts the Inspector, and gives its exit code, what it printed, and its complaints."""
+    """Return a function that runs the Inspector and returns its exit code, its JSON output and its standard error."""
 
     def start(*arguments: str) -> tuple[int, dict[str, Any], str]:
         done = subprocess.run(
@@ -92,7 +92,7 @@ LIST = ["--method", "tools/list", "--strict"]
 
 @pytest.mark.parametrize("era", ERAS)
 def test_the_inspector_lists_and_calls_over_standard_input_and_output(inspect, era):
-    """It starts the program itself, in both ages of the protocol."""
+    """The Inspector starts the server itself and lists and calls over stdio, in both eras of the protocol."""
     server = [*command("--model", "offline", "--store", "none"), "--protocol-era", era]
     check_listing(*inspect(*server, *LIST))
     check_call(*inspect(*server, *CALL))
@@ -100,7 +100,7 @@ def test_the_inspector_lists_and_calls_over_standard_input_and_output(inspect, e
 
 @pytest.mark.parametrize("era", ERAS)
 def test_the_inspector_lists_and_calls_over_http(inspect, era):
-    """With the token that the server asks for."""
+    """The Inspector lists and calls over HTTP with the token that the server requires."""
     program = Program.start("--http", "0", "--model", "offline", "--store", "none", "--token", "let-me-in")
     try:
         server = ["--transport", "http", "--server-url", program.url(), "--protocol-era", era]
@@ -112,7 +112,7 @@ def test_the_inspector_lists_and_calls_over_http(inspect, era):
 
 
 def test_the_inspector_takes_a_mistake_for_one(inspect):
-    """A question that is empty is an error of the tool: it says so by its exit code, and prints what we said."""
+    """An empty question is a tool error: the Inspector exits with an error code and prints the server's message."""
     server = command("--model", "offline", "--store", "none")
     code, printed, _ = inspect(*server, "--method", "tools/call", "--tool-name", "finder", "--tool-arg", "query= ")
     assert code != 0

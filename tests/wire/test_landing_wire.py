@@ -18,7 +18,7 @@ FORCED = {"type": "tool", "name": "respond"}
 
 @pytest.fixture(params=["json", "stream"])
 def watch(request) -> Callable[[Delta], None] | None:
-    """Ask once for whole replies and once for streamed ones."""
+    """Run once with complete replies and once with streamed ones."""
     return None if request.param == "json" else lambda delta: None
 
 
@@ -54,7 +54,7 @@ async def test_s0_1_s0_2_s0_3_s0_4_thirty_calls_are_silent_counted_down_and_forc
 
 
 async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, watch):
-    """Every request begins with the bytes of the one before; only cache markers and the choice differ."""
+    """Every request begins with the bytes of the previous one; only cache markers and the choice differ."""
     api = messages_api(policies.always_tool("look", calls_per_turn=3))
     provider = provider_for(api)
     await outcome_of(job(provider, 12), watch=watch)
@@ -73,7 +73,7 @@ async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, wa
 
 
 async def test_s0_10_a_server_that_ignores_every_tool_choice_is_left_with_a_salvage(messages_api, watch):
-    """Force, order, none, as a small local server ignores them all: an outcome after three landing requests."""
+    """A server that ignores force, order and none, as small local ones do: an outcome after three landing requests."""
     api = messages_api(policies.ignores_everything("look"))
     provider = provider_for(api)
     outcome = await outcome_of(job(provider, 2), watch=watch)
@@ -86,7 +86,7 @@ async def test_s0_10_a_server_that_ignores_every_tool_choice_is_left_with_a_salv
 
 @pytest.mark.parametrize("missing", range(1, 6))
 def test_a_stream_that_ends_early_is_no_message(missing):
-    """However few events are missing, nothing is taken for whole."""
+    """A stream that lacks any number of its last events is an error, never a message."""
     events = [
         {"type": "message_start", "message": {"usage": {}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},

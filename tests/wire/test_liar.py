@@ -1,4 +1,4 @@
-"""Every kind of fault, and every moment, at least once; `python -m bench.fault_matrix` tries each with each."""
+"""Every kind of fault and every moment at least once; `python -m bench.fault_matrix` tests every combination."""
 
 import asyncio
 import tempfile
@@ -37,13 +37,13 @@ CHOSEN = list(chosen())
 
 @pytest.fixture(autouse=True)
 def _short_bodies(monkeypatch):
-    """Let a reply be as long as a mebibyte, so that one that is too long costs little."""
+    """Limit a reply to one mebibyte, so that exceeding the limit is cheap."""
     monkeypatch.setattr(reply_limits, "LONGEST_BODY", MIB)
 
 
 @pytest.fixture(autouse=True)
 def _own_temporary_folder(tmp_path, monkeypatch):
-    """Give temporary files a folder where nobody else writes."""
+    """Use a temporary folder that no other process writes to."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -52,7 +52,7 @@ def _own_temporary_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Give a folder for files and a store."""
+    """Return a folder for files and a store."""
     made = tmp_path / "work"
     made.mkdir()
     return made
@@ -61,14 +61,14 @@ def folder(tmp_path):
 @pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("case", [case for case in CHOSEN if case.kind.end not in SLOW], ids=str)
 async def test_x_12_whatever_the_server_does_the_run_ends_well(case, folder):
-    """It ends in an answer or in a failure that can be resumed; so many requests came in, and nothing is left over."""
+    """The run ends in an answer or a resumable failure, with the expected number of requests and no leaks."""
     came = await play(case, folder)
     assert not came.wrong
 
 
 @pytest.mark.exhaustive
 async def test_x_12_a_server_that_is_silent_or_never_ends_is_left(folder):
-    """The client's patience, or the limit of time, ends each; all at once, because they only wait."""
+    """The client's timeout or the time limit ends each of these runs; all run at once, because they only wait."""
     before = Census.take()
     slow = [case for case in CHOSEN if case.kind.end in SLOW]
     for number in range(len(slow)):
@@ -80,14 +80,14 @@ async def test_x_12_a_server_that_is_silent_or_never_ends_is_left(folder):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.tries == (3, 3)][1::5], ids=lambda kind: kind.name)
 async def test_a_server_that_comes_to_its_senses_costs_one_request_more(kind, folder):
-    """One spoilt reply is made good by the second try; the run knows nothing of it."""
+    """One corrupted reply is repaired by a retry, and the run shows no warning."""
     came = await play(replace(SHARED, kind=kind, heals_after=1), folder)
     assert (came.wrong, came.outcome.status, came.outcome.warnings, came.struck) == ([], "landed", (), 1)
 
 
 @pytest.mark.parametrize("name", ["endless stream", "gzip bomb"])
 async def test_a_reply_that_is_too_long_is_told_in_one_line(name, folder):
-    """It is no matter of a time limit: the connection is hung up, whatever is sent."""
+    """A reply that is too long is hung up on and reported in one line, without waiting for a time limit."""
     (case,) = (case for case in CHOSEN if case.kind.name == name)
     came = await play(replace(case, moment=MOMENTS[1]), folder)
     assert came.outcome.error == "the server's reply is longer than 1 MiB; try again"
@@ -98,14 +98,14 @@ ENDLESS = ["stall before the head", "stall in the head", "stall in the body", "d
 
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_s3_6_a_run_that_is_stopped_while_a_server_keeps_it_waiting_leaves_nothing_behind(name, folder):
-    """The connection is hung up, the work is kept, and the run can be resumed."""
+    """Stopping a run during a stalled reply closes the connection and keeps the work; the run can be resumed."""
     (case,) = (case for case in CHOSEN if case.kind.name == name)
     came = await play(replace(case, moment=MOMENTS[1], stream=True, aborts=True), folder)
     assert (came.wrong, came.resumed.status) == ([], "landed")
 
 
 async def test_x_12_what_of_an_answer_had_come_when_the_server_reported_an_error_is_kept(folder):
-    """An `error` event in the middle of the answer: what was shown until then is the salvage."""
+    """After an `error` event in the middle of the answer, the text shown until then is the salvage."""
     (case,) = (case for case in CHOSEN if case.kind.name == "an error in mid-stream")
     for api in ("messages", "chat"):
         (folder / api).mkdir()
@@ -116,7 +116,7 @@ async def test_x_12_what_of_an_answer_had_come_when_the_server_reported_an_error
 
 @pytest.mark.parametrize("api", ["messages", "chat"])
 async def test_a_secret_in_the_base_url_is_not_told_when_the_reply_makes_no_sense(api):
-    """The HTTP library names the whole address where a head cannot be read."""
+    """A secret in the base URL is not shown, though the HTTP library's error for an unreadable head holds the URL."""
     (case,) = (case for case in CHOSEN if case.kind.name == "two lengths")
     async with Liar("http://127.0.0.1:9", case.kind.play, lambda body: True) as liar:
         provider = provider_of(replace(case, api=api), f"{liar.url}/?key=hush-hush-hush")
@@ -127,7 +127,7 @@ async def test_a_secret_in_the_base_url_is_not_told_when_the_reply_makes_no_sens
 
 
 def test_every_kind_and_every_moment_is_chosen():
-    """The selection leaves none out, whole or streamed, on either API."""
+    """The selection covers every kind and every moment, streamed and not, on both APIs."""
     assert [case.kind.name for case in CHOSEN] == [kind.name for kind in KINDS]
     met = {(case.moment.name, case.api, case.stream) for case in CHOSEN}
     assert met >= {(moment.name, api, stream) for moment in MOMENTS[:4] for api, stream in WAYS}
@@ -135,7 +135,7 @@ def test_every_kind_and_every_moment_is_chosen():
 
 
 async def test_what_is_left_over_is_seen(folder, tmp_path):
-    """A task, a descriptor and a temporary file that stay are told, each by its name."""
+    """A leaked task, file descriptor and temporary file are each reported by name."""
     before = Census.take()
     task = asyncio.create_task(asyncio.Event().wait())
     with (folder / "open").open("w"):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
     ("lines", "settings", "place"), [(["cost_limit: 0.5"], {}, r"\S+looker\.md:5:1: "), ([], {"cost_limit": 0.5}, "")]
 )
 async def test_x_14_a_limit_of_cost_without_a_price_is_refused_before_any_request(ask_once, lines, settings, place):
-    """A limit that could not be kept is not promised: one line that says where, why and what to do."""
+    """A cost limit for a model without a price is refused in one line with place, reason and remedy."""
     why = f"^{place}cost_limit: the price of my-own-model is unknown.*total_tokens_limit[^\n]*$"
     with pytest.raises(UsageError, match=why):
         await ask_once([], *lines, model="my-own-model", api={"models": ()}, **settings)
@@ -26,7 +26,7 @@ async def test_x_14_a_limit_of_cost_without_a_price_is_refused_before_any_reques
 
 
 async def test_x_14_the_landing_tells_its_own_usage_and_cost(ask):
-    """Those of its requests alone, beside the total."""
+    """The landing reports the usage and cost of its own requests, besides the total."""
     told = await ask(policies.always_tool("look"), "tool_calls_limit: 4", tools=[LONG])
     (landing,) = used(told.requests[-1:])
     outcome = json.loads(json.dumps(told.outcome.as_json()))
@@ -37,7 +37,7 @@ async def test_x_14_the_landing_tells_its_own_usage_and_cost(ask):
 
 
 async def test_x_14_a_landing_of_several_requests_tells_the_sum(ask_once):
-    """Force, order and none, all ignored: three requests, what each cost, and none of the calls run."""
+    """If force, order and none are ignored, the landing reports the sum of three requests and no call is run."""
     told = await ask_once(policies.ignores_everything("look"), "tool_calls_limit: 2", tools=[LONG])
     rungs = used(told.requests[2:])
     assert told.outcome.landing.requests == len(rungs) == 3
@@ -46,7 +46,7 @@ async def test_x_14_a_landing_of_several_requests_tells_the_sum(ask_once):
 
 
 async def test_x_14_a_request_that_was_refused_costs_nothing(ask_once):
-    """A 400 on forcing is no answered request: neither counted nor billed."""
+    """A request refused with a 400 on forcing is neither counted nor billed."""
     refusal = faults.invalid('tool_choice: type "tool" and "any" are not supported for this model.')
     told = await ask_once([*batches(1), refusal, DONE], "tool_calls_limit: 1", tools=[LONG])
     assert told.outcome.landing.requests == 1
@@ -55,7 +55,7 @@ async def test_x_14_a_request_that_was_refused_costs_nothing(ask_once):
 
 
 async def test_x_14_without_a_price_the_cost_is_unknown_and_never_0(ask_once):
-    """A model that is not on the price list: null in the total and for the landing, usage all the same."""
+    """For a model without a price, the cost is null in the total and for the landing; usage is still reported."""
     own = Model("my-own-model")
     told = await ask_once(policies.always_tool("look"), "tool_calls_limit: 1", model=own.id, api={"models": (own,)})
     assert (told.outcome.cost_usd, told.outcome.landing.cost_usd) == (None, None)
@@ -64,7 +64,7 @@ async def test_x_14_without_a_price_the_cost_is_unknown_and_never_0(ask_once):
 
 
 async def test_x_14_what_went_over_a_limit_is_told(ask_once):
-    """A reply that took more than anybody could know: it is in `limits`, and a warning says so."""
+    """If a reply unforeseeably exceeds a limit, `limits` shows the real figure and a warning reports it."""
     huge = {"input_tokens": 50_000, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
     told = await ask_once([looks("a", usage=huge), DONE], "total_tokens_limit: 30000")
     assert told.choices == [None, FORCED]

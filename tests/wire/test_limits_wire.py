@@ -36,25 +36,25 @@ def spent_softly(told, kind, limit, spent, line):
 
 
 async def test_x_14_turns_land_softly(ask):
-    """Six turns: the sixth request is the landing."""
+    """With a limit of six turns, the sixth request is the landing."""
     told = await ask(policies.always_tool("look"), "turns_limit: 6")
-    plural = lambda left: f"{left} turn{'' if left == 1 else 's'} remaining"  # noqa: E731 - a line of words
+    plural = lambda left: f"{left} turn{'' if left == 1 else 's'} remaining"  # noqa: E731 - one line of text
     spent_softly(told, "turns", 6, [1, 2, 3, 4, 5], plural)
     assert told.outcome.limits["turns"].used == 6
 
 
 async def test_x_14_tokens_land_softly(ask):
-    """As the API counts them, cached or not; what is held back pays for the landing, and little is left over."""
+    """Tokens are counted as the API does, cached or not; the reserve pays for the landing, and little is left."""
     told = await ask(policies.always_tool("look"), "total_tokens_limit: 40000", tools=[LONG])
     totals = [usage.total_tokens for usage in used(told.requests)]
     spent_softly(told, "tokens", 40_000, list(accumulate(totals[:-1])), lambda left: f"{left:,} tokens remaining")
     assert told.outcome.limits["tokens"].used == told.outcome.usage.total_tokens == sum(totals)
-    # One more request of work and a landing with the longest reply would not have fitted.
+    # One more working request and a landing with the longest reply would have exceeded the limit.
     assert sum(totals[:-1]) + 2 * max(totals) + told.requests[0].body["max_tokens"] >= 40_000
 
 
 async def test_x_14_cost_lands_softly(ask):
-    """At the prices of the model, cache reads and writes apart; the countdown is in dollars."""
+    """Cost uses the model's prices, with separate ones for cache reads and writes; the countdown is in dollars."""
     told = await ask(policies.always_tool("look"), "cost_limit: 0.004", "tool_calls_limit: none", tools=[LONG])
     prices = [price(usage) for usage in used(told.requests)]
     spent_softly(told, "cost", 0.004, list(accumulate(prices[:-1])), lambda left: f"${left:.2g} remaining")
@@ -63,7 +63,7 @@ async def test_x_14_cost_lands_softly(ask):
 
 
 async def test_x_14_time_lands_softly(ask):
-    """A minute, nine seconds a call: a tenth is held back, and the call that reaches it is the last."""
+    """With a limit of 60 s and 9 s a call, a tenth is held in reserve; the call that reaches it is the last."""
     clock = Clock()
 
     def slow(query):
@@ -77,7 +77,7 @@ async def test_x_14_time_lands_softly(ask):
 
 
 async def test_x_14_characters_land_softly(ask):
-    """Twenty a result of a hundred, our own words not counted."""
+    """With a limit of 100 characters and 20 per result, text added by the runner is not counted."""
     tool = Tool("look", "Looks.", lambda query: query.rjust(20, "."))
     told = await ask(policies.always_tool("look"), "tool_chars_limit: 100", tools=[tool])
     spent_softly(told, "characters", 100, [20, 40, 60, 80, 100], lambda left: f"{left} characters remaining")
@@ -105,7 +105,7 @@ async def test_x_14_characters_land_softly(ask):
     ],
 )
 async def test_x_14_every_kind_lands_in_the_manner_of_the_preset(ask_once, preset, model, choices, line):
-    """The landing is that of the preset whatever ran out, and no tool runs in it."""
+    """Every kind of limit lands as the preset defines, and no tool is run in the landing."""
     if model == "sonnet" and "cost" in line:
         line = "cost_limit: 0.04"
     told = await ask_once(policies.always_tool("look"), f"preset: {preset}", line, model=model, tools=[LONG])
@@ -119,14 +119,14 @@ async def test_x_14_every_kind_lands_in_the_manner_of_the_preset(ask_once, prese
 
 @pytest.mark.parametrize("key", ["turns", "total_tokens", "cost", "tool_chars", "tool_calls"])
 async def test_x_14_a_limit_of_0_lands_with_the_first_request(ask_once, key):
-    """Nothing may be spent before the answer; 0 is a limit."""
+    """A limit of 0 is a limit: the first request is the landing."""
     told = await ask_once([DONE], f"{key}_limit: 0", clock=Clock())
     assert told.choices == [FORCED]
     assert (told.outcome.status, told.outcome.tool_calls.used) == ("landed", 0)
 
 
 async def test_x_14_the_tightest_kind_speaks(ask_once):
-    """Each result is told what is nearest to its end, and the run lands for that."""
+    """The countdown shows the limit closest to exhaustion, and the run lands because of that limit."""
     told = await ask_once(policies.always_tool("look"), "turns_limit: 9", "tool_calls_limit: 6")
     assert last_lines(told) == ["", "", "3 tool calls remaining", "2 tool calls remaining", *last_lines(told)[4:]]
     assert told.outcome.landing.reason == "tool_calls"

@@ -11,10 +11,10 @@ from tests.wire.simulator.replies import says
 LOOKER = Specialist(name="looker", description="Looks.", prompt="Look.")
 
 
-# A socket that nobody closed while its loop ran is told by Python when it is thrown away.
+# Python warns about a socket that was not closed before its loop ended.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_runner_may_be_used_from_one_loop_after_the_other(messages_api, monkeypatch, tmp_path, caplog):
-    """Connections of a loop that has ended are not used again, and closing them later says nothing."""
+    """Connections of a closed loop are not reused, and closing them later logs nothing."""
     api = messages_api([says("one"), says("two")])
     monkeypatch.setenv("ANTHROPIC_BASE_URL", api.base_url)
     runner = Runner(model="haiku", root=tmp_path, store="none")

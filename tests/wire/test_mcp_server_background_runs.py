@@ -16,7 +16,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
 async def test_a_started_run_goes_on_and_tells_how_it_stands(looker, mode):
-    """Its id comes at once; get_run tells the progress, waits, and has the outcome; waiting is told about as well."""
+    """start_run returns an id at once; get_run reports progress, waits for the outcome, and returns it.
+
+    Waiting sends progress notifications too.
+    """
     held, progress_log = BlockingTool(), ProgressLog()
     async with serving([HOLDS, says("Here.")], mode=mode, tools=[held.tool]) as served:
         begun = (await served.call("start_run", specialist="looker", query="?", tool_calls_limit=3)).structured_content
@@ -45,7 +48,7 @@ async def test_a_started_run_goes_on_and_tells_how_it_stands(looker, mode):
 
 
 async def test_cancel_run_returns_what_was_gathered(looker):
-    """The outcome is that of an abort."""
+    """cancel_run returns the outcome of an aborted run, with the results gathered so far."""
     held = BlockingTool()
     async with serving([LOOKS, calls(("hold", {}), first_id=2)], tools=[LOOK, held.tool]) as served:
         run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
@@ -57,7 +60,7 @@ async def test_cancel_run_returns_what_was_gathered(looker):
 
 
 async def test_cancelling_the_look_at_a_run_leaves_the_run_alone(looker):
-    """A started run belongs to the server and not to who looks at it."""
+    """Cancelling a get_run call leaves the run running: the server owns it, not the client that waits for it."""
     held = BlockingTool()
     async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
         run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
@@ -73,7 +76,7 @@ async def test_cancelling_the_look_at_a_run_leaves_the_run_alone(looker):
 
 
 async def test_a_run_that_cannot_begin_is_an_error_of_start_run(project):
-    """No id is given out for what never was."""
+    """start_run returns an error and no run id if the run cannot start."""
     write_specialist(project, "toolless", "tools: [nothing-of-this-name]")
     async with serving() as served:
         refused = await served.call("start_run", specialist="toolless", query="?")
@@ -88,7 +91,10 @@ async def test_a_run_that_cannot_begin_is_an_error_of_start_run(project):
 
 
 async def test_what_nobody_has_trusted_is_not_started_for_a_client(project):
-    """The file is offered, and a call of it says what it would do and who may allow it; nothing was imported."""
+    """An untrusted specialist is listed but not run; the error names its imports and `--trust`.
+
+    Nothing is imported.
+    """
     (project / "own.py").write_text("raise SystemExit('imported')\n")
     write_specialist(project, "own", "python_tools: ['own:look']")
     async with serving() as served:
@@ -99,7 +105,10 @@ async def test_what_nobody_has_trusted_is_not_started_for_a_client(project):
 
 
 async def test_a_run_of_before_is_found_in_the_store_by_its_whole_id(looker, tmp_path):
-    """Another server on the same store has its outcome; the beginning of an id, or `last`, tells nothing."""
+    """get_run finds an earlier server's run in the shared store by its full id.
+
+    A prefix of the id, or `last`, reveals nothing.
+    """
     store = f"sqlite:///{tmp_path}/runs.db"
     async with serving([says("Here.")], store=store) as served:
         before = (await served.call("looker", query="?")).structured_content
@@ -114,14 +123,17 @@ async def test_a_run_of_before_is_found_in_the_store_by_its_whole_id(looker, tmp
 
 
 async def test_a_run_whose_process_died_says_so(looker, tmp_path):
-    """Stored as running, its owner gone: interrupted, with the command that goes on. One at work elsewhere stays."""
+    """A run stored as running whose process died is interrupted, and the text names the resume command.
+
+    A run that another process works on is reported as running and cannot be cancelled.
+    """
     store = f"sqlite:///{tmp_path}/runs.db"
     held = BlockingTool()
     async with serving([HOLDS, says("Here.")], tools=[held.tool], store=store) as first, serving(store=store) as other:
         run_id = (await first.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
         await asyncio.wait_for(held.entered.wait(), PATIENCE)
         async with asyncio.timeout(PATIENCE):
-            # The store is written behind the run's back.
+            # The run writes to the store in the background.
             while (elsewhere := await other.call("get_run", run_id=run_id)).is_error:
                 pass
         refused = await other.call("cancel_run", run_id=run_id)
@@ -142,7 +154,10 @@ async def test_a_run_whose_process_died_says_so(looker, tmp_path):
 
 
 async def test_what_is_begun_is_bounded_and_an_ending_server_takes_nothing_on(looker, monkeypatch):
-    """Too many at once are refused with a way out; at the end all are aborted, and later calls told why not."""
+    """The number of active runs is bounded, and a server that shuts down aborts them and refuses new ones.
+
+    Each refusal states the reason.
+    """
     monkeypatch.setattr(mcp_runs, "MOST_AT_WORK", 1)
     held = BlockingTool()
     async with serving([HOLDS], tools=[held.tool]) as served:
@@ -158,7 +173,7 @@ async def test_what_is_begun_is_bounded_and_an_ending_server_takes_nothing_on(lo
 
 
 async def test_outcomes_are_remembered_in_bounds_where_nothing_is_stored(looker, monkeypatch):
-    """The oldest of those that are over is forgotten first."""
+    """Without a store, only a bounded number of outcomes is kept; the oldest finished run is dropped first."""
     monkeypatch.setattr(mcp_runs, "MOST_REMEMBERED", 2)
     async with serving([says("1"), says("2"), says("3")]) as served:
         ids = [(await served.call("looker", query="?")).structured_content["run_id"] for _ in range(3)]
@@ -167,7 +182,7 @@ async def test_outcomes_are_remembered_in_bounds_where_nothing_is_stored(looker,
 
 
 async def test_an_unknown_method_is_an_error_of_the_protocol(looker):
-    """We offer tools and nothing else."""
+    """The server offers tools only; any other method is a protocol error."""
     async with serving() as served:
         assert served.client.server_capabilities.resources is None
         with pytest.raises(MCPError, match="Method not found"):

@@ -1,4 +1,4 @@
-"""The HTTP server when more connections come, or more requests, than it serves at the same time."""
+"""The HTTP server with more connections or requests than it serves at the same time."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    """A project with one specialist, entered."""
+    """Create a project with one specialist and change into it."""
     root = tmp_path / "project"
     for folder in (".git", "specialists"):
         (root / folder).mkdir(parents=True)
@@ -25,7 +25,10 @@ def project(tmp_path, monkeypatch):
 
 
 async def test_one_connection_too_many_closes_the_one_that_waits_longest():
-    """Every client gets in, and what happened is told in one line and the rest at the end."""
+    """At the connection limit, a new client replaces the connection that has been idle longest.
+
+    One warning line reports the first closed connection, and one at the end the others.
+    """
     async with serving(connections=8) as served:
         idle = [await opened(served, "POST" if number % 2 else "") for number in range(8)]
         assert await listed(served) == 200
@@ -42,14 +45,14 @@ async def test_one_connection_too_many_closes_the_one_that_waits_longest():
 
 
 async def test_a_body_of_a_client_that_was_let_in_gives_way_last():
-    """Those that have not shown a token are closed before it."""
+    """Connections without a valid token are closed before one whose authorised request is still sending its body."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
     modern = "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nConnection: close\r\n"
     async with serving(connections=4) as served:
         reader, writer = await opened(
             served, f"{KNOWN}{modern}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        # From then on its body is awaited.
+        # From here on the server waits for the body.
         assert "100" in (await reader.readline()).decode()
         crowd = [await opened(served) for _ in range(20)]
         assert await rest(crowd[10][0]) == ""
@@ -60,7 +63,10 @@ async def test_a_body_of_a_client_that_was_let_in_gives_way_last():
 
 
 async def test_more_requests_than_can_be_answered_are_refused_in_words():
-    """503, when to come again, one line; those under way are answered, and then there is room."""
+    """Too many requests get a 503 with Retry-After and one line of text.
+
+    The requests under way are answered, and after that new ones are served again.
+    """
     entered, released = asyncio.Semaphore(0), asyncio.Event()
 
     async def hold() -> str:

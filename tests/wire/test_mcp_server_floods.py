@@ -1,4 +1,4 @@
-"""The server as a program under floods: too few descriptors, standard error that nobody reads, a line of 100 MB."""
+"""The server process under load: too few file descriptors, standard error that is not read, a line of 100 MB."""
 
 import json
 import os
@@ -26,7 +26,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and memory
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch) -> Path:
-    """A project with one specialist, entered."""
+    """Create a project with one specialist and change into it."""
     root = tmp_path / "project"
     for folder in (".git", "specialists"):
         (root / folder).mkdir(parents=True)
@@ -45,7 +45,10 @@ def listed(url: str) -> str:
 @pytest.mark.exhaustive
 @on_linux
 def test_at_the_limit_of_descriptors_honest_clients_are_served_and_one_line_tells_it(program):
-    """The limit falls below the bound on connections while it serves: nothing is logged for each attempt to accept."""
+    """Clients are served at the descriptor limit, and failed accepts are not logged one by one.
+
+    The limit is lowered below the bound on connections while the server runs.
+    """
     import resource
 
     server = program(*HTTP)
@@ -70,7 +73,7 @@ def test_at_the_limit_of_descriptors_honest_clients_are_served_and_one_line_tell
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_standard_error_that_nobody_reads_holds_up_neither_an_answer_nor_the_end(program, project, number):
-    """Its pipe is full, and there is something to say with every call."""
+    """A full standard-error pipe delays neither answers nor shutdown, although each call logs a line."""
     reading, writing = os.pipe()
     server = program(*HTTP, stderr=writing)
     said = b""
@@ -108,7 +111,10 @@ def test_standard_error_that_nobody_reads_holds_up_neither_an_answer_nor_the_end
 @pytest.mark.exhaustive
 @on_linux
 def test_a_line_of_100_megabytes_is_reported_once_and_answered(program):
-    """It takes no memory to speak of; its request has an error, and the next one an answer."""
+    """A line of 100 MB is answered with an error and logged once, without being held in memory.
+
+    The next request is answered.
+    """
     server = program("--store", "none", "--model", "offline")
     write, read = server.process.stdin.buffer, server.process.stdout
     patience = threading.Timer(PATIENCE, server.process.kill)

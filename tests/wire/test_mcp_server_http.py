@@ -1,4 +1,4 @@
-"""Runs of an MCP server over HTTP: clients that ask, cancel, or disconnect."""
+"""Runs of an MCP server over HTTP: clients that call tools, cancel, or disconnect."""
 
 import asyncio
 import signal
@@ -24,7 +24,7 @@ HOLDS = calls(("hold", {}), first_id=2)
 
 @pytest.fixture
 def store(tmp_path) -> str:
-    """A store that is not there yet."""
+    """Return the path of a store that does not exist yet."""
     return f"sqlite:///{tmp_path}/runs.db"
 
 
@@ -39,7 +39,7 @@ async def until_idle(served) -> None:
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 async def test_the_official_client_asks_over_http(mode, host):
-    """List, call and progress, by each name of this machine."""
+    """The official client lists tools, calls one and receives progress, by each name of the local machine."""
     if host == "::1" and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
     progress_log = ProgressLog()
@@ -55,7 +55,7 @@ async def test_the_official_client_asks_over_http(mode, host):
 
 
 async def test_a_started_run_outlives_the_client_that_began_it():
-    """Another client, by the id, has its outcome."""
+    """Another client gets the outcome of a started run by its id after the first client has disconnected."""
     held = BlockingTool()
     async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool]) as served:
         async with Client(served.url, mode="legacy") as client:
@@ -70,7 +70,7 @@ async def test_a_started_run_outlives_the_client_that_began_it():
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_cancelled_call_aborts_its_run_over_http(mode, store):
-    """By the notification of the older protocol, by the closed stream of the newer one."""
+    """Cancelling a call aborts its run: by notification in the older protocol, by closing the stream in the newer."""
     held = BlockingTool()
     async with (
         serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served,
@@ -109,7 +109,10 @@ async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
 
 @pytest.mark.parametrize("age", ["older", "newer"])
 async def test_a_client_that_hangs_up_aborts_the_run_that_it_waited_for(age, store, caplog):
-    """Nobody could have the answer any more: nothing more is spent on it, what was gathered is stored, all is quiet."""
+    """A client's disconnect aborts the run that it waited for.
+
+    The run spends nothing more, its results so far are stored, and nothing is logged.
+    """
     held = BlockingTool()
     async with serving([LOOKS, HOLDS], tools=[LOOK, held.tool], store=store) as served:
         session = None
@@ -130,7 +133,10 @@ async def test_a_client_that_hangs_up_aborts_the_run_that_it_waited_for(age, sto
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_with_gate):
-    """Idle connections and an open stream do not hold it up; the call under way is answered with what was gathered."""
+    """A signal stops the server despite idle connections and an open stream.
+
+    The call under way is answered with the results gathered so far.
+    """
     gate = api_with_gate
     program = Program.start("--http", "127.0.0.1:0", "--no-token", "--store", store)
     try:
@@ -155,7 +161,7 @@ async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_w
 
 @pytest.mark.exhaustive
 async def test_a_client_that_breaks_off_in_its_request_is_no_news():
-    """The library's traceback of it does not reach the terminal."""
+    """A client that disconnects within its request causes no library traceback on standard error."""
     program = Program.start("--http", "127.0.0.1:0", "--no-token", "--store", "none", "--model", "offline")
     try:
         url = httpx2.URL(await asyncio.to_thread(program.url))
@@ -176,7 +182,7 @@ async def test_a_client_that_breaks_off_in_its_request_is_no_news():
 
 @pytest.fixture
 def api_with_gate(monkeypatch):
-    """A simulated API that holds its first reply back, and the gate that does."""
+    """Start a simulated API that holds its first reply back, and return the gate that releases it."""
     gate = Gate()
     api = MessagesSimulator([replies.says("too late", gate=gate)]).start()
     monkeypatch.setenv("ANTHROPIC_BASE_URL", api.base_url)

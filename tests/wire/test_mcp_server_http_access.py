@@ -16,7 +16,7 @@ from tests.wire.serving import PATIENCE
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("looker")]
 
 
-TOKEN = "a secret"  # noqa: S105 - of a server that lives for a test
+TOKEN = "a secret"  # noqa: S105 - token of a server that runs for one test only
 GUARD = Guard(None, LOOPBACK)
 
 
@@ -55,13 +55,13 @@ GUARD = Guard(None, LOOPBACK)
     ],
 )
 def test_host_and_origin_must_mean_this_machine(host, origin, status):
-    """A page on the web that makes a browser come here, by its own name or from its own place, is refused."""
+    """A request whose Host or Origin is not this machine is refused, as a web page in a browser would send it."""
     refusal = GUARD.refusal([host], [] if origin is None else [origin], [])
     assert (refusal and refusal.status) == status
 
 
 def test_each_header_counts_once():
-    """Sent twice, or no Host at all: refused, whatever the values."""
+    """A repeated Host, Origin or Authorization header, or a missing Host, is refused whatever its value."""
     assert GUARD.refusal([], [], []).status == 421
     assert GUARD.refusal(["localhost", "localhost"], [], []).status == 421
     assert GUARD.refusal(["localhost"], ["http://localhost"] * 2, []).status == 403
@@ -69,7 +69,10 @@ def test_each_header_counts_once():
 
 
 def test_a_server_for_others_goes_by_any_name_and_lets_in_only_its_own_pages():
-    """Its token is what guards it; a page of another place is refused although the browser would send one along."""
+    """A server on a public address accepts any Host with a valid token, and refuses foreign origins.
+
+    A page of another origin is refused even with the token, which a browser would send along.
+    """
     guard = Guard("secret", None)
     known = ["Bearer secret"]
     assert guard.refusal(["box.example:80"], [], known) is None
@@ -92,7 +95,7 @@ def test_a_server_for_others_goes_by_any_name_and_lets_in_only_its_own_pages():
     ],
 )
 def test_the_token_is_the_whole_token(sent, is_let_in):
-    """Of the right kind, letter by letter."""
+    """Only the exact token in the Bearer scheme is accepted."""
     refusal = Guard("sécret", LOOPBACK).refusal(["localhost"], [], [sent])
     assert (refusal is None) == is_let_in
     if refusal:
@@ -100,7 +103,7 @@ def test_the_token_is_the_whole_token(sent, is_let_in):
 
 
 async def test_refusals_over_the_wire():
-    """Status, reason and the header that names the way in; with the token the official client is served."""
+    """Each refusal has its status, reason and WWW-Authenticate header; with the token the official client is served."""
     async with serving(token=TOKEN) as served:
         foreign = await post(served.url, asks("tools/list"), host="evil.example")
         page = await post(served.url, asks("tools/list"), origin="http://evil.example", authorization=f"Bearer {TOKEN}")
@@ -128,7 +131,7 @@ async def test_refusals_over_the_wire():
     ],
 )
 def test_an_address_is_a_host_and_a_port_or_a_port_of_this_machine(text, host, port):
-    """IPv6 stands in brackets, as in a URL."""
+    """`--http` takes HOST:PORT or a port of this machine; an IPv6 address is in brackets, as in a URL."""
     assert Address.parse(text) == Address(host, port)
 
 
@@ -136,14 +139,14 @@ def test_an_address_is_a_host_and_a_port_or_a_port_of_this_machine(text, host, p
     "text", ["", "localhost", "localhost:", "::1:80", "1:2:3", "x:99999", "http://x:1", "x:-1", "a:1b"]
 )
 def test_what_is_no_address_is_named(text):
-    """One line that says what is wanted."""
+    """An invalid address is refused with one line that names the expected form."""
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         Address.parse(text)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - it is refused
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - the test expects a refusal
 def test_who_listens_to_others_needs_a_token(host):
-    """Nothing is bound without one; with one it is, and any Host is let in by it."""
+    """A public address is bound only with a token; any Host is then accepted."""
     if host == "::" and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
     with pytest.raises(UsageError, match="set a token with --token or SPECIALIST_MCP_TOKEN, remove"):
@@ -154,6 +157,6 @@ def test_who_listens_to_others_needs_a_token(host):
 
 
 def test_a_name_that_leads_nowhere_is_one_line():
-    """The name and the reason."""
+    """A host name that cannot be resolved gives one line with the name and the reason."""
     with pytest.raises(UsageError, match=r"--http: no-such-host\.invalid: "):
         Http(Address("no-such-host.invalid", 0), "t")

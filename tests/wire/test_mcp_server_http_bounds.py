@@ -20,7 +20,7 @@ async def lists(client: httpx2.AsyncClient, url: str, session: str) -> httpx2.Re
 
 
 async def test_a_body_is_bounded():
-    """A longer one is refused before it is read as JSON."""
+    """A body over the size limit is refused before it is parsed as JSON."""
     async with serving() as served:
         refused = await post(served.url, b"x" * (LONGEST_BODY + 1))
         broken = await post(served.url, b"{", **{"mcp-method": "ping"})
@@ -30,10 +30,10 @@ async def test_a_body_is_bounded():
 
 
 async def test_a_session_that_nobody_uses_is_forgotten():
-    """Its tasks end by themselves; who comes back is told to begin another one."""
+    """An idle session expires and its tasks end; a later request gets a 404 and can begin a new session."""
     async with serving(bounds=ServerLimits(idle=0.05)) as served:
         async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            # The library keeps one task of the first reply of all.
+            # The library keeps one task from the very first reply.
             await begins(client, served.url)
             before = asyncio.all_tasks()
             session = (await begins(client, served.url)).headers["mcp-session-id"]
@@ -47,7 +47,10 @@ async def test_a_session_that_nobody_uses_is_forgotten():
 
 
 async def test_a_session_too_many_ends_the_one_that_is_idle_longest():
-    """Its client is told to begin another one; the tasks of the ended session are gone, and the others go on."""
+    """At the session limit, a new session replaces the one that has been idle longest.
+
+    The client of the ended session gets a 404, its tasks end, and the other sessions continue.
+    """
     async with serving(bounds=ServerLimits(sessions=2)) as served, httpx2.AsyncClient(timeout=PATIENCE) as client:
         first, second = [(await begins(client, served.url)).headers["mcp-session-id"] for _ in range(2)]
         assert "looker" in (await lists(client, served.url, first)).text

@@ -1,4 +1,4 @@
-"""The HTTP server under clients that send half of a request, send slowly, do not read, or are too many."""
+"""The HTTP server with clients that send half a request, send slowly, do not read, or open too many connections."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ LONGER = TimeLimits(head=0.5, body=0.5, unread=0.5, close=0.05)
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    """A project with one specialist, entered."""
+    """Create a project with one specialist and change into it."""
     root = tmp_path / "project"
     for folder in (".git", "specialists"):
         (root / folder).mkdir(parents=True)
@@ -42,7 +42,7 @@ def project(tmp_path, monkeypatch):
     ],
 )
 async def test_half_a_request_is_answered_when_its_time_is_over(sent, part):
-    """408 with a line that names the part and the limit, and the connection is closed."""
+    """An incomplete request gets a 408 that names the part and the limit, and the connection is closed."""
     async with serving(times=SHORT) as served:
         reader, writer = await opened(served, sent)
         answer = (await rest(reader)).removeprefix("HTTP/1.1 100 Continue\r\n\r\n")
@@ -58,7 +58,7 @@ async def test_half_a_request_is_answered_when_its_time_is_over(sent, part):
     ids=["request line", "header", "headers", "body"],
 )
 async def test_a_slow_drip_gets_no_more_time(sent, drip):
-    """Each byte is in time, and the whole is not."""
+    """A request that arrives byte by byte gets a 408: each byte is in time, but the part as a unit is not."""
     async with serving(times=SHORT) as served:
         reader, writer = await opened(served, sent)
         reading = asyncio.ensure_future(rest(reader))
@@ -70,7 +70,10 @@ async def test_a_slow_drip_gets_no_more_time(sent, drip):
 
 
 async def test_a_connection_without_a_request_is_closed_without_an_answer():
-    """A browser that connects ahead of need takes an answer to no request for one to the next."""
+    """An idle connection is closed without an answer.
+
+    A browser that connects ahead of need would take such an answer for the reply to its next request.
+    """
     async with serving(times=SHORT) as served:
         reader, writer = await opened(served)
         assert await rest(reader) == ""
@@ -78,7 +81,7 @@ async def test_a_connection_without_a_request_is_closed_without_an_answer():
 
 
 async def test_a_client_that_drips_between_two_requests_is_closed():
-    """The time for the next head counts from the last answer on."""
+    """The time limit for the next request head counts from the last answer."""
     async with serving(times=LONGER) as served:
         reader, writer = await opened(served, f"GET /other HTTP/1.1\r\nHost: localhost\r\n{KNOWN[len(HEAD) :]}\r\n")
         assert "404" in (await reader.readline()).decode()
@@ -91,7 +94,7 @@ async def test_a_client_that_drips_between_two_requests_is_closed():
 
 
 async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
-    """They outlast every limit: connections that came after them are over first, time and again."""
+    """Tool calls and event streams outlast every limit; later connections time out repeatedly meanwhile."""
     held = BlockingTool()
     began = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     body = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": began})
@@ -119,7 +122,7 @@ async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
 
 
 async def test_a_client_that_does_not_read_its_answers_is_cut_off():
-    """It sends requests for long lists and reads none; the connection is reset, and nothing is kept for it."""
+    """A client that requests long lists and reads no answer is reset, and nothing is kept for it."""
     async with serving(times=TimeLimits(unread=0.05)) as served:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -129,7 +132,7 @@ async def test_a_client_that_does_not_read_its_answers_is_cut_off():
             watch.register(client, 0)
             unsent = b""
             async with asyncio.timeout(PATIENCE):
-                # An event that was not asked for: the connection is gone.
+                # poll() reports only errors and hang-ups here: an event means that the connection is closed.
                 while not watch.poll(0):
                     unsent = unsent or list_request() * 100
                     with suppress(OSError):
@@ -139,9 +142,9 @@ async def test_a_client_that_does_not_read_its_answers_is_cut_off():
 
 @pytest.mark.parametrize("count", [1, 5])
 async def test_a_client_that_reads_slowly_gets_all_of_its_answers(count):
-    """It begins to read long after the time for its next head would have been over."""
+    """A client gets all its answers even if it begins to read long after the time limit for its next head."""
     async with serving(times=TimeLimits(head=0.05)) as served:
-        # The answer does not fit into the buffers of the system.
+        # The answer does not fit into the operating system's buffers.
         served.http._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -166,7 +169,10 @@ async def test_a_client_that_reads_slowly_gets_all_of_its_answers(count):
     "sent", [f"{HEAD}Content-Length: 9999999\r\n\r\n", f"{HEAD}Transfer-Encoding: chunked\r\n\r\n"]
 )
 async def test_a_client_without_the_token_sees_why_and_is_closed(sent):
-    """Although it is still sending: no reset, no body read, no further request over the same connection."""
+    """A client without the token receives the refusal and is then closed, even while it is still sending.
+
+    The connection is not reset, no body is read, and no further request is served over it.
+    """
     async with serving() as served:
         reader, writer = await opened(served, sent)
         reading = asyncio.ensure_future(rest(reader))
@@ -181,7 +187,10 @@ async def test_a_client_without_the_token_sees_why_and_is_closed(sent):
 
 
 async def test_little_is_parsed_at_a_time():
-    """Chunks of one byte cost more to parse than to send; between two reads others are served."""
+    """Input is parsed in small pieces, so that one-byte chunks do not block other clients.
+
+    Such chunks cost more to parse than to send.
+    """
     assert READ_SIZE == 16_384
     async with serving() as served:
         reader, writer = await opened(served, KNOWN)

@@ -18,13 +18,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
 async def test_progress_counts_down_in_words_and_always_grows(looker, mode):
-    """One notification at the start, one after each call, one at the landing, one at the end."""
+    """Progress counts down in text and its figure only grows: at the start, after each call, at landing, at the end."""
     progress_log = ProgressLog()
     wanted = [("look", {"query": "owls"}), ("look", {"query": "x " * 60}), ("nothing", {}), ("look", {})]
     script = [calls(one, first_id=number) for number, one in enumerate(wanted)]
     async with serving([*script, FOUND], mode=mode, tools=[LOOK]) as served:
         outcome = (await served.call("looker", progress_log, query="?")).structured_content
-    # Those over the wire are passed on by tasks of their own.
+    # Over the wire, separate tasks deliver the notifications.
     notifications = sorted(progress_log.notifications)
     assert [message for _, _, message in notifications] == [
         f"looker started on scripted · 4 tool calls · run {outcome['run_id']}",
@@ -42,7 +42,7 @@ async def test_progress_counts_down_in_words_and_always_grows(looker, mode):
 
 
 async def test_progress_of_another_kind_is_its_share_of_the_first(project):
-    """Characters run out first: the words tell them, the figures go on growing towards the total of the calls."""
+    """When characters run out first, the text counts characters and the figure is their share of the call limit."""
     write_specialist(project, "reader", "tools: []", "tool_calls_limit: 10", "tool_chars_limit: 46")
     progress_log = ProgressLog()
     script = [calls(("look", {"query": "owls"}), first_id=n) for n in (1, 2)]
@@ -53,7 +53,10 @@ async def test_progress_of_another_kind_is_its_share_of_the_first(project):
 
 
 async def test_what_another_specialist_does_on_the_way_is_told_too(project):
-    """X.11 through this door: its calls in words, under its name; the figures are those of the run that was asked."""
+    """X.11 over MCP: a child's calls appear in the parent's progress, under the child's name.
+
+    The figures are those of the run that the client started.
+    """
     write_specialist(project, "child", "tools: []", "tool_calls_limit: 3")
     write_specialist(project, "parent", "tools: []", "tool_calls_limit: 9", "agents: [child]")
     asks = calls(("delegate", {"specialist": "child", "query": "And?"}))
@@ -68,7 +71,7 @@ async def test_what_another_specialist_does_on_the_way_is_told_too(project):
 
 
 async def test_a_client_hears_that_a_slow_run_is_still_at_work(looker, monkeypatch):
-    """Without news for a while the last news comes again, with a figure that grew: it resets the client's patience."""
+    """A slow run repeats its last progress message with a larger figure, which resets the client's timeout."""
     monkeypatch.setattr(mcp_runs, "HEARTBEAT", 0.01)
     held, progress_log = BlockingTool(), ProgressLog()
 
@@ -118,7 +121,10 @@ async def test_a_client_hears_that_a_slow_run_is_still_at_work(looker, monkeypat
     ],
 )
 async def test_a_mistake_is_a_result_that_a_model_can_act_on(looker, name, arguments, told, mode):
-    """Nothing is asked of a model, and no error of the protocol ends the conversation."""
+    """A wrong argument, tool, specialist or run id gives a one-line error result, not a protocol error.
+
+    No model is called.
+    """
     async with serving(mode=mode) as served:
         result = await served.call(name, **arguments)
     assert result.is_error
@@ -127,7 +133,7 @@ async def test_a_mistake_is_a_result_that_a_model_can_act_on(looker, name, argum
 
 
 async def test_a_run_that_fails_is_an_error_with_what_was_gathered(looker):
-    """X.12 through this door: the reason stands in the text, the outcome beside it."""
+    """X.12 over MCP: a failed run is an error result with the reason in its text and the outcome as JSON."""
     async with serving(
         [LOOKS, ProviderError("the API is down"), ProviderError("the API is down")], tools=[LOOK]
     ) as served:
@@ -139,7 +145,7 @@ async def test_a_run_that_fails_is_an_error_with_what_was_gathered(looker):
 
 
 async def test_a_mistake_of_ours_ends_one_call_and_no_more(looker, monkeypatch):
-    """It is told as one, and the next call is answered."""
+    """An internal error ends one call with an error that says so; the next call is answered."""
     async with serving([says("Here.")]) as served:
         with monkeypatch.context() as broken:
             broken.setattr("run_specialist.mcp_server.service.outcome_result", lambda *_, **__: 1 / 0)
@@ -152,7 +158,10 @@ async def test_a_mistake_of_ours_ends_one_call_and_no_more(looker, monkeypatch):
 
 
 async def test_an_edit_shows_in_the_next_list_and_in_the_next_call(project, looker):
-    """Files are read anew: limits, new files, files that are gone; a broken one is told once, with its place."""
+    """Specialist files are reread for each list and call: changed limits, new files, deleted files.
+
+    An invalid file is reported once, with its path and line.
+    """
     async with serving([LOOKS, FOUND], tools=[LOOK]) as served:
         await served.client.list_tools()
         write_specialist(project, "looker", "tool_calls_limit: 1", "tools: []")
@@ -170,7 +179,10 @@ async def test_an_edit_shows_in_the_next_list_and_in_the_next_call(project, look
 
 
 async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_path, mode):
-    """S3.6 through this door: the tool is let go, what was gathered is stored, and nothing keeps running."""
+    """S3.6 over MCP: cancelling a call cancels its tool and stores the run as aborted with its results so far.
+
+    No task keeps running.
+    """
     held = BlockingTool()
     store = f"sqlite:///{tmp_path}/runs.db"
     async with serving(
@@ -192,7 +204,7 @@ async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_p
 
 
 async def test_s0_7_calls_at_the_same_time_each_have_their_own_run(project, looker):
-    """Four at once, each with its own budget and its own progress."""
+    """Four concurrent calls have four runs, each with its own budget and its own progress."""
     started, go = asyncio.Event(), asyncio.Event()
     inside = 0
 

@@ -1,4 +1,4 @@
-"""Sessions of the older protocol over HTTP: the one that has been idle longest gives way to a new one."""
+"""Sessions of the older protocol over HTTP: a new session replaces the one that has been idle longest."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Library:
-    """An application that keeps sessions by their id, as the MCP library does."""
+    """An application that keeps sessions by id, as the MCP library does."""
 
     def __init__(self) -> None:
         self.known: list[str] = []
@@ -53,7 +53,7 @@ async def ask(app, session: str = "", method: str = "POST") -> int:
 
 
 async def test_the_session_that_was_used_last_stays():
-    """One request each is enough to stay; the one without gives way."""
+    """A session with a recent request stays; the one without is ended."""
     library = Library()
     app = SessionLimit(library, 3)
     for _ in range(3):
@@ -67,7 +67,7 @@ async def test_the_session_that_was_used_last_stays():
 
 
 async def test_a_session_with_a_request_under_way_never_gives_way():
-    """An open stream or a call; when it is over it is the youngest of the idle ones."""
+    """A session with an open stream or a call is never ended; afterwards it is the most recently used one."""
     library = Library()
     app = SessionLimit(library, 2)
     await ask(app)
@@ -83,7 +83,7 @@ async def test_a_session_with_a_request_under_way_never_gives_way():
 
 
 async def test_all_that_are_at_work_stay_beyond_the_bound():
-    """There is nothing idle to end; what ends later is ended by its client."""
+    """Sessions with open requests stay even above the limit; their clients end them later."""
     library = Library()
     app = SessionLimit(library, 1)
     await ask(app)
@@ -98,7 +98,7 @@ async def test_all_that_are_at_work_stay_beyond_the_bound():
 
 
 async def test_sessions_that_ended_by_themselves_do_not_count():
-    """One that its client or the library ended is forgotten, and no other one gives way for it."""
+    """A session ended by its client or by the library no longer counts, so no other one is ended in its place."""
     library = Library()
     app = SessionLimit(library, 2)
     await ask(app)
@@ -113,7 +113,7 @@ async def test_sessions_that_ended_by_themselves_do_not_count():
 
 
 async def test_what_is_not_http_passes():
-    """The lifespan of the application."""
+    """Events other than HTTP, such as the application's lifespan, are passed on."""
     seen = []
 
     async def app(scope, receive, send) -> None:

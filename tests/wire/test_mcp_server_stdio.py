@@ -1,4 +1,4 @@
-"""The server as a program: nothing but the protocol on standard output, and no process left behind."""
+"""The stdio server as a process: only protocol messages on standard output, and no process left behind."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ files._FileTools.search = printing
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch) -> Path:
-    """A project with notes and a specialist for them, entered, with a store of its own."""
+    """Create a project with notes, a specialist for them and its own store, and change into it."""
     root = tmp_path / "project"
     for folder in (".git", "specialists", "notes"):
         (root / folder).mkdir(parents=True)
@@ -87,7 +87,10 @@ def own(code: str = MAIN, *arguments: str) -> StdioServerParameters:
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_official_client_asks_the_real_program(mode):
-    """List, call, progress in order, structured output that the client itself checks against the schema; no key."""
+    """The official client lists tools, calls one and gets progress in order, without an API key.
+
+    The client itself checks the structured output against the schema.
+    """
     progress_log = ProgressLog()
     async with asyncio.timeout(PATIENCE), Client(own(), mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -103,7 +106,10 @@ async def test_the_official_client_asks_the_real_program(mode):
 
 
 def test_nothing_but_the_protocol_is_written_to_standard_output(program):
-    """Tools that print, children that print or read: all goes to standard error, and no message is swallowed."""
+    """Output of tools and child processes goes to standard error.
+
+    A child that reads standard input takes no protocol message.
+    """
     server = program("--model", "offline", code=PRINTS + MAIN)
     send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"), asks(3, "get_run", run_id="x"))
     assert answer_to(server, 1)["result"]["serverInfo"]["name"] == "run-specialist"
@@ -123,7 +129,10 @@ def test_nothing_but_the_protocol_is_written_to_standard_output(program):
 
 @pytest.mark.exhaustive
 def test_closed_input_stops_what_is_at_work_and_ends(api, program, stored):
-    """Exit code 0, no traceback, the run is stored as aborted with what was gathered."""
+    """Closing standard input aborts the active run, stores its results so far, and ends the server with exit code 0.
+
+    Standard error has no traceback.
+    """
     gate = Gate()
     api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
     server = program()
@@ -141,7 +150,10 @@ def test_closed_input_stops_what_is_at_work_and_ends(api, program, stored):
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
 def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, program, stored):
-    """The call under way is answered before the end; standard input is still open, and nothing waits for it."""
+    """A signal ends the server after it has answered the active call with the results gathered so far.
+
+    Standard input is still open, and the server does not wait for it.
+    """
     gate = Gate()
     api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
     server = program()
@@ -159,7 +171,7 @@ def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, progr
 
 @pytest.mark.exhaustive
 def test_under_nohup_the_end_of_the_terminal_ends_nothing(program):
-    """Who has that signal ignored wants the server to go on."""
+    """The server keeps running after SIGHUP if that signal is ignored, as under nohup."""
     server = program("--model", "offline", code=f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {MAIN}")
     send(server, HELLO)
     assert answer_to(server, 1)
@@ -170,14 +182,14 @@ def test_under_nohup_the_end_of_the_terminal_ends_nothing(program):
 
 @pytest.mark.exhaustive
 def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
-    """The notification of the client alone does it; the server goes on."""
+    """The client's cancellation notification aborts that run only; the server continues."""
     gate = Gate()
     api([calls("search", {"query": "owls"}), says("too late", gate=gate), answers("Mice.")])
     server = program()
     send(server, HELLO, READY, asks(2, "finder", query="What do owls eat?"))
     gate.wait_for_request(PATIENCE)
     send(server, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2, "reason": "x"}})
-    # Its own tool tells when the run is over, and that comes after it is stored.
+    # The server answers another call; it ends only after the cancelled run is stored.
     send(server, asks(3, "finder", query="What do owls eat?"))
     assert answer_to(server, 3)["result"]["structuredContent"]["answer"] == "Mice."
     server.process.stdin.close()
@@ -189,7 +201,7 @@ def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
 
 @pytest.mark.exhaustive
 def test_garbage_is_passed_over(program):
-    """Lines that are no JSON, no message, not UTF-8 or too long: the next request is answered as if there were none."""
+    """Lines that are not JSON, not messages, not UTF-8 or too long are skipped; the next request is answered."""
     server = program("--model", "offline")
     long = '{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"x": "' + "x" * 5_000_000 + '"}}\n'
     send(server, "hello\n", "\n", "[1, 2]\n", "{}\n", '{"jsonrpc": "2.0"\n', long, HELLO)
@@ -206,19 +218,19 @@ def test_garbage_is_passed_over(program):
 
 @pytest.mark.exhaustive
 def test_a_client_that_says_nothing_is_left_in_peace(program):
-    """It comes and goes without a word."""
+    """A client that disconnects without sending anything causes no output and exit code 0."""
     server = program("--model", "offline", stdin=subprocess.DEVNULL)
     assert ended(server) == (0, [])
 
 
 @pytest.mark.exhaustive
 def test_a_client_that_is_killed_leaves_no_server_behind(api, stored):
-    """Killed by signal 9 midway: the process of the server ends by itself, and the run is stored."""
+    """When the client is killed with signal 9, the server process ends by itself and stores the aborted run."""
     gate = Gate()
     api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
     with client_of(HELLO, READY, asks(2, "finder", query="What do owls eat?")) as (client, server):
         gate.wait_for_request(PATIENCE)
-        # Held open by the process, so that its end is an event.
+        # The descriptor becomes readable when the server process ends.
         watched = os.pidfd_open(server)
         client.kill()
         assert select.select([watched], [], [], PATIENCE)[0] == [watched]
@@ -228,7 +240,7 @@ def test_a_client_that_is_killed_leaves_no_server_behind(api, stored):
 
 @pytest.mark.exhaustive
 def test_a_client_that_no_longer_reads_cannot_hold_up_the_end(api, program, stored):
-    """Its pipe is full and stays full: a signal ends the server all the same."""
+    """A signal ends the server even if its output pipe is full and the client does not read."""
     gate = Gate()
     api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
     server = program()
@@ -242,7 +254,7 @@ def test_a_client_that_no_longer_reads_cannot_hold_up_the_end(api, program, stor
 
 @pytest.mark.exhaustive
 def test_a_client_that_closes_its_end_and_no_longer_reads_is_not_waited_for_long(program):
-    """What is still on its way to it cannot hold up the end."""
+    """Unread answers do not delay the server's end after the client has closed standard input."""
     server = program("--model", "offline")
     send(server, HELLO, READY, *(asks(number, "no-tool-of-this-name", query="x") for number in range(100, 700)))
     server.process.stdin.close()
@@ -252,7 +264,10 @@ def test_a_client_that_closes_its_end_and_no_longer_reads_is_not_waited_for_long
 
 @pytest.mark.exhaustive
 def test_half_a_sign_in_a_question_does_not_leave_its_client_without_an_answer(program):
-    """Clients in JavaScript send what they cut in the middle of an emoji; the library refuses the whole message."""
+    """A query with a lone surrogate is answered, although the MCP library refuses such a message.
+
+    JavaScript clients send one when they cut text in the middle of an emoji.
+    """
     server = program("--model", "offline")
     half = json.dumps(asks(2, "finder", query="What do owls eat? \ud83d")) + "\n"
     assert r"\ud83d" in half

@@ -1,4 +1,4 @@
-"""Ids of runs are looked at before the store is asked, and clients do not learn where the store is."""
+"""Run ids are validated before the store is read, and clients never see the store's location."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch) -> Path:
-    """A project with one specialist, entered."""
+    """Create a project with one specialist and change into it."""
     root = tmp_path / "project"
     for folder in (".git", "specialists"):
         (root / folder).mkdir(parents=True)
@@ -27,7 +27,7 @@ def project(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def file(tmp_path) -> Path:
-    """A store that is not there yet, in a folder whose name must not be told."""
+    """Return the path of a store that does not exist yet, in a folder whose name clients must not see."""
     (tmp_path / "secret-place").mkdir()
     return tmp_path / "secret-place" / "runs.db"
 
@@ -39,7 +39,7 @@ def file(tmp_path) -> Path:
     ids=lambda run_id: f"{run_id[:12]!a}-{len(run_id)}",
 )
 async def test_an_id_of_another_form_is_refused_in_one_short_line(file, tool, run_id):
-    """The store is not asked; the line says what is wanted and shows the beginning."""
+    """A malformed id is refused without reading the store, in one short line with the expected form and its start."""
     async with serving([says("Mice.")], store=str(file)) as served:
         await served.call("looker", query="?")
         result = await served.call(tool, run_id=run_id)
@@ -51,7 +51,7 @@ async def test_an_id_of_another_form_is_refused_in_one_short_line(file, tool, ru
 
 
 async def test_an_id_of_the_right_form_is_looked_for(file):
-    """Of the greatest length, and with blanks around it."""
+    """A well-formed id is looked up, with surrounding whitespace or of the greatest length."""
     async with serving([says("Mice.")], store=str(file)) as served:
         run_id = (await served.call("looker", query="?")).structured_content["run_id"]
         served.service.runs._known.clear()
@@ -63,7 +63,7 @@ async def test_an_id_of_the_right_form_is_looked_for(file):
 
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
 async def test_a_store_that_cannot_be_read_has_no_location(file, tool):
-    """The reason is told, and not the path."""
+    """The error for an unreadable store gives the reason and not the path."""
     async with serving(store=str(file)) as served:
         file.write_bytes(b"no database" * 1000)
         result = await served.call(tool, run_id="20261122-070353-47d14e8e88")
@@ -72,7 +72,7 @@ async def test_a_store_that_cannot_be_read_has_no_location(file, tool):
 
 
 async def test_an_unexpected_error_has_no_location(file, monkeypatch):
-    """Whatever a library puts into its words."""
+    """The store's path is removed from an unexpected error, wherever a library's message contains it."""
 
     def broken(*_) -> None:
         raise OSError(5, "Input/output error", str(file))
@@ -85,7 +85,7 @@ async def test_an_unexpected_error_has_no_location(file, monkeypatch):
 
 
 async def test_a_run_that_is_not_stored_warns_without_the_location(file, monkeypatch):
-    """In its outcome, in words and as JSON, at once and when it is looked up."""
+    """The warning that a run was not stored hides the location, in text and JSON, at once and in get_run."""
     monkeypatch.setenv("SPECIALIST_STORE", str(file))
     async with serving([says("Mice.")] * 2, store=str(file)) as served:
         file.mkdir()
@@ -100,7 +100,7 @@ async def test_a_run_that_is_not_stored_warns_without_the_location(file, monkeyp
 
 
 def test_the_location_is_taken_out_of_a_text():
-    """Path, URL and folder of a file; a URL of a server with and without its password."""
+    """A file's path, URL and folder, and a server's URL with or without its password, are replaced in a text."""
     location = StoreLocation("/x/y/runs.db")
     assert location.hide("/x/y/runs.db: no; sqlite:////x/y/runs.db; /x/y forbids it") == (
         "the store: no; the store; the store forbids it"

@@ -14,7 +14,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
 async def test_each_specialist_is_a_tool_with_its_limit_as_the_default(looker, mode):
-    """Name, description, the schema of a question, and beside them the three tools for long runs."""
+    """Each specialist is a tool with name, description and input schema, listed with the three tools for long runs.
+
+    Its limit is the schema's default.
+    """
     async with serving(mode=mode) as served:
         tools = listed(await served.client.list_tools())
     assert [*tools] == ["looker", "start_run", "get_run", "cancel_run"]
@@ -36,7 +39,7 @@ async def test_each_specialist_is_a_tool_with_its_limit_as_the_default(looker, m
 
 
 async def test_without_a_specialist_there_is_nothing_to_start():
-    """An empty project is served all the same: runs of before can still be looked at."""
+    """A project without specialists is served; earlier runs can still be looked up."""
     async with serving() as served:
         assert [*listed(await served.client.list_tools())] == ["get_run", "cancel_run"]
         refused = await served.call("start_run", specialist="looker", query="?")
@@ -45,7 +48,10 @@ async def test_without_a_specialist_there_is_nothing_to_start():
 
 
 async def test_names_are_made_fit_for_tools_and_kept_apart(project):
-    """What no tool may be called is replaced, long names are cut, ours are reserved, and all answer to their name."""
+    """Tool names are sanitized, shortened and made unique, and each one calls its own specialist.
+
+    Names of built-in tools are reserved.
+    """
     for number, name in enumerate(["A note: finder!", "A note finder", "start_run", "見つけ", "x" * 70]):
         write_specialist(project, json.dumps(name), "tools: []", file=str(number))
     async with serving([says("Here.")]) as served:
@@ -56,7 +62,10 @@ async def test_names_are_made_fit_for_tools_and_kept_apart(project):
 
 
 async def test_only_a_specialist_that_can_do_nothing_but_read_is_called_so(project):
-    """Functions and servers of its own, or of one that it may ask, take the hint away."""
+    """Only a specialist whose tools just read has the read-only hint.
+
+    Python tools and MCP servers remove it, also those of a specialist that it may delegate to.
+    """
     write_specialist(project, "reader")
     write_specialist(project, "asks-reader", "agents: [reader]")
     write_specialist(project, "own", "python_tools: ['json:dumps']")
@@ -79,7 +88,7 @@ async def test_only_a_specialist_that_can_do_nothing_but_read_is_called_so(proje
 
 
 async def test_a_call_gives_the_outcome_to_a_program_and_to_a_model(looker, mode):
-    """The JSON is that of the outcome and matches the schema of the tool; the text has the answer and its evidence."""
+    """A result's JSON is the outcome and matches the tool's schema; its text has the answer and the evidence."""
     async with serving([LOOKS, FOUND], mode=mode, tools=[LOOK]) as served:
         schema = listed(await served.client.list_tools())["looker"].output_schema
         result = await served.call("looker", query="What do owls eat?")
@@ -96,7 +105,10 @@ async def test_a_call_gives_the_outcome_to_a_program_and_to_a_model(looker, mode
 
 
 async def test_the_shape_that_a_file_asks_for_stands_in_the_schema_of_its_tool(project):
-    """References inside of it still lead to their place; what does not match is refused by the client's own check."""
+    """A specialist's output_schema is part of its tool's schema, and references inside it still resolve.
+
+    A client's own validation refuses output that does not match.
+    """
     shape = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -119,7 +131,7 @@ async def test_the_shape_that_a_file_asks_for_stands_in_the_schema_of_its_tool(p
 
 
 async def test_the_limit_of_a_call_beats_that_of_the_file_and_the_text_says_how_to_go_on(looker, tmp_path):
-    """S2.11 through this door: landed after one call, and both ways on are told."""
+    """S2.11 over MCP: a call's limit overrides the file's, and the text names both ways to continue."""
     async with serving([LOOKS, FOUND], tools=[LOOK], store=f"{tmp_path}/runs.db") as served:
         result = await served.call("looker", query="?", tool_calls_limit=1.0, time_limit=None)
     outcome, text = result.structured_content, result.content[0].text

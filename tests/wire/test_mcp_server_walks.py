@@ -1,4 +1,4 @@
-"""A server whose project is slow to walk: one client's call holds up nobody else's."""
+"""A server whose project is slow to walk: one client's call does not block another client's."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ ANSWER = calls(("respond", {"answer": "mice"}), first_id=999)
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch) -> Path:
-    """A project with two specialists, of which one reads only what fits a glob, entered."""
+    """Create a project with two specialists, one of which reads only files that match a glob, and change into it."""
     root = tmp_path / "project"
     for folder in (".git", "specialists"):
         (root / folder).mkdir(parents=True)
@@ -28,7 +28,7 @@ def project(tmp_path, monkeypatch) -> Path:
 
 
 async def test_a_call_is_answered_while_another_one_looks_for_its_paths(monkeypatch):
-    """The first is still in its walk when the second one's answer comes."""
+    """A call is answered while another call is still walking the project for its paths."""
     async with serving([ANSWER]) as served:
         walk = HeldWalk(monkeypatch)
         first = asyncio.create_task(served.call("walker", query="What is there?"))

@@ -34,7 +34,10 @@ def paragraphs(request):
 )
 @pytest.mark.parametrize(("limit", "amount"), [(30, "30 tool calls"), (2, "2 tool calls"), (1, "1 tool call")])
 async def test_s3_1_the_system_prompt_ends_with_the_resolved_budget(ask_once, lines, limit, amount):
-    """In any preset that has a notice: the last paragraph, singular at 1, the number that holds for this run."""
+    """With any preset that has a notice, the last paragraph of the system prompt states the run's resolved budget.
+
+    At 1 it is in the singular.
+    """
     told = await ask_once([says("done")], *lines, "tool_calls_limit: 17", tool_calls_limit=limit)
     *others, last = paragraphs(told.requests[0])
     assert f"{last} ".replace(",", " ").startswith(f"Tool budget: you have {amount} ")
@@ -43,7 +46,7 @@ async def test_s3_1_the_system_prompt_ends_with_the_resolved_budget(ask_once, li
 
 @pytest.mark.parametrize("preset", ["soft-warning", "finalize", "openai-loop"])
 async def test_s3_1_a_preset_without_a_notice_leaves_the_child_unaware(ask_once, preset):
-    """Nothing of its first request tells of a budget."""
+    """With a preset without a notice, nothing in the child's first request mentions a budget."""
     told = await ask_once([says("done")], f"preset: {preset}", "tool_calls_limit: 7")
     assert "udget" not in text_of(told.requests[0].body["system"])
     assert b"7 tool calls" not in told.requests[0].raw
@@ -51,13 +54,13 @@ async def test_s3_1_a_preset_without_a_notice_leaves_the_child_unaware(ask_once,
 
 @pytest.mark.parametrize("body", ["", "You look.\n\nTool budget: you have 99 tool calls for this.", "You look.\n\n\n"])
 async def test_s3_1_whatever_the_prompt_says_the_notice_is_last(ask_once, body):
-    """An empty prompt, one that has a budget of its own, one that ends in blank lines."""
+    """The notice comes last after an empty prompt, one that mentions a budget, and one that ends in blank lines."""
     told = await ask_once([says("done")], "preset: budget-notice", "tool_calls_limit: 3", body=body)
     assert paragraphs(told.requests[0])[-1].startswith("Tool budget: you have 3 tool calls for this task")
 
 
 async def test_s3_1_a_specialist_made_in_code_is_told_too(messages_api, tmp_path):
-    """The prompt's origin does not matter."""
+    """A specialist created in code gets the notice too."""
     api = messages_api([says("done")])
     made = Specialist(name="finder", description="Finds", prompt="You find.", preset="budget-notice", tools=())
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -76,14 +79,17 @@ async def test_s3_1_a_specialist_made_in_code_is_told_too(messages_api, tmp_path
     ],
 )
 async def test_s3_2_the_last_three_calls_are_counted_down(ask, limit, lines):
-    """Word for word, in the plural at 1 too, and `finalize NOW` at the end."""
+    """The last three calls have the exact countdown lines, plural even at 1, and `finalize NOW` at the end."""
     told = await ask(policies.always_tool("look"), "preset: budget-notice", f"tool_calls_limit: {limit}")
     assert last_lines(told) == lines
     assert (told.outcome.status, told.outcome.landing.how) == ("landed", "force")
 
 
 async def test_s3_2_in_a_batch_each_result_has_its_own_line(ask_once):
-    """Four of five calls at once: 4 are silent's, then 3, 2, 1 in call order; a skipped call has none."""
+    """In a batch each result has its own countdown: none at 4 left, then 3, 2, 1 in call order.
+
+    A skipped call has none.
+    """
     told = await ask_once([*batches(4, 2), DONE], "preset: budget-notice", "tool_calls_limit: 5")
     first, second = told.results
     assert [result.partition("\n")[2] for result in first] == ["", left(3, 5), left(2, 5), left(1, 5)]
@@ -91,7 +97,10 @@ async def test_s3_2_in_a_batch_each_result_has_its_own_line(ask_once):
 
 
 async def test_s3_3_augmenters_are_the_last_stage_on_failures_too(ask):
-    """One's own line stands before the countdown; one that raises is a warning and harms no result."""
+    """An augmenter's line comes before the countdown, on failed calls too.
+
+    An augmenter that raises causes a warning and leaves the result intact.
+    """
 
     def tag(executed):
         return f"[{executed.call.name} {'failed' if executed.is_error else 'found something'}]"
@@ -113,7 +122,7 @@ async def test_s3_3_augmenters_are_the_last_stage_on_failures_too(ask):
 
 
 async def test_s3_3_fields_of_ones_own_stand_beside_those_of_the_limit(ask_once):
-    """Augmenters may return fields: all of them join the one JSON object that the result becomes."""
+    """Fields returned by an augmenter are merged with the limit fields into the result's one JSON object."""
 
     def rank(executed):
         return {"rank": executed.number}
@@ -143,7 +152,7 @@ async def test_s3_3_fields_of_ones_own_stand_beside_those_of_the_limit(ask_once)
     ],
 )
 async def test_s3_4_an_explicit_limit_beats_the_file_which_beats_the_default(ask_once, lines, settings, limit):
-    """In the notice, in the outcome, and in when the run lands."""
+    """A call's limit overrides the file's, which overrides the default: in the notice, the outcome and the landing."""
     told = await ask_once([DONE], "preset: budget-notice", *lines, **settings)
     system = text_of(told.requests[0].body["system"])
     assert told.outcome.tool_calls.limit == limit
@@ -153,7 +162,7 @@ async def test_s3_4_an_explicit_limit_beats_the_file_which_beats_the_default(ask
 
 
 async def test_s3_4_from_strong_to_weak_flag_preset_of_the_call_file_preset_of_the_file(ask_once):
-    """Four words on one run: each is heard where no stronger one speaks."""
+    """Precedence is: call option, call preset, file option, file preset; each applies where no stronger one does."""
     lines = ("preset: openai-loop", "budget_notice: true", "landing: order", "tool_calls_limit: 3")
     told = await ask_once(policies.always_tool("look"), *lines, preset="finalize", budget_notice=False, landing="none")
     assert "udget" not in text_of(told.requests[0].body["system"])

@@ -13,7 +13,7 @@ NOTICE = "Answer directly now, from what is here, without more tool calls."
 
 
 async def test_s2_1_the_limit_spans_the_whole_run(ask):
-    """Three turns use up three calls; it is no limit of a turn, and not of a message."""
+    """The call limit applies to the run, not to a turn or a message: three turns use up three calls."""
     told = await ask(policies.ignores_everything("look"), "preset: finalize", "tool_calls_limit: 3")
     assert len(told.phases("finished")) == 3
     assert len(told.phases("skipped")) == len(told.requests) - 3
@@ -21,7 +21,10 @@ async def test_s2_1_the_limit_spans_the_whole_run(ask):
 
 
 async def test_s2_2_a_batch_that_straddles_the_limit(ask):
-    """3 calls, N = 2: two run in order, the third is told that it was not run; one message, in call order."""
+    """Of 3 calls at N = 2, two run in order and the third gets "Not run".
+
+    All results are in one message, in call order.
+    """
     told = await ask([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     asked_for = [block["id"] for block in told.requests[1].messages[1]["content"]]
     blocks = told.requests[1].messages[2]["content"]
@@ -37,7 +40,7 @@ async def test_s2_2_a_batch_that_straddles_the_limit(ask):
 
 
 async def test_s2_4_the_notice_stands_beside_the_first_skipped_result_of_a_straddling_batch(ask):
-    """3 calls, N = 2: request 2 carries the notice, once, and it is the first counted landing request."""
+    """With 3 calls at N = 2, only request 2 has the notice, once; it is the first counted landing request."""
     told = await ask([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     *ran, skipped = told.results[0]
     assert ran == [note("a"), note("b")]
@@ -49,7 +52,7 @@ async def test_s2_4_the_notice_stands_beside_the_first_skipped_result_of_a_strad
 
 
 async def test_s2_4_a_straddling_batch_and_then_more_calls_meet_the_next_rung(ask):
-    """The notice stands once; a model that calls tools all the same may call none after that."""
+    """The notice comes once; if the model still calls tools, the next request allows no tool calls."""
     told = await ask([looks("a", "b", "c"), looks("d"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert told.carrying(NOTICE) == [2]
     assert told.choices == [None, None, NO_TOOLS]
@@ -57,7 +60,7 @@ async def test_s2_4_a_straddling_batch_and_then_more_calls_meet_the_next_rung(as
 
 
 async def test_s2_3_s2_4_the_notice_comes_only_when_the_model_asks_again(ask):
-    """2 calls, then 1, N = 2: nothing is said at the limit, then the call is skipped and the notice stands beside."""
+    """With 2 calls, then 1, at N = 2, the notice comes with the skipped third call, not at the limit itself."""
     told = await ask([looks("a", "b"), looks("c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert told.results[0] == [note("a"), note("b")]
     (result,) = told.results[1]
@@ -69,7 +72,7 @@ async def test_s2_3_s2_4_the_notice_comes_only_when_the_model_asks_again(ask):
 
 
 async def test_s2_3_a_model_that_asks_a_second_time_meets_the_next_rung(ask):
-    """The notice stands in one result of the whole history; after it no tool may be called."""
+    """The notice is in one result of the history; after another call, the next request allows no tool calls."""
     script = [looks("a", "b"), looks("c", "d"), looks("e"), says("done")]
     told = await ask(script, "preset: finalize", "tool_calls_limit: 2")
     assert told.carrying(NOTICE) == [3]
@@ -82,7 +85,7 @@ async def test_s2_3_a_model_that_asks_a_second_time_meets_the_next_rung(ask):
 
 
 async def test_s2_3_a_model_that_answers_at_the_limit_is_told_nothing(ask_once):
-    """Text at k = N is the answer; no rung was needed."""
+    """Text at k = N is the answer: no notice and no landing request are sent."""
     told = await ask_once([looks("a", "b"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert NOTICE.encode() not in told.requests[-1].raw
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 0)
@@ -90,7 +93,7 @@ async def test_s2_3_a_model_that_answers_at_the_limit_is_told_nothing(ask_once):
 
 @pytest.mark.parametrize("preset", ["finalize", "soft-landing"])
 async def test_s2_11_the_limit_of_the_call_beats_the_files(ask_once, preset):
-    """2 beats 10 in what is run, what is said, and what the outcome tells."""
+    """A call's limit of 2 overrides the file's 10 in execution, requests and outcome."""
     lines = (f"preset: {preset}", "tool_calls_limit: 10", "landing: none")
     told = await ask_once(policies.always_tool("look"), *lines, tool_calls_limit=2)
     assert len(told.phases("finished")) == 2

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s1_1_the_warning_comes_with_request_12_of_12(ask):
-    """One call a turn: the eleventh result ends with it, none before or after does, and all twelve calls run."""
+    """With one call a turn and a limit of 12, only the eleventh result has the warning, and all 12 calls run."""
     told = await ask(policies.always_tool("look"), "preset: soft-warning", "tool_calls_limit: 12")
     assert told.carrying(WARNING) == [12]
     assert last_lines(told) == [None] * 10 + [WARNING, None]
@@ -40,7 +40,7 @@ async def test_s1_1_the_warning_comes_with_request_12_of_12(ask):
     ],
 )
 async def test_s1_1_the_warning_comes_before_the_last_turn_that_has_calls(ask_once, limit, sizes, warned):
-    """However many calls a turn makes: as soon as no more are left than it made; never once they are spent."""
+    """The warning comes once the calls left are no more than the last turn made, and never after the last call."""
     told = await ask_once([*batches(*sizes), DONE], "preset: soft-warning", f"tool_calls_limit: {limit}")
     assert told.carrying(WARNING) == warned
     assert told.requests[-1].raw.count(WARNING.encode()) == len(warned)
@@ -53,7 +53,7 @@ async def test_s1_1_the_warning_comes_before_the_last_turn_that_has_calls(ask_on
 
 @pytest.mark.parametrize(("last", "warned"), [(10_000, [6]), (9_999, [7])])
 async def test_s1_2_the_warning_comes_at_90_000_of_100_000_characters(ask, last, warned):
-    """Exactly there, with many calls left, and once in all, although the calls run out later."""
+    """The warning comes at exactly 90,000 of 100,000 characters, and only once, although the calls run out later."""
     sizes = iter([20_000, 20_000, 20_000, 20_000, last, 1, 1, 1])
     tool = Tool("look", "Looks.", lambda query: "x" * next(sizes))
     told = await ask([*batches(*[1] * 8), DONE], "preset: soft-warning", "tool_calls_limit: 9", tools=[tool])
@@ -64,7 +64,7 @@ async def test_s1_2_the_warning_comes_at_90_000_of_100_000_characters(ask, last,
 
 
 async def test_s1_2_a_limit_of_the_file_moves_the_warning(ask_once):
-    """90 % of what the file says, in whole characters: 9 of 10."""
+    """The warning comes at 90 % of the file's limit in full characters: 9 of 10."""
     tool = Tool("look", "Looks.", lambda query: "x" * (8 if query == "1.0" else 1))
     told = await ask_once([*batches(1, 1), DONE], "preset: soft-warning", "tool_chars_limit: 10", tools=[tool])
     assert told.carrying(WARNING) == [3]
@@ -72,7 +72,7 @@ async def test_s1_2_a_limit_of_the_file_moves_the_warning(ask_once):
 
 @pytest.mark.parametrize("limit", [0, 1])
 async def test_s1_3_no_warning_comes_before_the_first_call(ask, limit):
-    """With one call there is no moment for it, with none even less: the run lands without a word."""
+    """With a limit of one call or none, the run lands without a warning."""
     told = await ask(policies.always_tool("look"), "preset: soft-warning", f"tool_calls_limit: {limit}")
     assert not any(WARNING.encode() in request.raw for request in told.requests)
     assert (told.outcome.status, told.outcome.tool_calls.used) == ("landed", limit)
@@ -81,7 +81,7 @@ async def test_s1_3_no_warning_comes_before_the_first_call(ask, limit):
 
 @pytest.mark.parametrize("sizes", [[1] * 12, [2] * 6, [5, 5, 5]])
 async def test_s1_4_a_call_after_the_warning_runs_and_its_result_reaches_the_model(ask, sizes):
-    """Every call that was run is answered with its output in the very next request."""
+    """A call after the warning runs, and the next request has its output."""
     told = await ask([*batches(*sizes), DONE], "preset: soft-warning", "tool_calls_limit: 12")
     ran = told.phases("finished")
     answered = {call_id: content for request in told.requests for call_id, content in request.results.items()}
@@ -93,7 +93,7 @@ async def test_s1_4_a_call_after_the_warning_runs_and_its_result_reaches_the_mod
 
 @pytest.mark.parametrize(("model", "choice"), [("haiku", FORCED), ("sonnet", None)])
 async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_run_lands(ask, model, choice):
-    """What fits is kept, its end is marked, and the next request is the landing."""
+    """A result over the remaining characters is cut and marked at its end, and the next request is the landing."""
     tool = Tool("look", "Looks.", lambda query: "abcdefgh")
     lines = ("preset: soft-warning", "tool_chars_limit: 20")
     told = await ask([*batches(1, 2), DONE], *lines, tools=[tool], model=model)
@@ -109,7 +109,7 @@ async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_r
 
 
 async def test_s1_5_a_result_that_fits_exactly_is_whole_and_the_run_lands(ask_once):
-    """Nothing was taken away, so nothing is marked."""
+    """A result that fits exactly is neither cut nor marked, and the run lands."""
     tool = Tool("look", "Looks.", lambda query: "abcdefgh")
     told = await ask_once([*batches(1), DONE], "preset: soft-warning", "tool_chars_limit: 8", tools=[tool])
     assert told.results == [["abcdefgh"]]
@@ -129,7 +129,10 @@ SECRET, HIDDEN = "what I really think", "cannot be read"
     ],
 )
 async def test_s1_6_the_answer_is_found_by_type_and_thinking_never_leaks(ask, content, answer):
-    """In whatever order the blocks come; a watcher, the events and the outcome see the texts alone."""
+    """The answer is found by block type, in any block order.
+
+    Thinking never reaches the watcher, the events or the outcome.
+    """
     opening = says(thinking(SECRET), redacted_thinking(HIDDEN), tool_use("look", {"query": "a"}))
     told = await ask([opening, says(*content)], "preset: soft-warning", model="sonnet")
     assert (told.outcome.status, told.outcome.answer) == ("answered", answer)
@@ -139,7 +142,7 @@ async def test_s1_6_the_answer_is_found_by_type_and_thinking_never_leaks(ask, co
 
 
 async def test_s1_6_an_answer_that_is_plain_text_is_taken(ask_once):
-    """Some servers send a string where the API sends blocks."""
+    """A plain string as reply content is accepted as the answer, since some servers send one in place of blocks."""
     usage = {"input_tokens": 1, "output_tokens": 1}
     message = {"type": "message", "role": "assistant", "content": "in plain words", "usage": usage}
     told = await ask_once([faults.json_value({**message, "stop_reason": "end_turn"})], "preset: soft-warning")
@@ -148,7 +151,10 @@ async def test_s1_6_an_answer_that_is_plain_text_is_taken(ask_once):
 
 @pytest.mark.parametrize("silent", [[thinking(SECRET)], [thinking(SECRET), redacted_thinking(HIDDEN)]])
 async def test_s1_6_thinking_alone_is_empty_one_retry_then_an_honest_status(ask, silent):
-    """The same request goes out once more; after a second time: failed, exit code 4, what was gathered is kept."""
+    """A reply of thinking alone is retried once with the same request.
+
+    A second one fails the run with exit code 4, and the results so far are kept.
+    """
     told = await ask([looks("a"), says(*silent), says(*silent)], "preset: soft-warning", model="sonnet")
     assert told.requests[1].messages == told.requests[2].messages
     assert (told.outcome.status, told.outcome.exit_code) == ("failed", Exit.NO_ANSWER)
@@ -176,7 +182,7 @@ def failing(query):
     ],
 )
 async def test_s1_7_a_failure_goes_to_the_model_and_spends_budget(ask, name, arguments, why):
-    """A result that is marked as an error, names the tool and says why; two of them spend a limit of two."""
+    """A failed call returns an error result that names tool and reason, and counts: two use up a limit of two."""
     tool = Tool("look", "Looks.", failing)
     script = [calls(name, arguments), calls(name, arguments), DONE]
     told = await ask(script, "preset: soft-warning", "tool_calls_limit: 2", tools=[tool])

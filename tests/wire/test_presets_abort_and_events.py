@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s3_6_an_abort_before_the_start_sends_nothing(ask):
-    """No request goes out; the outcome says that it was aborted."""
+    """An abort before the start sends no request, and the outcome is aborted."""
     async with ask.prepared([], "preset: budget-notice") as told:
         told.run.abort()
         outcome = await told.run.outcome()
@@ -25,7 +25,10 @@ async def test_s3_6_an_abort_before_the_start_sends_nothing(ask):
 
 @pytest.mark.parametrize("at", ["request", "tool"])
 async def test_s3_6_an_abort_midway_is_no_success_and_keeps_everything(ask, at):
-    """While the model writes, and while a tool works: status, answer, evidence, calls and usage tell what was."""
+    """A run aborted during a reply or a tool call is not a success.
+
+    It keeps its answer, evidence, calls and usage so far.
+    """
     gate, working = Gate(), asyncio.Event()
 
     async def look(query: str) -> str:
@@ -50,7 +53,7 @@ async def test_s3_6_an_abort_midway_is_no_success_and_keeps_everything(ask, at):
 
 
 async def test_s3_7_events_start_tell_each_result_and_end_with_usage(ask):
-    """One end for each call, whether it ran, failed or was skipped; the last event carries what the run has used."""
+    """Each call has one end event, whether it ran, failed or was skipped; the last event has the run's usage."""
     script = [calls("look", {"query": "a"}, {"question": "b"}), looks("c", "d"), DONE]
     told = await ask(script, "preset: budget-notice", "tool_calls_limit: 3")
     assert (told.events[0].event, told.events[-1].event) == ("started", "finished")
@@ -67,7 +70,7 @@ async def test_s3_7_events_start_tell_each_result_and_end_with_usage(ask):
 
 @pytest.mark.parametrize("fault", [faults.server_error(), faults.unauthorised(), faults.ConnectionReset()])
 async def test_s3_7_events_end_with_usage_on_an_error_too(ask, fault):
-    """Whatever the API does, the last event is the outcome with what was used until then."""
+    """After any API error, the last event is the outcome with the usage so far."""
     told = await ask([looks("a"), fault], "preset: budget-notice")
     last = told.events[-1]
     assert (last.event, last.outcome.status, last.outcome.exit_code) == ("finished", "failed", Exit.PROVIDER)
@@ -76,7 +79,7 @@ async def test_s3_7_events_end_with_usage_on_an_error_too(ask, fault):
 
 
 async def test_x_12_the_newest_text_is_kept_although_a_later_turn_had_none(ask_once):
-    """What the model has said stands in the salvage beside what was found."""
+    """The salvage has the model's newest text beside the findings, even if a later turn had no text."""
     script = [says("It looks like mice.", tool_use("look", {"query": "a"})), looks("b"), faults.server_error()]
     told = await ask_once(script, "preset: budget-notice")
     assert told.outcome.status == "failed"

@@ -34,7 +34,7 @@ TABLE = {
 @pytest.mark.parametrize("how", ["preset of the file", "preset of the call"])
 @pytest.mark.parametrize("preset", TABLE)
 async def test_presets_where_a_choice_can_be_forced(ask_once, preset, how):
-    """The row of the table as the API sees it: the notice, each result to its last byte, the choice at the limit."""
+    """Each preset has its notice, exact result endings and `tool_choice` at the limit where forcing is possible."""
     notice, ends, landing, _ = TABLE[preset]
     lines, settings = ([f"preset: {preset}"], {}) if "file" in how else ([], {"preset": preset})
     told = await ask_once(policies.always_tool("look"), *lines, "tool_calls_limit: 4", **settings)
@@ -50,7 +50,7 @@ async def test_presets_where_a_choice_can_be_forced(ask_once, preset, how):
 
 
 async def test_presets_the_limit_fields_stand_in_the_last_result_of_a_turn(ask_once):
-    """Three calls in the last turn but one: it is spent for all of them, and the last one says so."""
+    """With three calls in the last turn that may call tools, only the last result has the limit fields."""
     told = await ask_once([*batches(3), says("done")], "preset: openai-loop", "turns_limit: 2")
     *earlier, last = told.results[0]
     assert earlier == [note("1.0"), note("1.1")]
@@ -61,7 +61,10 @@ async def test_presets_the_limit_fields_stand_in_the_last_result_of_a_turn(ask_o
 
 @pytest.mark.parametrize("preset", TABLE)
 async def test_presets_where_no_choice_can_be_forced(ask_once, preset):
-    """The order takes the place of force, as the last line of the last result; the other landings stay as they are."""
+    """Where forcing is impossible, an order in the last line of the last result replaces it.
+
+    The other landings are unchanged.
+    """
     notice, ends, _, landing = TABLE[preset]
     told = await ask_once(policies.always_tool("look"), f"preset: {preset}", "tool_calls_limit: 4", model="sonnet")
     assert ("Tool budget" in text_of(told.requests[0].body["system"])) is notice
@@ -76,7 +79,7 @@ async def test_presets_where_no_choice_can_be_forced(ask_once, preset):
 
 @pytest.mark.parametrize("preset", [None, *TABLE])
 async def test_presets_set_no_limit_but_the_one_that_is_named(ask_once, preset):
-    """Characters in `soft-warning`; thirty calls are the default of all of them, and nothing else is limited."""
+    """Only `soft-warning` limits characters; every preset has the default of 30 calls and no other limit."""
     told = await ask_once([DONE], *([f"preset: {preset}"] if preset else []))
     limits = {kind: spent.limit for kind, spent in told.outcome.limits.items() if spent.limit is not None}
     assert limits == {"tool_calls": 30, **({"characters": 100_000} if preset == "soft-warning" else {})}
@@ -84,7 +87,10 @@ async def test_presets_set_no_limit_but_the_one_that_is_named(ask_once, preset):
 
 @pytest.mark.parametrize("preset", [None, *TABLE])
 async def test_s2_8_only_where_there_is_a_summary_the_tool_that_reads_on_is_offered(ask_once, tmp_path, preset):
-    """A specialist of file tools: `finalize` summarises, so it may read on from the first request."""
+    """The tool that reads archived output is offered only with `finalize`, which summarises.
+
+    It is offered from the first request.
+    """
     (tmp_path / "note.md").write_text("Owls eat mice.\n")
     script = [calls("read", {"path": "note.md"}), DONE]
     told = await ask_once(script, "tools: read", *([f"preset: {preset}"] if preset else []), tools=[])

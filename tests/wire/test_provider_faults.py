@@ -1,4 +1,4 @@
-"""Faults of a server that the Anthropic provider meets: broken streams, long waits, odd figures and keys."""
+"""Server faults that the Anthropic provider handles: broken streams, long waits, invalid usage figures, bad keys."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_content_types_are_compared_without_regard_to_case(messages_api):
-    """`Application/JSON` is JSON."""
+    """Content types are case-insensitive: `Application/JSON` is JSON."""
     api = messages_api([faults.MislabelledReply(GOOD, kind="Application/JSON; charset=utf-8")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
@@ -26,7 +26,7 @@ async def test_content_types_are_compared_without_regard_to_case(messages_api):
 
 
 async def test_text_that_streamed_before_a_break_is_salvaged(messages_api):
-    """What was shown while it came is not lost when the stream breaks off."""
+    """Text streamed before the stream breaks is salvaged."""
     reply = says("The first half of a long answer that never came to its end.")
     api = messages_api([faults.BrokenOff(reply, after_events=5)])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -38,7 +38,7 @@ async def test_text_that_streamed_before_a_break_is_salvaged(messages_api):
 
 
 async def test_a_key_that_cannot_be_sent_is_never_shown(messages_api):
-    """A line break in the key: the line says where to look, and holds nothing of the key."""
+    """The error for a key with a line break says where to look and shows no part of the key."""
     api = messages_api([])
     async with make_client(base_url=api.base_url, api_key="sk-my\nsecret-key", max_retries=0) as client:
         outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9))
@@ -47,7 +47,10 @@ async def test_a_key_that_cannot_be_sent_is_never_shown(messages_api):
 
 
 async def test_x_3_broken_arguments_that_streamed_are_not_run(messages_api):
-    """Half an object under `tool_use`: only a cut reply may be read in part, and its calls are never run."""
+    """A call with incomplete streamed arguments is not run.
+
+    Only a reply that was cut may be read in part.
+    """
     half = replace(cut_call("look", '{"query": "half of', {}), stop_reason="tool_use")
     api = messages_api([half, GOOD])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -57,7 +60,7 @@ async def test_x_3_broken_arguments_that_streamed_are_not_run(messages_api):
 
 
 def test_a_wait_is_bounded_at_a_minute():
-    """60 seconds are waited for, 61 are not."""
+    """A Retry-After of 60 seconds is honoured, one of 61 is not."""
     for seconds, refused in (("60", None), ("61", "false")):
         response = httpx2.Response(429, headers={"retry-after": seconds})
         asyncio.run(refuse_long_waits(response))
@@ -65,6 +68,6 @@ def test_a_wait_is_bounded_at_a_minute():
 
 
 def test_the_largest_figure_that_is_believed():
-    """A limit of our own: a million times a million tokens."""
+    """Usage figures above the client's own limit of a million times a million tokens count as 0."""
     assert count({"a": MOST_TOKENS}, "a") == MOST_TOKENS == 10**12
     assert [count(values, "a") for values in ({"a": MOST_TOKENS + 1}, {"a": True}, {"a": False}, {}, None)] == [0] * 5

@@ -33,7 +33,10 @@ REFRESHED = "The budget was refreshed: you now have"
 
 @pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
 def endpoint(request, messages_api, chat_api, tmp_path):
-    """Return a function that starts an endpoint with a script for all processes, on each API, whole and streamed."""
+    """Return a function that starts an endpoint with one script for all processes.
+
+    Parametrized over both APIs, with and without streaming.
+    """
     kind, _, stream = request.param.partition("-")
 
     def start(make_script, **options):
@@ -46,7 +49,7 @@ def endpoint(request, messages_api, chat_api, tmp_path):
 
 @pytest.fixture(params=["json", "stream"])
 def messages_endpoint(request, messages_api, tmp_path):
-    """The same on the Messages API alone."""
+    """Return a function that starts an endpoint on the Messages API, with and without streaming."""
 
     def start(script, **options):
         return Endpoint(MESSAGES, messages_api(script), tmp_path, request.param == "stream", **options)
@@ -56,7 +59,10 @@ def messages_endpoint(request, messages_api, tmp_path):
 
 @pytest.mark.parametrize("landing", ["auto", "force", "order", "none"])
 async def test_s4_5_after_a_limit_the_request_begins_with_all_that_was_sent(endpoint, landing):
-    """N=3, then 6, however it landed: history and front byte for byte, then the news where the API takes words."""
+    """After a limit, a resumed request begins with the bytes sent before, followed by the new budget.
+
+    N=3, then 6, for each kind of landing.
+    """
     end = "says" if landing == "none" else "answers"
     one = endpoint(
         lambda say: [*(look(say, q) for q in "abc"), getattr(say, end)("some"), look(say, "d"), say.answers("more")]
@@ -74,7 +80,7 @@ async def test_s4_5_after_a_limit_the_request_begins_with_all_that_was_sent(endp
 
 
 async def test_s3_8_where_the_words_stand(endpoint):
-    """Inside the last result on the Messages API, never a text behind one; a message of the user on the other."""
+    """The new budget is inside the last tool result on the Messages API, and a user message on Chat Completions."""
     one = endpoint(lambda say: [look(say, "a"), say.answers("some"), say.answers("more")])
     await one.ask(tool_calls_limit=1)
     await one.resume(tool_calls_limit=9)
@@ -92,7 +98,7 @@ async def test_s3_8_where_the_words_stand(endpoint):
 
 @pytest.mark.parametrize("end", ["answers", "says"])
 async def test_after_an_answer_a_further_question_is_asked(endpoint, end):
-    """By `respond` or as a text: it stays history, and the question comes behind it."""
+    """A follow-up question is appended to the history, whether the answer came by `respond` or as text."""
     one = endpoint(lambda say: [look(say, "a"), getattr(say, end)("some"), look(say, "b"), getattr(say, end)("more")])
     await one.ask()
     _, outcome = await one.resume("Since when?")
@@ -103,7 +109,10 @@ async def test_after_an_answer_a_further_question_is_asked(endpoint, end):
 
 
 async def test_x_12_the_api_is_down_at_the_landing(endpoint):
-    """Failed, exit 3, salvage, evidence; taken up without anything new the very request that failed goes out."""
+    """An API failure at the landing gives status failed, exit code 3, salvage and evidence.
+
+    Resuming without changes repeats the failed request.
+    """
     down = {MESSAGES: faults.overloaded(), CHAT: chat_faults.error(503, "down")}
     one = endpoint(lambda say: [look(say, "a"), down[MESSAGES if say is replies else CHAT], say.answers("some")])
     run, failed = await one.ask(tool_calls_limit=1)
@@ -118,7 +127,7 @@ async def test_x_12_the_api_is_down_at_the_landing(endpoint):
 
 
 async def test_x_12_the_api_is_down_in_the_middle(endpoint):
-    """Nothing is new to the model: the request is repeated byte for byte; a question goes behind the result."""
+    """Resuming after an API failure repeats the request byte for byte; a follow-up question goes after the result."""
     one = endpoint(lambda say: [
         look(say, "a"), faults.Raw(503, b"{}"), faults.Raw(503, b"{}"), look(say, "b"), say.answers("some"),
     ])  # fmt: skip
@@ -133,7 +142,10 @@ async def test_x_12_the_api_is_down_in_the_middle(endpoint):
 
 
 async def test_x_10_after_ctrl_c_in_a_batch_every_call_has_its_result(endpoint):
-    """One of three had not returned: the API takes the request, whose history is that of the first one."""
+    """After Ctrl-C during a batch, each call has a result, and the API accepts the resumed request.
+
+    Its history is that of the first run.
+    """
     reached = asyncio.Event()
 
     async def slow(query: str = "") -> str:
@@ -159,7 +171,7 @@ async def test_x_10_after_ctrl_c_in_a_batch_every_call_has_its_result(endpoint):
 
 
 async def test_s4_2_limit_fields_stay_as_they_were(endpoint):
-    """The result that told in JSON that the limit is reached is history; the news say that it no longer holds."""
+    """The limit fields in an earlier result stay in the history; the new budget says that they no longer apply."""
     one = endpoint(lambda say: [look(say, "a"), look(say, "b"), say.says("some"), look(say, "c"), say.says("more")])
     await one.ask(preset="openai-loop", tool_calls_limit=2)
     _, outcome = await one.resume(tool_calls_limit=4)
@@ -172,7 +184,7 @@ async def test_s4_2_limit_fields_stay_as_they_were(endpoint):
 
 
 async def test_an_answer_of_a_shape_goes_on_in_its_shape(endpoint):
-    """The same schema in the same bytes, and the new answer is held to it."""
+    """A resumed run sends the same output schema byte for byte and checks the new answer against it."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     counter = LOOKER.model_copy(update={"output_schema": schema})
     one = endpoint(lambda say: [say.answers({"n": 1}), say.answers("two"), say.answers({"n": 2})])
@@ -184,7 +196,7 @@ async def test_an_answer_of_a_shape_goes_on_in_its_shape(endpoint):
 
 
 async def test_ids_that_a_server_gives_twice_differ_over_all_goings(chat_api, tmp_path):
-    """A small server calls each call `call_1`: in the next going, too, none is sent back twice."""
+    """Call ids that a small server repeats, such as `call_1`, are made unique across resumptions."""
     same = lambda name, **given: chat_replies.says(None, chat_replies.tool_call(name, given, "call_1"))  # noqa: E731
     script = [same("look", query="a"), same("look", query="b"), same("respond", answer="some")]
     script += [same("look", query="c"), same("respond", answer="more")]
@@ -200,7 +212,10 @@ async def test_ids_that_a_server_gives_twice_differ_over_all_goings(chat_api, tm
 
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
-    """Sealed to what stands before it: the API takes it back in the next going, in the tool loop and behind it."""
+    """Thinking is replayed byte for byte in a resumed run, within the tool loop and after it.
+
+    The API accepts it: the signature, which covers the prompt before it, still matches.
+    """
     thinks = [
         replies.says(
             replies.thinking(f"hm {q}, é"),
@@ -222,7 +237,7 @@ async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
 
 
 async def test_x_8_after_a_pause_nothing_of_ours_comes_between(messages_endpoint):
-    """The API was down when the paused turn went back: it goes back once more, just as it was."""
+    """If the API fails when a paused turn is sent back, resuming sends it back unchanged."""
     pause = replies.pauses("Let me see.", replies.server_tool_use("web_search", {"query": "owls"}))
     one = messages_endpoint([look(replies, "a"), pause, faults.overloaded(), replies.answers("some")])
     await one.ask()
@@ -234,7 +249,7 @@ async def test_x_8_after_a_pause_nothing_of_ours_comes_between(messages_endpoint
 
 
 async def test_after_a_summary_part_1_goes_on_and_the_archive_can_be_read(messages_endpoint):
-    """What was summarised stays so; an output that left the history is read again by its id, word for word."""
+    """A resumed run keeps the summary, and archived outputs can still be read by id, word for word."""
     long = Tool("look", "Looks.", lambda query="": f"note on {query} {'x' * 19_000}")
     small = LOOKER.model_copy(update={"summarize_at": 12_000})
     script = iter([*(look(replies, q) for q in "abc"), replies.answers("some")])
@@ -264,7 +279,10 @@ async def test_after_a_summary_part_1_goes_on_and_the_archive_can_be_read(messag
 
 
 async def test_a_run_killed_in_the_middle_is_sent_on_as_it_was(endpoint):
-    """Of two calls one had returned when the process died: the next request begins with the first one."""
+    """After a process dies with one of two calls returned, the next request begins with the bytes of the first.
+
+    The lost call's result says that the process ended.
+    """
     one = endpoint(lambda say: [look(say, "a", "b"), say.answers("some"), say.answers("more")])
     notebook = Notebook()
 

@@ -78,7 +78,7 @@ def conversation(turns: int, *, system_mark: bool = True, **fields: Any) -> Body
 
 
 def test_first_request_writes_and_the_next_one_reads(ask: Ask) -> None:
-    """All in front of the marker is written once, then read, and only the rest is new."""
+    """The first request writes everything up to the marker, and the next one reads it; only the rest is uncached."""
     assert parts(ask(paragraphs(10, marks=(9,)))) == (0, 2000, 0)
     assert parts(ask(paragraphs(10, marks=(9,)))) == (2000, 0, 0)
     assert parts(ask(paragraphs(12, marks=(9,)))) == (2000, 0, 400)
@@ -92,19 +92,19 @@ def test_nothing_is_cached_without_a_marker(ask: Ask) -> None:
 
 
 def test_entries_exist_only_where_a_marker_was(ask: Ask) -> None:
-    """A shorter prefix of what was written is not there by itself."""
+    """A shorter prefix of a written entry has no entry of its own."""
     ask(paragraphs(10, marks=(9,)))
     assert parts(ask(paragraphs(8, marks=(7,)))) == (0, 1600, 0)
 
 
 def test_automatic_marker_follows_the_tail(ask: Ask) -> None:
-    """The marker at the top of the body stands for one on the last block."""
+    """A marker at the top of the body acts as a marker on the last block."""
     assert parts(ask(paragraphs(10, cache_control=MARK))) == (0, 2000, 0)
     assert parts(ask(paragraphs(11, cache_control=MARK))) == (2000, 200, 0)
 
 
 def test_a_marker_is_no_content(ask: Ask) -> None:
-    """Moving a marker, and writing a block as a string, leaves the prompt the same."""
+    """Moving a marker, or writing a block as a string, does not change the cached prompt."""
     ask(request(messages=[user("a" * 8000)], cache_control=MARK))
     short = {"role": "user", "content": "a" * 8000}
     read, written, new = parts(ask(request(messages=[short], cache_control=MARK)))
@@ -113,20 +113,20 @@ def test_a_marker_is_no_content(ask: Ask) -> None:
 
 @pytest.mark.parametrize(("added", "found"), [(19, True), (20, False)])
 def test_lookback_ends_after_twenty_blocks(ask: Ask, added: int, *, found: bool) -> None:
-    """A marker sees itself and the 19 blocks before it: the last write is found, or just not."""
+    """A marker looks back over itself and the 19 blocks before it, and finds no earlier write."""
     ask(paragraphs(10, marks=(9,)))
     read, written, new = parts(ask(paragraphs(10 + added, marks=(9 + added,))))
     assert (read, written, new) == ((2000, 200 * added, 0) if found else (0, 2000 + 200 * added, 0))
 
 
 def test_second_marker_rescues_a_missed_lookback(ask: Ask) -> None:
-    """Marked too, the previous tail is found although the new one is 30 blocks away."""
+    """A second marker on the previous tail finds its entry, even if the new tail is 30 blocks away."""
     ask(paragraphs(10, marks=(9,)))
     assert parts(ask(paragraphs(40, marks=(9, 39)))) == (2000, 6000, 0)
 
 
 def test_ten_parallel_calls_miss_the_last_write(ask: Ask) -> None:
-    """A turn of 10 calls and 10 results adds 20 blocks and loses the messages; one of 9 does not."""
+    """A turn of 10 calls and 10 results adds 20 blocks and misses the cached messages; one of 9 does not."""
     for count, found in ((9, True), (10, False)):
         ask(conversation(5))
         ids = [f"extra_{number}" for number in range(count)]
@@ -137,7 +137,7 @@ def test_ten_parallel_calls_miss_the_last_write(ask: Ask) -> None:
 
 
 def test_prefix_under_the_minimum_is_not_cached(ask: Ask) -> None:
-    """1,023 tokens are silently not cached, 1,024 are."""
+    """A prefix of 1,023 tokens is silently not cached, one of 1,024 is."""
     short = request(messages=[user(sized(words(""), 1023))], cache_control=MARK)
     enough = request(messages=[user(sized(words(""), 1024))], cache_control=MARK)
     assert [parts(ask(body)) for body in (short, short)] == [(0, 0, 1023)] * 2
@@ -156,7 +156,7 @@ def test_prefix_under_the_minimum_is_not_cached(ask: Ask) -> None:
     ids=str,
 )
 def test_options_lose_the_messages_only(ask: Ask, change: Body) -> None:
-    """`tool_choice`, thinking and effort keep tools and system where the system prompt has a marker."""
+    """A changed `tool_choice`, thinking or effort invalidates only the messages, if the system prompt has a marker."""
     ask(conversation(5))
     whole = sum(parts(ask(conversation(5))))
     read, written, new = parts(ask(conversation(5, **change)))
@@ -166,14 +166,17 @@ def test_options_lose_the_messages_only(ask: Ask, change: Body) -> None:
 
 
 def test_without_system_marker_an_option_loses_everything(ask: Ask) -> None:
-    """With the automatic marker alone nothing was written where the system prompt ends."""
+    """With only the automatic marker, a changed option loses the entire cache.
+
+    No entry ends at the system prompt.
+    """
     ask(conversation(5, system_mark=False))
     assert parts(ask(conversation(5, system_mark=False)))[0] > 0
     assert parts(ask(conversation(5, system_mark=False, tool_choice=FORCED)))[0] == 0
 
 
 def test_tool_choice_auto_is_the_default(ask: Ask) -> None:
-    """Saying what holds anyway changes nothing."""
+    """An explicit `tool_choice` of `auto` does not change the cached prompt, as it is the default."""
     ask(conversation(5))
     assert parts(ask(conversation(5, tool_choice={"type": "auto"})))[1:] == (0, 0)
 
@@ -191,13 +194,13 @@ def test_tool_choice_auto_is_the_default(ask: Ask) -> None:
     ids=["order", "removal", "dropped", "edit", "model", "format"],
 )
 def test_tools_model_and_format_lose_everything(ask: Ask, change: Body) -> None:
-    """What stands first in the chain takes everything behind it along."""
+    """A change of tools, model or output format, which begin the prefix, invalidates the entire cache."""
     ask(conversation(5))
     assert parts(ask(conversation(5, **change)))[0] == 0
 
 
 def test_system_edit_keeps_the_tools(ask: Ask) -> None:
-    """An edited system prompt loses itself and the messages; marked tools are still read."""
+    """An edited system prompt invalidates itself and the messages; marked tools are still read from the cache."""
     tool = sized({**RESPOND, "cache_control": MARK}, 1100, key="description")
     ask(conversation(5, tools=[tool]))
     changed = conversation(5, tools=[tool], system=[words("Another.", cache_control=MARK)])
@@ -205,7 +208,7 @@ def test_system_edit_keeps_the_tools(ask: Ask) -> None:
 
 
 def test_edit_of_an_earlier_message_loses_what_follows(ask: Ask) -> None:
-    """Behind an edit nothing is read; tools and system still are."""
+    """An edited message invalidates everything after it; tools and system prompt are still read."""
     ask(conversation(5))
     edited = conversation(5)
     edited["messages"][0] = user("What do foxes eat?")
@@ -213,7 +216,7 @@ def test_edit_of_an_earlier_message_loses_what_follows(ask: Ask) -> None:
 
 
 def test_entries_age_and_reading_refreshes_them(ask: Ask) -> None:
-    """After five minutes without use an entry is gone, an hour's entry only after the hour."""
+    """An entry expires after five minutes without use, an entry with the hour's lifetime after an hour."""
     five, hour = paragraphs(10, cache_control=MARK), paragraphs(10, cache_control=HOUR, tokens=300)
     for body, wait in ((five, 4), (hour, 50)):
         assert ask(body)["cache_read_input_tokens"] == 0
@@ -223,7 +226,7 @@ def test_entries_age_and_reading_refreshes_them(ask: Ask) -> None:
 
 
 def test_long_lifetime_is_billed_apart(ask: Ask) -> None:
-    """What an hour's marker writes costs twice, what a short one adds behind it 1.25 times."""
+    """A write for an hour costs twice the input price, a write for five minutes after it 1.25 times."""
     body = paragraphs(10, cache_control=MARK)
     body["messages"][0]["content"][7]["cache_control"] = HOUR
     usage = ask(body)
@@ -237,7 +240,7 @@ def test_long_lifetime_is_billed_apart(ask: Ask) -> None:
 
 
 def test_refused_and_failed_requests_write_nothing(messages_api: Callable[..., MessagesSimulator]) -> None:
-    """Only a request that is answered enters the cache."""
+    """Only an answered request writes to the cache."""
     api = messages_api([replies.says("Mice.")], may_refuse=("max_tokens.positive",))
     assert post(api.base_url, paragraphs(10, marks=(9,), max_tokens=0)).status == 400
     assert parts(post(api.base_url, paragraphs(10, marks=(9,))).json["usage"]) == (0, 2000, 0)
@@ -268,7 +271,7 @@ def landing(turns: int, **fields: Any) -> Body:
     ids=["tools dropped", "forced", "forced, no tail marker", "order in the tail"],
 )
 def test_landing_request_of_74000_tokens(ask: Ask, change: Body, cost: int) -> None:
-    """The four ways to land cost what the documents say, in plain input tokens."""
+    """Each of the four ways to land costs as many plain input tokens as documented."""
     ask(landing(28))
     usage = ask(landing(29, **change))
     assert sum(parts(usage)) == 74_000 - (600 if "tools" in change else 0)

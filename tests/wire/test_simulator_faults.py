@@ -1,4 +1,4 @@
-"""The simulator's faults break a reply where they say they do."""
+"""Each fault of the simulator breaks a reply at the documented place."""
 
 import http.client
 import json
@@ -39,7 +39,7 @@ def streamed(**fields: object) -> Body:
 def test_raw_responses(
     messages_api: Start, fault: faults.Fault, expected: tuple[int, str, bytes], *, stream: bool
 ) -> None:
-    """Any status, type and body can be sent, whether a stream was asked for or not."""
+    """Any status, content type and body can be sent, with and without streaming."""
     status, kind, body = expected
     api = messages_api([fault])
     response = post(api.base_url, request(stream=stream))
@@ -50,14 +50,14 @@ def test_raw_responses(
 
 @pytest.mark.parametrize("fault", [faults.rate_limited(7), faults.overloaded(7)], ids=["429", "529"])
 def test_time_to_wait(messages_api: Start, fault: faults.ApiError) -> None:
-    """A busy API says after how many seconds to come back."""
+    """A 429 or 529 carries the seconds to wait in `retry-after`."""
     response = post(messages_api([fault]).base_url, request())
     assert (response.status, response.headers["retry-after"]) == (fault.status, "7")
     assert response.json["error"]["type"] == fault.kind
 
 
 def test_stream_broken_off(messages_api: Start) -> None:
-    """The first events arrive, then the connection closes without the end of the body."""
+    """A broken stream sends its first events, then closes the connection without the end of the body."""
     api = messages_api([faults.BrokenOff(REPLY, after_events=2)])
     with pytest.raises(http.client.IncompleteRead) as caught:
         post(api.base_url, streamed())
@@ -66,21 +66,21 @@ def test_stream_broken_off(messages_api: Start) -> None:
 
 
 def test_stream_reset(messages_api: Start) -> None:
-    """A stream can end with a reset of the connection, too."""
+    """A stream can also end with a connection reset."""
     api = messages_api([faults.BrokenOff(REPLY, reset=True)])
     with pytest.raises(ConnectionResetError):
         post(api.base_url, streamed())
 
 
 def test_json_broken_off(messages_api: Start) -> None:
-    """A JSON reply stops short of the length that it announced."""
+    """A JSON reply ends before its announced length."""
     api = messages_api([faults.BrokenOff(REPLY)])
     with pytest.raises(http.client.IncompleteRead):
         post(api.base_url, chat())
 
 
 def test_json_truncated(messages_api: Start) -> None:
-    """Without a length half a JSON reply looks like a whole response."""
+    """Without a content length, half a JSON reply looks like a complete response."""
     response = post(messages_api([faults.Truncated(REPLY)]).base_url, chat())
     assert response.status == 200
     assert "content-length" not in response.headers
@@ -89,7 +89,7 @@ def test_json_truncated(messages_api: Start) -> None:
 
 
 def test_error_event(messages_api: Start) -> None:
-    """A stream turns into an error in its middle, under status 200."""
+    """A stream with status 200 has an `error` event in the middle; without streaming, the error is the response."""
     api = messages_api([faults.ErrorEvent(REPLY, after_events=3), faults.ErrorEvent(REPLY)])
     response = post(api.base_url, streamed())
     assert response.status == 200
@@ -99,14 +99,14 @@ def test_error_event(messages_api: Start) -> None:
 
 
 def test_wrong_content_type(messages_api: Start) -> None:
-    """A good reply can travel under a wrong name."""
+    """A valid reply can be sent with a wrong content type."""
     response = post(messages_api([faults.MislabelledReply(REPLY)]).base_url, chat())
     assert response.headers["content-type"] == "text/plain"
     assert response.json["stop_reason"] == "tool_use"
 
 
 def test_connection_reset(messages_api: Start) -> None:
-    """Instead of a reply the connection breaks."""
+    """The connection can be reset in place of a reply."""
     api = messages_api([faults.ConnectionReset()])
     with pytest.raises(ConnectionResetError):
         post(api.base_url, request())
@@ -114,7 +114,7 @@ def test_connection_reset(messages_api: Start) -> None:
 
 
 def test_hang_until_released(messages_api: Start) -> None:
-    """A request hangs for as long as the gate is shut, and other requests are served meanwhile."""
+    """A request hangs until its gate opens, and other requests are served meanwhile."""
     hang = faults.Hang()
     api = messages_api([hang, replies.says("Mice.")])
     with ThreadPoolExecutor(1) as pool:
@@ -128,7 +128,7 @@ def test_hang_until_released(messages_api: Start) -> None:
 
 
 def test_late_reply(messages_api: Start) -> None:
-    """A gated reply comes when its gate opens, a delayed one by itself."""
+    """A gated reply is sent when its gate opens, a delayed one after its delay."""
     gate = Gate()
     api = messages_api([replies.says("Mice.", gate=gate), replies.says("Voles.", delay=0.01)])
     with ThreadPoolExecutor(1) as pool:
@@ -151,7 +151,7 @@ def test_late_reply(messages_api: Start) -> None:
     ids=["hang", "gate", "delay", "midway"],
 )
 def test_stop_while_a_reply_is_held_back(answer: replies.Reply | faults.Fault) -> None:
-    """The simulator stops at once whatever it waits for, and leaves no thread behind."""
+    """The simulator stops at once while a reply is held back, and leaves no thread behind."""
     before = set(threading.enumerate())
     arrived = Gate()
 
@@ -169,7 +169,7 @@ def test_stop_while_a_reply_is_held_back(answer: replies.Reply | faults.Fault) -
 
 
 def test_stop_with_an_idle_connection(messages_api: Start) -> None:
-    """A client that keeps its connection open does not keep the simulator from stopping."""
+    """A client's idle keep-alive connection does not prevent the simulator from stopping."""
     api = messages_api([replies.says("Mice."), replies.says("Voles.")])
     connection = http.client.HTTPConnection("127.0.0.1", int(api.base_url.rpartition(":")[2]))
     headers = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": "application/json"}
@@ -182,7 +182,7 @@ def test_stop_with_an_idle_connection(messages_api: Start) -> None:
 
 
 def test_body_in_chunks(messages_api: Start) -> None:
-    """A request may come without a length, in chunks."""
+    """A request body may be sent in chunks, without a content length."""
     api = messages_api([replies.says("Mice.")])
     connection = http.client.HTTPConnection("127.0.0.1", int(api.base_url.rpartition(":")[2]))
     headers = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": "application/json"}
@@ -195,7 +195,7 @@ def test_body_in_chunks(messages_api: Start) -> None:
 
 @pytest.mark.exhaustive
 def test_many_at_once(messages_api: Start) -> None:
-    """Two hundred clients are served side by side, each request is on record, and no id comes twice."""
+    """Two hundred clients are served concurrently, each request is recorded, and no id is repeated."""
     api = messages_api(lambda _: REPLY)
     with ThreadPoolExecutor(50) as pool:
         responses = list(pool.map(lambda _: post(api.base_url, chat()), range(200)))

@@ -1,4 +1,4 @@
-"""Every rule of the simulator refuses a wrong request and lets the right one through."""
+"""Each rule of the simulator refuses an invalid request and accepts the valid one."""
 
 import pytest
 
@@ -28,14 +28,14 @@ def one_thought(_: Recorded) -> Reply:
 
 
 def test_every_rule_has_an_example() -> None:
-    """No rule stands in the table without a request that breaks it, and ids are unique."""
+    """Each rule in the table has a request that breaks it, and rule ids are unique."""
     assert {example.rule for example in EXAMPLES} == ALL_RULES
     assert len(ALL_RULES) == len(RULES)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[f"{n}-{example.rule}" for n, example in enumerate(EXAMPLES)])
 def test_wrong_is_refused_and_right_is_taken(example: Example) -> None:
-    """The wrong request breaks exactly its rule, with the API's error; the right one gets a reply."""
+    """The invalid request breaks exactly its rule and gets the API's error; the valid one gets a reply."""
     rule = BY_ID[example.rule]
     with MessagesSimulator(one_thought, may_refuse=ALL_RULES) as api:
         if example.opening is not None:
@@ -57,7 +57,7 @@ def test_wrong_is_refused_and_right_is_taken(example: Example) -> None:
 
 @pytest.mark.parametrize("model", [OPUS, OLDER])
 def test_after_a_tool_loop_thoughts_may_go(model: str) -> None:
-    """Once the user speaks again, thoughts may be left out and thinking may change: a fresh start is legal."""
+    """After the next user message, earlier thinking blocks may be omitted and the thinking option may change."""
     with MessagesSimulator(one_thought) as api:
         opening = chat(model=model, thinking={"type": "adaptive"}, system="Be brief.")
         content = post(api.base_url, opening).json["content"]
@@ -68,7 +68,7 @@ def test_after_a_tool_loop_thoughts_may_go(model: str) -> None:
 
 @pytest.mark.parametrize("model", [OPUS, OLDER])
 def test_one_transcript_carries_over_to_another_simulator(model: str) -> None:
-    """A run that is resumed elsewhere keeps its thoughts: a signature needs no memory."""
+    """A transcript with thinking is accepted by another simulator: signatures are checked without stored state."""
     fields: Body = {"model": model, "thinking": {"type": "adaptive"}}
     with MessagesSimulator(one_thought) as api:
         content = post(api.base_url, chat(**fields)).json["content"]
@@ -77,7 +77,7 @@ def test_one_transcript_carries_over_to_another_simulator(model: str) -> None:
 
 
 def test_older_models_take_an_edited_history() -> None:
-    """Only the newest models bind a thought to what stands in front of it."""
+    """Older models accept an edited history; only the newest bind a thinking block to the prompt before it."""
     with MessagesSimulator(one_thought) as api:
         fields: Body = {"model": OLDER, "thinking": {"type": "adaptive"}}
         content = post(api.base_url, chat(**fields)).json["content"]
@@ -85,7 +85,7 @@ def test_older_models_take_an_edited_history() -> None:
 
 
 def test_newest_models_think_by_default() -> None:
-    """Asking Opus 5.5 for the thinking that it does anyway is no switch inside a tool loop."""
+    """Requesting adaptive thinking from Opus 5.5 in a tool loop is no switch, since it is that model's default."""
     with MessagesSimulator(one_thought) as api:
         content = post(api.base_url, chat(model=OPUS)).json["content"]
         body = replayed(model=OPUS, thinking={"type": "adaptive"})(content)

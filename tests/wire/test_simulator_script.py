@@ -1,4 +1,4 @@
-"""The simulator's script: what it says next, what it notes, and when the test is told."""
+"""The simulator's script: the next reply, the record of requests, and the errors that fail a test."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,7 +48,7 @@ def run(api: MessagesSimulator, *, most: int = LIMIT, last: Body | None = None, 
 
 
 def test_replies_come_in_order(messages_api: Start) -> None:
-    """Scripted replies are given out one by one, and each request is on record as it came."""
+    """Scripted replies are sent in order, and each request is recorded unchanged."""
     api = messages_api([replies.calls("search", {"q": 1}, {"q": 2}), replies.says("Mice.")])
     first = post(api.base_url, chat()).json
     ids = [block["id"] for block in first["content"]]
@@ -65,8 +65,8 @@ def test_replies_come_in_order(messages_api: Start) -> None:
 
 
 def test_request_beyond_the_script_fails_loudly() -> None:
-    """An unexpected request gets a 500 that is not to be retried, and fails the test at the end."""
-    with (  # noqa: PT012 - the error comes when the block ends
+    """An unexpected request gets a 500 that forbids a retry, and the test fails at the end."""
+    with (  # noqa: PT012 - the error is raised when the block ends
         pytest.raises(ScriptError, match="request 2 has no scripted reply"),
         MessagesSimulator([replies.says("Mice.")]) as api,
     ):
@@ -76,7 +76,7 @@ def test_request_beyond_the_script_fails_loudly() -> None:
 
 
 def test_unused_reply_fails_loudly() -> None:
-    """A reply that nobody asked for fails the test at the end, unless that was expected."""
+    """An unused reply fails the test at the end, unless the test allows it."""
     with pytest.raises(ScriptError, match="nobody asked for: 1"), MessagesSimulator([replies.says("Mice.")]):
         pass
     with MessagesSimulator([replies.says("Mice.")], all_used=False):
@@ -85,7 +85,7 @@ def test_unused_reply_fails_loudly() -> None:
 
 def test_broken_rule_fails_loudly() -> None:
     """A refused request fails the test at the end and uses up no reply."""
-    with (  # noqa: PT012 - likewise
+    with (  # noqa: PT012 - raised at the end of the block, too
         pytest.raises(ScriptError, match=r"refused by messages\.empty: messages: at least"),
         MessagesSimulator([replies.says("Mice.")]) as api,
     ):
@@ -95,7 +95,7 @@ def test_broken_rule_fails_loudly() -> None:
 
 
 def test_policy_that_raises_fails_loudly() -> None:
-    """A mistake in a policy is shown, not swallowed."""
+    """An exception in a policy is reported, not swallowed."""
 
     def policy(_: object) -> replies.Reply:
         message = "my mistake"
@@ -106,13 +106,13 @@ def test_policy_that_raises_fails_loudly() -> None:
 
 
 def test_error_of_the_test_itself_comes_first() -> None:
-    """An assertion that fails inside the block is not hidden by the check at its end."""
+    """An exception inside the block is not hidden by the check at its end."""
     with pytest.raises(ZeroDivisionError), MessagesSimulator([replies.says("Mice.")]):
-        1 / 0  # noqa: B018 - it is the error
+        1 / 0  # noqa: B018 - the division raises on purpose
 
 
 def test_oddities_are_noted(messages_api: Start) -> None:
-    """What is accepted and harmful is counted: doubled roles and text behind results."""
+    """Harmful but accepted patterns are recorded: consecutive messages of one role and text after tool results."""
     api = messages_api(lambda _: replies.says("Mice."))
     turn = assistant(call())
     odd = {
@@ -127,7 +127,7 @@ def test_oddities_are_noted(messages_api: Start) -> None:
 
 
 def test_usage_can_be_replaced(messages_api: Start) -> None:
-    """Fields of a reply's usage stand instead of what was counted."""
+    """Usage fields given with a reply override the counted ones."""
     api = messages_api([replies.says("Mice.", usage={"output_tokens": 77})])
     usage = post(api.base_url, request()).json["usage"]
     assert usage["output_tokens"] == 77
@@ -135,7 +135,7 @@ def test_usage_can_be_replaced(messages_api: Start) -> None:
 
 
 def test_models_can_be_replaced(messages_api: Start) -> None:
-    """A test brings its own models, such as one of a local server."""
+    """A test can define its own models, such as one of a local server."""
     known = find_model(HAIKU)
     assert known is not None
     small = replace(known, id="small", context_window=5)
@@ -157,34 +157,34 @@ def test_models_can_be_replaced(messages_api: Start) -> None:
     ids=["nothing", "forced", "any", "none", "other tool", "order"],
 )
 def test_always_tool_obeys(messages_api: Start, last: Body | None, order: str, expected: str) -> None:
-    """The tireless model calls its tool until it is forced, silenced or ordered to end."""
+    """The `always_tool` policy calls its tool until `tool_choice` or the order to respond ends it."""
     api = messages_api(policies.always_tool("search"))
     assert run(api, last=last, order=order) == ["search"] * (LIMIT - 1) + [expected]
     assert [block["input"] for block in api.requests[2].content] == [{"query": "question 2"}]
 
 
 def test_always_tool_can_be_deaf_to_words(messages_api: Start) -> None:
-    """With other ears the tireless model hears `tool_choice` alone."""
+    """With its own `obeys`, the `always_tool` policy ignores orders in text and obeys `tool_choice` only."""
     api = messages_api(policies.always_tool("search", obeys=lambda _: False, calls_per_turn=2))
     assert run(api, most=3, order="only `respond` will be heard") == ["search"] * 6
 
 
 @pytest.mark.parametrize("last", [{"tool_choice": FORCED}, {"tool_choice": {"type": "none"}}, {"tools": TOOLS[1:]}])
 def test_ignores_everything(messages_api: Start, last: Body) -> None:
-    """The disobedient server calls its tool whatever the request says."""
+    """The `ignores_everything` policy calls its tool whatever the request contains."""
     api = messages_api(policies.ignores_everything("search"))
     assert run(api, most=3, last=last, order="only `respond` will be heard") == ["search"] * 3
 
 
 def test_works_then_answers(messages_api: Start) -> None:
-    """The well-behaved model makes its calls and then responds by itself."""
+    """The `works_then_answers` policy makes its calls and then calls `respond` by itself."""
     api = messages_api(policies.works_then_answers("search", calls=5, calls_per_turn=2))
     assert run(api) == ["search"] * 5 + ["respond"]
     assert [len(seen.content) for seen in api.requests] == [2, 2, 1, 1]
 
 
 def test_streamed_reply_has_the_events_of_the_api(messages_api: Start) -> None:
-    """The events come in the API's order; put together they are the JSON reply."""
+    """Streamed events come in the API's order and add up to the JSON reply."""
     reply = replies.says(replies.thinking("Owls, so …"), "Let me look.", replies.tool_use("search", {"q": "ö"}))
     api = messages_api([reply, reply])
     response: Response = post(api.base_url, chat(model=OPUS, stream=True))
@@ -207,12 +207,12 @@ def test_streamed_reply_has_the_events_of_the_api(messages_api: Start) -> None:
         "signature_delta",
     ]
     whole = post(api.base_url, chat(model=OPUS)).json
-    same = {"id": seen[0]["message"]["id"], "content": api.requests[0].content}  # these differ by request
+    same = {"id": seen[0]["message"]["id"], "content": api.requests[0].content}  # id and content differ by request
     assert response.raw == b"".join(encode(event) for event in events({**whole, **same}))
 
 
 def test_cut_call_has_no_or_half_its_arguments(messages_api: Start) -> None:
-    """A call cut by `max_tokens` arrives as `{}`, as a part, or as JSON that stops."""
+    """A call cut by `max_tokens` has `{}`, part of its arguments, or incomplete streamed JSON."""
     cut = replies.cut_call("respond", '{"answer": "Mi')
     part = replies.cut_call("respond", "", {"answer": "Mi"})
     api = messages_api([cut, part, cut])

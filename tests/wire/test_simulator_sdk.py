@@ -1,4 +1,4 @@
-"""The real SDK understands the simulator, as JSON and as a stream."""
+"""The real SDK understands the simulator, with JSON replies and streams."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ Start = Callable[..., MessagesSimulator]
 
 @pytest.fixture
 def sync(messages_api: Start) -> Iterator[Callable[..., anthropic.Anthropic]]:
-    """Return a function that makes a client of a simulator with these replies; it never tries again."""
+    """Return a function that makes a simulator with these replies and a client that does not retry by default."""
     clients: list[anthropic.Anthropic] = []
 
     def make(*arguments: Any, max_retries: int = 0, **options: Any) -> anthropic.Anthropic:
@@ -49,7 +49,7 @@ THOUGHTFUL = replies.says(
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_content_arrives_whole(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> None:
-    """Thoughts, text and calls come through both ways, with ids, signatures and usage."""
+    """Thinking, text and calls arrive as JSON and as a stream, with ids, signatures and usage."""
     message = exchanged(sync([THOUGHTFUL]), chat(model=OPUS, cache_control=MARK), stream=stream)
     thought, hidden, words, first, second = message.content
     assert thought.type == "thinking"
@@ -83,7 +83,7 @@ def test_content_arrives_whole(sync: Callable[..., anthropic.Anthropic], *, stre
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_stop_reasons(sync: Callable[..., anthropic.Anthropic], reply: Reply, reason: str, *, stream: bool) -> None:
-    """Every stop reason arrives, those not known yet included."""
+    """Every stop reason is passed through, including unknown ones."""
     message = exchanged(sync([reply]), chat(), stream=stream)
     assert (message.stop_reason, message.stop_sequence) == (reason, reply.stop_sequence)
     assert [block.type for block in message.content] == [block["type"] for block in reply.content]
@@ -91,7 +91,7 @@ def test_stop_reasons(sync: Callable[..., anthropic.Anthropic], reply: Reply, re
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_refusal(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> None:
-    """A refusal has status 200 and carries its category."""
+    """A refusal has status 200 and a category."""
     message = exchanged(sync([replies.refuses("bio")]), request(), stream=stream)
     assert message.stop_reason == "refusal"
     assert message.stop_details is not None
@@ -110,7 +110,7 @@ def test_cut_call(sync: Callable[..., anthropic.Anthropic], arguments: Body, *, 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_replayed_reply_is_taken_and_cached(messages_api: Start, *, stream: bool) -> None:
-    """What the SDK parsed goes back through `to_param`, thoughts unharmed, and is read from the cache."""
+    """A reply replayed through `to_param` is accepted with its thinking unchanged, and is read from the cache."""
     api = messages_api([THOUGHTFUL, replies.says("Mice.")])
     long = "You know owls. " * 400
     with anthropic.Anthropic(base_url=api.base_url, api_key="test-key") as client:
@@ -118,7 +118,7 @@ def test_replayed_reply_is_taken_and_cached(messages_api: Start, *, stream: bool
         message = exchanged(client, body, stream=stream)
         content = [block.to_dict() for block in message.content]
         for block in content:
-            block.pop("parsed_output", None)  # the SDK's own, when it put the message together from a stream
+            block.pop("parsed_output", None)  # added by the SDK when it builds a message from a stream
         turn = {"role": "assistant", "content": content}
         results = [result(block.id) for block in message.content if block.type == "tool_use"]
         again = exchanged(client, {**body, "messages": [*body["messages"], turn, user(*results)]}, stream=stream)
@@ -129,7 +129,10 @@ def test_replayed_reply_is_taken_and_cached(messages_api: Start, *, stream: bool
 
 
 def test_paused_turn_goes_back_as_it_came(messages_api: Start) -> None:
-    """The one conversation that may end with the assistant is a turn that was paused."""
+    """A paused turn is accepted when sent back unchanged.
+
+    No other conversation may end with an assistant message.
+    """
     api = messages_api([replies.pauses("One moment."), replies.says("Mice.")], may_refuse={"messages.prefill"})
     with anthropic.Anthropic(base_url=api.base_url, api_key="test-key") as client:
         paused = client.messages.create(**request())
@@ -161,7 +164,7 @@ def test_error_statuses(
     *,
     stream: bool,
 ) -> None:
-    """Each status becomes the SDK's own exception, with the request id."""
+    """Each status becomes the SDK's exception for it, with the request id."""
     client = sync([fault])
     with pytest.raises(error) as caught:
         exchanged(client, request(), stream=stream)
@@ -170,7 +173,7 @@ def test_error_statuses(
 
 
 def test_broken_rules_become_sdk_errors(sync: Callable[..., anthropic.Anthropic]) -> None:
-    """The simulator's own refusals are read like the API's."""
+    """The SDK parses the simulator's refusals as it parses the API's."""
     client = sync([replies.says("Mice.")], may_refuse={"tool_choice.forced", "model.known", "http.auth"})
     with pytest.raises(anthropic.BadRequestError, match='type "tool" and "any" are not supported'):
         client.messages.create(**chat(model=OPUS, tool_choice={"type": "any"}))
@@ -182,7 +185,7 @@ def test_broken_rules_become_sdk_errors(sync: Callable[..., anthropic.Anthropic]
 
 
 def test_retries_are_seen(messages_api: Start) -> None:
-    """A 429 with its time to wait is tried again by the SDK, and both requests are on record."""
+    """The SDK retries a 429 after the given wait, and both requests are recorded."""
     api = messages_api([faults.rate_limited(0.01), replies.says("Mice.")])
     with anthropic.Anthropic(base_url=api.base_url, api_key="test-key") as client:
         client.messages.create(**request())
@@ -192,7 +195,7 @@ def test_retries_are_seen(messages_api: Start) -> None:
 
 @pytest.mark.anyio
 async def test_asynchronous_client(messages_api: Start) -> None:
-    """The asynchronous client works both ways, and sees half a stream before the rest is there."""
+    """The asynchronous client works with JSON and streams, and sees half a stream before the rest is sent."""
     gate = Gate()
     api = messages_api([THOUGHTFUL, replies.says("Mice and voles.", midway=gate)])
     async with anthropic.AsyncAnthropic(base_url=api.base_url, api_key="test-key") as client:

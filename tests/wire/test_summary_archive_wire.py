@@ -10,13 +10,16 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s2_8_an_archived_output_is_read_in_exact_slices(ask):
-    """Character for character up to `tool_result_limit`, each slice with the offset of the next; each call spends."""
+    """An archived output is read in exact slices of up to `tool_result_limit`, each with the next offset.
+
+    Each read is a counted call.
+    """
     whole = "".join(f"{number:04}," for number in range(10_000))
     tool = Tool("look", "Looks.", lambda query: whole)
     told = await ask(reading(first_id, [0, 20_000, 40_000]), *SMALL, "tool_calls_limit: none", tools=[tool])
     assert all("get_tool_response" in request.tool_names for request in told.requests)
     call_id = ids(told.requests[0])[0]
-    # An output that was cut says where the rest is, and the id is that of its call.
+    # A cut output says how to read the rest; the id is that of its call.
     said = f"read on by get_tool_response with execution_id={call_id} and offset=20000"
     assert told.results[0] == [f"{whole[:20_000]}\n[truncated]\n[cut at 20000 of 50000 characters; {said}]"]
     assert summarized(call_id) in texts(told.requests[3].messages[2])
@@ -30,7 +33,7 @@ async def test_s2_8_an_archived_output_is_read_in_exact_slices(ask):
 
 
 async def test_s2_8_a_slice_is_as_long_as_a_result_may_be(ask_once):
-    """`tool_result_limit` of the file holds for both, so no slice is ever cut."""
+    """The file's `tool_result_limit` applies to results and slices, so no slice is cut."""
     tool = Tool("look", "Looks.", lambda query: "0123456789" * 250)
     lines = ("preset: finalize", "tool_result_limit: 1000")
     told = await ask_once(reading(first_id, [2, 1_500]), *lines, tools=[tool])
@@ -49,7 +52,7 @@ async def test_s2_8_a_slice_is_as_long_as_a_result_may_be(ask_once):
     ],
 )
 async def test_s2_8_what_is_not_there_gets_an_error_that_says_so(ask_once, execution_id, offset, why):
-    """An unknown id, an offset beyond the end, one below 0: an error result, and the run goes on."""
+    """An unknown id or an offset out of range gives an error result, and the run continues."""
     script = reading(lambda request: execution_id or first_id(request), [offset or 0])
     told = await ask_once(script, *SMALL, tools=[LONG])
     (block,) = told.requests[-1].messages[-1]["content"]

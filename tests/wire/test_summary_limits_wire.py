@@ -17,7 +17,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s2_10_one_event_a_pass_and_its_usage_is_counted(ask):
-    """Summary, count, tokens before and after; usage and cost in the event, in the total, not among the turns."""
+    """Each pass has one event with summary, count, tokens before and after, usage and cost.
+
+    Usage and cost are part of the run's total; the requests are not counted as turns.
+    """
     told = await ask(noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE]), *SMALL, tools=[LONG])
     outcome, asked = told.outcome, [request for request in told.api.requests if for_summary(request)]
     passes = [(told.named("summarized")[0], 2, asked[:2]), (told.named("summarized")[1], 4, asked[2:])]
@@ -41,7 +44,7 @@ async def test_s2_10_one_event_a_pass_and_its_usage_is_counted(ask):
     "lines", [(), ("preset: soft-landing",), ("preset: budget-notice",), ("preset: finalize", "summarize_at: none")]
 )
 async def test_s2_10_it_is_off_unless_asked_for(ask_once, lines):
-    """However long the transcript grows, as long as it fits."""
+    """Without `summarize_at`, nothing is summarised however long the transcript grows, as long as it fits."""
     large = Tool("look", "Looks.", lambda query: "x" * 100_000)
     script = [looks("a"), looks("b", usage={"input_tokens": 900_000}), DONE]
     told = await ask_once(script, *lines, "tool_result_limit: 100000", tools=[large])
@@ -50,7 +53,7 @@ async def test_s2_10_it_is_off_unless_asked_for(ask_once, lines):
 
 
 async def test_s2_10_the_preset_summarises_above_150_000_tokens(ask_once):
-    """That much is not over; one more is."""
+    """The preset summarises above 150,000 tokens: not at exactly that, but at one more."""
     for more, passes in ((0, 0), (1, 1)):
         usage = {"input_tokens": 150_000 - 10 - 2 + more, "output_tokens": 10}
         usage |= {"cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
@@ -61,7 +64,7 @@ async def test_s2_10_the_preset_summarises_above_150_000_tokens(ask_once):
 
 
 async def test_s2_10_missing_the_target_is_a_warning_and_no_failure(ask_once):
-    """The newest turn alone is larger than what was aimed at: the run goes on, the outcome says so once."""
+    """If the newest turn alone exceeds `context_target`, the run continues and the outcome has one warning."""
     script = noting(NOTES, [*batches(1, 1, 1, 1), DONE])
     lines = ("preset: finalize", "summarize_at: 2000", "context_target: 100")
     told = await ask_once(script, *lines, tools=[LONG])
@@ -71,7 +74,7 @@ async def test_s2_10_missing_the_target_is_a_warning_and_no_failure(ask_once):
 
 @pytest.mark.parametrize(("target", "archived"), [(11_500, 1), (6_000, 2)])
 async def test_s2_10_no_more_is_summarised_than_the_target_asks_for(ask_once, target, archived):
-    """The oldest turns go first, until what remains is as small as `context_target` says."""
+    """The oldest turns are summarised first, and no more than needed to reach `context_target`."""
     lines = (*SMALL, f"context_target: {target}", "summary_limit: 300")
     told = await ask_once(noting(NOTES, [*batches(1, 1, 1), DONE]), *lines, tools=[LONG])
     (event,) = told.named("summarized")
@@ -82,7 +85,10 @@ async def test_s2_10_no_more_is_summarised_than_the_target_asks_for(ask_once, ta
 
 @pytest.mark.parametrize("fault", [faults.server_error(), says(""), says(thinking("hm")), faults.ConnectionReset()])
 async def test_s2_7_a_part_that_cannot_be_summarised_leaves_a_marker(ask_once, fault):
-    """Which call, and why; the output stays readable by its id, the run goes on, a warning tells of it."""
+    """A failed summary leaves a marker with the call and the reason, and the run continues with a warning.
+
+    The output can still be read by its id.
+    """
     replies = iter([NOTES, fault])
     script = noting(lambda request: next(replies), reading(first_id, [0], noted=False))
     told = await ask_once(script, *SMALL, tools=[LONG])
@@ -97,7 +103,10 @@ async def test_s2_7_a_part_that_cannot_be_summarised_leaves_a_marker(ask_once, f
 
 
 async def test_s2_7_chunks_keep_pairs_together_and_their_notes_become_one_summary(ask_once):
-    """A batch that is larger than one request: several requests for notes, each call with its result in exactly one."""
+    """A batch too large for one request is split into several, with each call and its result in exactly one.
+
+    Their notes become one summary.
+    """
     numbers = count(1)
     script = noting(lambda request: says(f"notes {next(numbers)}"), [looks(*"abcd"), looks("e"), DONE])
     told = await ask_once(script, "preset: finalize", "summarize_at: 20000", tools=[LONG])
@@ -112,7 +121,7 @@ async def test_s2_7_chunks_keep_pairs_together_and_their_notes_become_one_summar
 
 
 async def test_s2_7_notes_that_are_too_long_are_merged_until_they_fit(ask_once):
-    """Notes of more than `summary_limit` are asked for again as one; what comes of it is the summary."""
+    """Notes longer than `summary_limit` are merged by further requests until they fit."""
 
     def noter(request):
         merging = "<notes>" in texts(request.messages[0])[0]
@@ -126,7 +135,10 @@ async def test_s2_7_notes_that_are_too_long_are_merged_until_they_fit(ask_once):
 
 
 async def test_s2_10_summarising_at_the_limit_comes_before_the_landing(ask):
-    """The landing's request is the short one, it still is forced, and the landing pays for both."""
+    """At a limit, summarising comes before the landing request, which is still forced.
+
+    The landing's usage includes both.
+    """
     script = noting(NOTES, policies.always_tool("look"))
     told = await ask(script, "summarize_at: 12000", "tool_calls_limit: 3", tools=[LONG])
     assert told.choices == [None] * 3 + [FORCED]
@@ -141,7 +153,7 @@ async def test_s2_10_summarising_at_the_limit_comes_before_the_landing(ask):
 
 
 async def test_x_14_a_pass_that_spends_the_budget_is_followed_by_the_landing(ask_once):
-    """Summarising has its price: when nothing but the landing can still be paid, the landing comes next."""
+    """If a summarising pass leaves budget for the landing only, the landing comes next."""
     script = noting(NOTES, policies.always_tool("look"))
     told = await ask_once(script, "summarize_at: 12000", "total_tokens_limit: 44000", tools=[LONG])
     order = [event.event for event in told.events if event.event in ("request", "summarized", "landing")]
@@ -153,7 +165,7 @@ async def test_x_14_a_pass_that_spends_the_budget_is_followed_by_the_landing(ask
 
 
 async def test_s3_6_an_abort_while_notes_are_taken_keeps_everything(ask_once):
-    """It is no reply of the run: aborted, with what was found."""
+    """An abort during a summary request gives status aborted and keeps the findings."""
     gate = Gate()
     script = noting(says("late", gate=gate), batches(1, 1, 1))
     async with ask_once.prepared(script, *SMALL, tools=[LONG]) as told:

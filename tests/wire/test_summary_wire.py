@@ -18,8 +18,11 @@ TOLD = {"input_tokens": 700, "cache_read_input_tokens": 200, "cache_creation_inp
 @pytest.mark.parametrize(("length", "more"), [(8, 2), (9, 3), (12, 3), (0, 3)])
 @pytest.mark.parametrize("over", [0, 1])
 async def test_s2_6_equal_is_not_over(ask_once, length, more, over):
-    """All input and output of the last reply, and a quarter of what came after, rounded up, against `summarize_at`."""
-    # An empty output is told in words: `(no output)`, eleven characters.
+    """The size is the last reply's input and output, plus a quarter of the characters since, rounded up.
+
+    A size equal to `summarize_at` does not trigger a summary.
+    """
+    # An empty output is sent as `(no output)`, eleven characters.
     found = iter(["first", "y" * length])
     tool = Tool("look", "Looks.", lambda query: next(found))
     script = noting(NOTES, [looks("a"), looks("b", usage=TOLD), DONE])
@@ -30,7 +33,7 @@ async def test_s2_6_equal_is_not_over(ask_once, length, more, over):
 
 
 async def test_s2_6_it_comes_before_the_next_call_of_the_model(ask):
-    """Before each request that would be over, and before no other."""
+    """Summarising comes before each request that would exceed the limit, and before no other."""
     script = noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE])
     told = await ask(script, *SMALL, tools=[LONG])
     order = [event.event for event in told.events if event.event in ("request", "summarized")]
@@ -41,7 +44,10 @@ async def test_s2_6_it_comes_before_the_next_call_of_the_model(ask):
 
 
 async def test_s2_8_s2_9_the_summary_stands_as_a_pair_before_the_newest_turn(ask):
-    """Question and newest turn as they were, older outputs named by their ids, the summary as a result of its own."""
+    """The summary is a call and its result before the newest turn; question and newest turn are unchanged.
+
+    Older outputs are replaced by their ids.
+    """
     script = noting(NOTES, [says("I look.", *looks("a", "b").content), looks("c"), looks("d"), DONE])
     told = await ask(script, *SMALL, tools=[LONG])
     (event,) = told.named("summarized")
@@ -59,13 +65,16 @@ async def test_s2_8_s2_9_the_summary_stands_as_a_pair_before_the_newest_turn(ask
     assert texts(after.messages[6]) == [LONG.function("c")]
     assert len(after.messages) == 7
     assert all(after.body[part] == before.body[part] for part in ("system", "tools"))
-    # From then on it is history, and history is only ever appended to.
+    # From here on the summary is history, and history is append-only.
     assert later.messages[:7] == after.messages
 
 
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_s2_9_where_thinking_binds_the_history_it_is_told_in_one_message(ask, model):
-    """No thought is replayed; question, summary, archived calls and the newest turn are texts of one message."""
+    """Where thinking is bound to the history, question, summary, calls and newest turn become one message.
+
+    No thinking is replayed.
+    """
     wishes = [says(thinking("hm"), tool_use("look", {"query": one})) for one in "abcd"]
     told = await ask(noting(NOTES, [*wishes, DONE]), *SMALL, tools=[LONG], model=model, question="What do owls eat?")
     bound, later = told.requests[3:]
@@ -80,14 +89,14 @@ async def test_s2_9_where_thinking_binds_the_history_it_is_told_in_one_message(a
         assert LONG.function(query) not in whole
     assert LONG.function("c") in whole.splitlines()
     assert "hm" not in whole.split()
-    # What comes after it is appended, with its thinking.
+    # Later messages are appended, with their thinking.
     assert later.messages[0] == message
     assert [block["type"] for block in later.messages[1]["content"]] == ["thinking", "tool_use"]
     assert told.outcome.status == "answered"
 
 
 async def test_s2_9_a_second_pass_takes_the_first_summary_in(ask_once):
-    """Two passes, one summary in the history, and it holds what the earlier one did."""
+    """After two passes the history has one summary, which includes the first one's notes."""
     numbers = count(1)
     script = noting(lambda request: says(f"notes {next(numbers)}"), [*batches(1, 1, 1, 1, 1), DONE])
     told = await ask_once(script, *SMALL, tools=[LONG])

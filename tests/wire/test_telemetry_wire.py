@@ -1,4 +1,4 @@
-"""Spans of requests that go over the wire, through the real SDKs: one for each, with the tokens that were billed."""
+"""Spans of requests over the wire, through the real SDKs: one per request, with the billed tokens."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ LONG = Tool("look", "Looks.", lambda query: f"note on {query} {'x' * 19_000}")
 
 @pytest.fixture
 def spans():
-    """Trace what the test does."""
+    """Record the spans of the test."""
     with recorded() as spans:
         yield spans
 
@@ -42,7 +42,7 @@ def billed(requests):
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_messages_api_gets_one_span_a_request_and_the_sdk_makes_no_second(spans, messages_api, stream):
-    """The SDK spans its own methods alone; the tokens are those that the API billed, the cached ones among them."""
+    """Each Messages API request has one span with the billed tokens, cached ones included; the SDK adds none."""
     api = messages_api([looks("a"), looks("b"), looks("c"), answers("mice")])
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         watch = (lambda delta: None) if stream else None
@@ -71,7 +71,7 @@ async def test_the_messages_api_gets_one_span_a_request_and_the_sdk_makes_no_sec
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_chat_completions_get_one_span_a_request(spans, chat_api, stream):
-    """Likewise; the model is told as the server knows it, without our prefix."""
+    """Each Chat Completions request has one span; its model name is the server's, without the provider prefix."""
     api = chat_api([chat_replies.calls("look", {"query": "a"}), chat_replies.answers("mice")])
     async with openai_chat.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         watch = (lambda delta: None) if stream else None
@@ -88,7 +88,7 @@ async def test_chat_completions_get_one_span_a_request(spans, chat_api, stream):
 
 @pytest.mark.parametrize("kind", ["messages", "chat"])
 async def test_a_request_that_the_sdk_repeats_is_one(spans, messages_api, chat_api, kind):
-    """A server that is busy once: the span is that of the whole, and it is no error."""
+    """A request that the SDK retries has one span over all attempts, and no error."""
     if kind == "messages":
         api = messages_api([faults.overloaded(retry_after=0), replies.answers("mice")])
         client = anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=1)
@@ -104,7 +104,10 @@ async def test_a_request_that_the_sdk_repeats_is_one(spans, messages_api, chat_a
 
 
 async def test_s0_10_a_refused_request_is_an_error_and_took_nothing(spans, messages_api):
-    """Forcing is refused with a 400; the order that takes its place is a request of its own."""
+    """A request refused with a 400 for forcing has an error span without usage.
+
+    The order that replaces it is a separate request.
+    """
     refusal = faults.invalid("tool_choice: forcing a tool is not supported")
     api = messages_api([looks("a"), refusal, answers("mice")])
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -115,7 +118,7 @@ async def test_s0_10_a_refused_request_is_an_error_and_took_nothing(spans, messa
 
 
 async def test_s2_10_requests_for_summaries_are_told_like_all_others(spans, messages_api, tmp_path):
-    """One span each, below the run; the sums are what the outcome says."""
+    """Each summary request has its own span below the run; the sums match the outcome."""
     ask = Asker(messages_api, tmp_path, stream=False)
     script = noting(says("- owls eat mice (n.md:1)"), [looks("a"), looks("b"), looks("c"), answers("mice")])
     told = await ask(script, "preset: finalize", "summarize_at: 12000", tools=[LONG])
@@ -129,7 +132,7 @@ async def test_s2_10_requests_for_summaries_are_told_like_all_others(spans, mess
 
 
 async def test_a_server_that_counts_nothing_has_its_tokens_estimated_here_too(spans, messages_api):
-    """The span tells what the run books."""
+    """If the server reports no usage, the span has the run's estimated tokens."""
     api = messages_api([answers("mice", usage={"input_tokens": 0, "output_tokens": 0})])
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client), 3))
@@ -138,7 +141,7 @@ async def test_a_server_that_counts_nothing_has_its_tokens_estimated_here_too(sp
 
 
 async def test_s0_7_children_side_by_side_keep_their_requests_apart(spans, messages_api):
-    """Eight runs at once over one client: eight trees, each with its own requests and tokens."""
+    """Eight concurrent runs over one client have eight span trees, each with its own requests and tokens."""
     api = messages_api(lambda request: answers("mice") if request.results else looks("a"))
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = anthropic.AnthropicProvider("haiku", client)

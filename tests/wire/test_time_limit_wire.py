@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Playing:
-    """Plays replies in order, and sets a clock as each request comes in."""
+    """Plays replies in order, and sets a clock as each request arrives."""
 
     def __init__(self, clock, *moments):
         self._clock = clock
@@ -26,7 +26,7 @@ class Playing:
 
 
 async def test_x_14_a_server_that_hangs_is_left_and_the_run_lands(ask):
-    """The request is given up when the time for work is over; the next one is the landing, with what was found."""
+    """A hanging request is cancelled when the working time is over; the next one is the landing, with the findings."""
     clock, gate = Clock(), Gate()
     script = Playing(clock, (53.5, looks("a")), (54, faults.Hang(gate)), (54, DONE))
     told = await ask(script, "time_limit: 1m", clock=clock)
@@ -39,7 +39,7 @@ async def test_x_14_a_server_that_hangs_is_left_and_the_run_lands(ask):
 
 
 async def test_x_14_a_server_that_hangs_for_ever_costs_no_more_than_what_was_held_back(ask_once):
-    """At the landing nobody waits for ever either: what was gathered is the answer."""
+    """A landing request that hangs is cancelled too; the findings so far become the answer, with a warning."""
     clock = Clock()
     script = Playing(clock, (53.5, looks("a")), (65.5, faults.Hang()), (66, faults.Hang()))
     told = await ask_once(script, "time_limit: 1m", clock=clock)
@@ -52,7 +52,7 @@ async def test_x_14_a_server_that_hangs_for_ever_costs_no_more_than_what_was_hel
 
 
 async def test_x_14_a_reply_that_stops_in_the_middle_is_left_too(messages_api, tmp_path):
-    """Half a stream and then nothing: the same as silence."""
+    """A stream that stops midway is cancelled like a request without a reply."""
     clock, ask = Clock(), Asker(messages_api, tmp_path, stream=True)
     script = Playing(clock, (53.5, looks("a")), (54, looks("b", midway=Gate())), (54, DONE))
     told = await ask(script, "time_limit: 1m", clock=clock)
@@ -61,7 +61,7 @@ async def test_x_14_a_reply_that_stops_in_the_middle_is_left_too(messages_api, t
 
 
 async def test_x_14_a_request_for_notes_that_hangs_is_left_too(ask_once):
-    """Summarising has no more time than the work has; after it the run lands, and nothing was lost."""
+    """A summary request that hangs is cancelled when the working time is over; the run lands and loses nothing."""
     clock = Clock()
     notes = Playing(clock, (54, faults.Hang()), (54, says("- owls eat mice")))
     script = noting(notes, Playing(clock, (1, looks("a")), (53.5, looks("b")), (54, DONE)))
@@ -72,7 +72,10 @@ async def test_x_14_a_request_for_notes_that_hangs_is_left_too(ask_once):
 
 
 async def test_x_14_a_tool_that_hangs_is_left_when_the_time_for_work_is_up(ask_once):
-    """The model is told, the call was an attempt, and the run lands."""
+    """A hanging tool is abandoned when the working time is over: the model gets an error, and the run lands.
+
+    The call counts as failed.
+    """
     clock, gate = Clock(), Gate()
 
     def hang(query):

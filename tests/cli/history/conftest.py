@@ -11,7 +11,7 @@ from tests.unit.store.records import begun, opened
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    """Name a store for all commands, and enter an empty folder."""
+    """Set the store for all commands, a time zone, and an empty working directory."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -25,7 +25,7 @@ def store(tmp_path, monkeypatch):
 
 @pytest.fixture
 def three(store):
-    """Keep three runs: one that is over, a younger one of another specialist, and the youngest, which was cut off."""
+    """Store three runs: an old one, a newer one of another specialist, and the newest, which was interrupted."""
     keep(
         run_a=run_of("run_a", NOON - 40 * DAY, turns=2),
         run_b=run_of("run_b", NOON - DAY, status="partial", specialist="reader", question="Why\n is it?"),

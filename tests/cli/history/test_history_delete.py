@@ -14,7 +14,7 @@ from tests.unit.store.records import begun
 
 
 def test_deleting_takes_what_is_chosen(three):
-    """As JSON what was deleted; of that nothing is listed any more."""
+    """`--json` prints the deleted runs, which are no longer listed."""
     told = json.loads(call("runs", "--specialist", "looker", "--delete", "--yes", "--json").stdout)
     assert (told["deleted"], [run["run_id"] for run in told["runs"]]) == (["run_c", "run_a"], ["run_c", "run_a"])
     assert listed() == ["run_b"]
@@ -29,7 +29,7 @@ def test_deleting_takes_what_is_chosen(three):
 
 @pytest.mark.exhaustive
 def test_deleting_asks_on_a_terminal(three):
-    """Everything but yes is no."""
+    """Any answer other than yes deletes nothing."""
     for typed in (b"n\n", b"\n"):
         shown, code = on_terminal("runs", "--delete", "run_a", typed=typed)
         assert (code, "Delete 1 run permanently? [y/N]" in shown, "nothing was deleted" in shown) == (0, True, True)
@@ -40,7 +40,7 @@ def test_deleting_asks_on_a_terminal(three):
 
 
 def test_what_is_at_work_stays(three):
-    """Chosen with others it is passed over; named by its id it is refused, and with it the rest."""
+    """A running run is skipped in a selection; given by its id, it is refused and nothing is deleted."""
     with closing(Writer(place(None))) as writer:
         write(writer, alive=begun("alive"))
         refused = call("runs", "--delete", "-y", "run_a", "alive")
@@ -53,7 +53,7 @@ def test_what_is_at_work_stays(three):
 
 
 def test_what_is_deleted_is_named_without_doubt(three):
-    """The beginning of several ids deletes none of them."""
+    """A prefix of several run ids is refused, and nothing is deleted."""
     before = listed()
     said = call("runs", "--delete", "--yes", "run")
     assert (said.exit_code, "run ids start with run" in said.stderr) == (2, True)

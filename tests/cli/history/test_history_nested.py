@@ -1,4 +1,4 @@
-"""What the commands for past runs show of runs that were asked by other runs."""
+"""Parent and child runs in the commands for stored runs."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.cli.history.commands import NOON, keep, run_of
 
 @pytest.fixture
 def tree(store):
-    """Keep a run that asked two, one of which asked a third, and a younger run beside them."""
+    """Store a run with two children, one of which has a child, and a newer run without any."""
     keep(
         top=run_of("top", NOON),
         first=run_of("first", NOON + 1, parent_id="top", specialist="owls", question="Why?"),
@@ -40,20 +40,20 @@ def listing(*arguments):
 
 
 def test_runs_stand_below_the_one_that_asked_them(tree):
-    """The newest first; below one the oldest first, two blanks to the right."""
+    """The newest run comes first; child runs follow their parent, oldest first, indented by two spaces."""
     assert ids() == ["alone", "top", "  first", "    deep", "  second"]
     assert "(of " not in printed("runs")
 
 
 def test_a_run_whose_parent_is_not_listed_says_whose_it_is(tree):
-    """It stands for itself, in its own place."""
+    """A child run without its parent is listed at its own place in time, with the id of the parent."""
     assert ids("--specialist", "owls") == ["second", "first"]
     assert [line.split("  ")[-1] for line in listing("--specialist", "owls")] == ["(of top) When?", "(of top) Why?"]
     assert ids("top", "deep") == ["deep", "top"]
 
 
 def test_as_json_each_run_names_its_parent(tree):
-    """In the order of time, whoever asked whom."""
+    """In JSON, runs are sorted by time, newest first, and each has the id of its parent."""
     runs = json.loads(printed("runs", "--json"))["runs"]
     assert [(run["run_id"], run["parent_id"]) for run in runs] == [
         ("alone", None),
@@ -65,7 +65,7 @@ def test_as_json_each_run_names_its_parent(tree):
 
 
 def test_a_transcript_tells_who_asked_and_who_was_asked(tree):
-    """Right below its head, and as JSON in fields."""
+    """A transcript lists the parent and the children below its heading, and as fields in JSON."""
     assert printed("transcript", "first").splitlines()[1:3] == ["asked by top", "asked deep  looker  answered"]
     told = json.loads(printed("transcript", "top", "--json"))
     assert (told["parent_id"], [one["run_id"] for one in told["children"]]) == (None, ["first", "second"])

@@ -15,7 +15,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def test_runs_are_listed_newest_first(three):
-    """A row each on stdout; how many and where on stderr."""
+    """Each run is a row on stdout; the number of runs and the store are on stderr."""
     result = call("runs")
     rows = [re.split(" {2,}", line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0
@@ -35,7 +35,7 @@ def started(at):
 
 
 def test_runs_as_json(three):
-    """Every field, times in UTC."""
+    """The output has every field, with times in UTC."""
     told = json.loads(call("runs", "--json").stdout)
     assert (told["store"], [run["run_id"] for run in told["runs"]]) == (three, ["run_c", "run_b", "run_a"])
     assert told["size_bytes"] > 1_000
@@ -55,7 +55,7 @@ def test_runs_as_json(three):
 
 
 def test_runs_are_narrowed(three):
-    """By ids and their beginnings, `last`, specialist, status, age and number."""
+    """Runs are selected by id or prefix, `last`, specialist, status, and number."""
     assert listed("run_a", "run_b") == ["run_b", "run_a"]
     assert listed("run") == ["run_c", "run_b", "run_a"]
     assert listed("last") == ["run_c"]
@@ -67,18 +67,18 @@ def test_runs_are_narrowed(three):
 
 
 def test_runs_are_chosen_by_their_age(store):
-    """In minutes, hours, days and weeks since they ended."""
+    """The age counts from the end of a run, in minutes, hours, days or weeks."""
     now = time.time()
     keep(**{f"d{days}": run_of(f"d{days}", now - days * DAY) for days in (1, 3, 20)})
     assert listed("--older-than", "2d") == listed("--older-than", "48H") == ["d3", "d20"]
     assert listed("--older-than", "2 w") == ["d20"]
     assert listed("--older-than", "0m") == ["d1", "d3", "d20"]
-    # It began long enough ago, and ended a minute later.
+    # The run began long enough ago, but ended a minute later.
     assert listed("--older-than", "1440m") == ["d3", "d20"]
 
 
 def test_people_are_shown_twenty_runs_unless_they_ask_for_more(store):
-    """What was left out is told; a program gets all."""
+    """A line on stderr reports the limit of 20 runs; JSON output has all runs."""
     keep(**{f"r{number}": run_of(f"r{number}", NOON + number, turns=0) for number in range(22)})
     result = call("runs")
     assert len(result.stdout.splitlines()) == 21
@@ -91,14 +91,14 @@ def test_people_are_shown_twenty_runs_unless_they_ask_for_more(store):
 
 
 def test_a_price_that_is_unknown_is_told_so(three):
-    """It is no zero."""
+    """An unknown cost is not shown as zero."""
     change(f"sqlite:///{three}", "update runs set cost_usd = null where run_id = 'run_a'")
     assert "  unknown  " in call("runs", "run_a").stdout
     assert json.loads(call("runs", "run_a", "--json").stdout)["runs"][0]["cost_usd"] is None
 
 
 def test_no_store_yet_is_an_empty_list(store):
-    """Said on stderr; nothing is made. A run in it is not found."""
+    """A missing store is reported on stderr and not created; a run in it is not found."""
     result = call("runs", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"runs": [], "store": store, "size_bytes": 0})
     assert f"there is no store at {store} yet" in result.stderr
@@ -129,7 +129,7 @@ def test_no_store_yet_is_an_empty_list(store):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_cannot_be_done_is_one_line(three, arguments, told):
-    """With exit code 2, and nothing is deleted."""
+    """An impossible request is refused with one line and exit code 2, and nothing is deleted."""
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert told.format(three) in result.stderr
@@ -146,7 +146,7 @@ def test_what_cannot_be_done_is_one_line(three, arguments, told):
     ],
 )
 def test_wrong_values_of_flags_are_told(three, arguments, told):
-    """And the flag is named."""
+    """The error for an invalid value names the flag and the accepted values."""
     result = call("runs", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert told in " ".join(result.stderr.replace("│", " ").split())
@@ -156,7 +156,7 @@ def test_wrong_values_of_flags_are_told(three, arguments, told):
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_listing_fits_its_terminal(three, columns):
-    """A narrow one has the question on a line of its own, with the specialist before it."""
+    """On a narrow terminal the specialist and the question are on a separate line."""
     keep(
         **{
             "20261122-112233-abcdef": run_of(

@@ -35,13 +35,13 @@ result 2
 
 
 def test_a_transcript_for_people(three):
-    """Each call on a line, a result below it."""
+    """Each call is on one line, and its result is below it."""
     result = call("transcript", "run_a")
     assert (result.exit_code, result.stdout, result.stderr) == (0, TOLD, "")
 
 
 def test_a_transcript_as_json(three):
-    """The run, and the rows in order."""
+    """The output has the run and its messages in order."""
     told = json.loads(call("transcript", "run_a", "--json").stdout)
     assert {key: told[key] for key in ("run_id", "specialist", "status")} == {
         "run_id": "run_a", "specialist": "looker", "status": "answered",
@@ -51,7 +51,7 @@ def test_a_transcript_as_json(three):
 
 
 def test_a_transcript_marks_errors_and_keeps_lines(store):
-    """Two calls of one turn stand together, their results by their numbers."""
+    """Two calls of one turn come first, then their results with the numbers of the calls."""
     blocks = [{"type": "tool_use", "id": f"c{at}", "name": "look", "input": {}} for at in (1, 2)]
     results = [ToolResult("c2", "second", is_error=True), ToolResult("c1", "first\n\n  line"), ToolResult("x", "lost")]
     said = [Message.user("Q"), Message("assistant", tuple(blocks)), Message.results(results)]
@@ -65,7 +65,7 @@ def test_a_transcript_marks_errors_and_keeps_lines(store):
 
 @pytest.mark.exhaustive
 def test_nothing_reaches_a_terminal_raw(store):
-    """Neither from a question nor from a result, an id or a name; our own colours do."""
+    """Control characters in questions, results, ids and names are replaced; the command's own colours are kept."""
     evil = "\x1b[31mred\x07\u202e"
     block = {"type": "tool_use", "id": "c1", "name": evil, "input": {evil: evil}}
     said = [Message.user(evil), Message("assistant", (block,)), Message.results([ToolResult("c1", evil)])]
@@ -81,7 +81,7 @@ def test_nothing_reaches_a_terminal_raw(store):
 
 
 def test_a_report_is_written(three, tmp_path):
-    """Into the folder where one is, under the run's id, and its path is printed; never over another file."""
+    """The report goes to the current folder, named after the run, and its path is printed; no file is overwritten."""
     result = call("report", "run_a")
     assert (result.exit_code, result.stdout) == (0, "report-run_a.html\n")
     page = (tmp_path / "here" / "report-run_a.html").read_text("utf-8")
@@ -99,7 +99,7 @@ def test_a_report_is_written(three, tmp_path):
 
 
 def test_a_report_as_json(three, tmp_path):
-    """What the page is made of; no file is written."""
+    """The output is the data of the report; no file is written."""
     told = json.loads(call("report", "run_a", "--json").stdout)
     assert (told["run_id"], told["question"]) == ("run_a", "What is known?")
     assert [*(tmp_path / "here").iterdir()] == []
@@ -107,7 +107,7 @@ def test_a_report_as_json(three, tmp_path):
 
 @pytest.mark.exhaustive
 def test_shells_complete_ids(three):
-    """With the store that is named on the same line; where there is none, with nothing."""
+    """Completion offers the run ids in the store, and nothing if there is no store."""
 
     def offered(*words):
         line = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": "2"}
@@ -127,7 +127,7 @@ def test_shells_complete_ids(three):
 
 
 def test_postgresql_is_read_alike(store_url, store):
-    """By its URL, on both databases."""
+    """The commands accept the URL of a store, in SQLite and in PostgreSQL."""
     with closing(Writer(place(store_url))) as writer:
         write(writer, run_a=run_of("run_a"))
     told = json.loads(call("runs", "--store", store_url, "--json").stdout)
@@ -143,7 +143,7 @@ def test_postgresql_is_read_alike(store_url, store):
 @pytest.mark.parametrize("command", [["runs", "--delete", "--yes"], ["resume"], ["transcript"], ["report"]])
 @pytest.mark.parametrize("empty", ["", "  "])
 def test_an_empty_id_names_no_run(three, command, empty):
-    """Every id begins with it: an unset variable of a shell script must not delete all runs."""
+    """An empty prefix matches every id: an unset variable in a shell script must not delete all runs."""
     before = listed()
     said = call(*command, empty)
     assert (said.exit_code, "the run id is empty" in said.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""The specialist `finder`, and scripted replies of its runs."""
+"""The specialist `finder` and scripted replies for its runs."""
 
 from run_specialist.providers.scripted import calls
 from run_specialist.specialist.fields import Specialist

@@ -1,4 +1,4 @@
-"""Runs that are read as a stream."""
+"""Helpers for runs that are read as a stream."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ FINDER = Specialist(name="finder", description="Finds", prompt="You find notes."
 
 @dataclass
 class Desk:
-    """A runner with a tool that hangs when it is told to, and tells when it does and when it was let go."""
+    """A runner with a tool that hangs on request and records when it starts and when it is released."""
 
     runner: Runner
     reached: asyncio.Event = field(default_factory=asyncio.Event)

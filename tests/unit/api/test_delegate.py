@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Give an empty project with no specialists but its own, entered."""
+    """Enter an empty project that has no specialists but its own, and return its folder."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "specialists").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -45,7 +45,10 @@ def respond(answer):
 
 
 def test_all_that_can_be_run_are_offered_sorted_with_their_descriptions(write):
-    """A file with an error is left out, one that a nearer file hides too, even where the nearer one cannot be run."""
+    """The definition lists all runnable specialists in order, with their descriptions.
+
+    A file with an error is omitted, and so is a file shadowed by a nearer one, even if the nearer one cannot be run.
+    """
     write("toads")
     write("owls")
     write("bats", "tool_calls_limit: many")
@@ -58,7 +61,10 @@ def test_all_that_can_be_run_are_offered_sorted_with_their_descriptions(write):
 
 
 def test_the_definition_stays_byte_for_byte(write):
-    """Whatever becomes of the file, or of a copy that was changed: it is the front of what a prompt cache holds."""
+    """The definition stays the same byte for byte, as it is part of the cached prompt prefix.
+
+    Changes to the specialist's file or to a copy of the definition do not affect it.
+    """
     path = write("owls")
     delegate = delegate_tool("owls")
     before = json.dumps(delegate.definition), json.dumps(delegate.function)
@@ -69,7 +75,7 @@ def test_the_definition_stays_byte_for_byte(write):
 
 
 def test_both_definitions_say_the_same(write):
-    """Chat completions have other names around the same words; the order of the names given does not matter."""
+    """The two definitions have the same content under each API's keys; the order of the given names does not matter."""
     write("owls")
     write("toads")
     delegate = delegate_tool(["toads", "owls"], name="ask-them")
@@ -81,7 +87,7 @@ def test_both_definitions_say_the_same(write):
 
 
 def test_a_run_id_is_offered_only_where_runs_are_stored(write, folder):
-    """Without a store there is nothing to go on with."""
+    """The run_id parameter is offered only if runs are stored; without a store nothing can be resumed."""
     write("owls")
     assert "run_id" not in delegate_tool("owls").definition["input_schema"]["properties"]
     stored = delegate_tool("owls", runner=Runner(store=f"{folder}/runs.db"))
@@ -90,7 +96,10 @@ def test_a_run_id_is_offered_only_where_runs_are_stored(write, folder):
 
 
 def test_what_the_program_gets_wrong_is_refused_when_the_tool_is_made(write):
-    """A name that nobody has, a file with an error, a setting that makes no sense, a name no API takes, nobody."""
+    """Mistakes of the program are refused when the tool is made.
+
+    These are an unknown name, a file with an error, a bad setting, a name that no API accepts, and no specialist.
+    """
     with pytest.raises(UsageError, match="no usable specialists found"):
         delegate_tool()
     write("owls")
@@ -127,7 +136,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "said"), WRONG)
 async def test_arguments_that_make_no_sense_are_an_error_result(write, given, said):
-    """It says what is wanted; nothing is raised and no model is asked."""
+    """Invalid arguments give an error result that says what is expected; nothing is raised and no request is made."""
     write("owls")
     async with delegate_tool("owls", runner=Runner(provider=ScriptedProvider([]))) as delegate:
         done = await delegate(given)
@@ -137,7 +146,7 @@ async def test_arguments_that_make_no_sense_are_an_error_result(write, given, sa
 
 @pytest.mark.parametrize("nothing", [None, ""])
 async def test_a_run_id_that_says_nothing_counts_as_none(write, nothing):
-    """Models that must fill in every field do so with null or an empty text."""
+    """A run_id of null or an empty text counts as absent, since some models must fill in every field."""
     write("owls")
     delegate = delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))
     done = await delegate({**GOOD, "run_id": nothing})
@@ -145,7 +154,7 @@ async def test_a_run_id_that_says_nothing_counts_as_none(write, nothing):
 
 
 async def test_settings_of_the_tool_beat_the_files(write):
-    """Each run gets them, as from any other caller."""
+    """Settings passed to the tool override those of the files in every run."""
     write("owls", "tool_calls_limit: 9")
     provider = ScriptedProvider([respond("So.")])
     done = await delegate_tool("owls", runner=Runner(provider=provider), tool_calls_limit=4)(GOOD)
@@ -153,7 +162,7 @@ async def test_settings_of_the_tool_beat_the_files(write):
 
 
 async def test_a_file_that_went_bad_meanwhile_is_an_error_result(write):
-    """One that is named by its path is read at each call."""
+    """A specialist given by its path is read at each call; if it has become invalid, the result is an error."""
     path = write("owls")
     delegate = delegate_tool(str(path), runner=Runner(provider=ScriptedProvider([])))
     write("owls", "tool_calls_limit: many")
@@ -165,7 +174,7 @@ async def test_a_file_that_went_bad_meanwhile_is_an_error_result(write):
 
 
 async def test_a_model_that_cannot_be_had_is_an_error_result(write, monkeypatch):
-    """Missing credentials are told like everything else that forbids a run."""
+    """Missing credentials give an error result, as does every other reason why a run cannot start."""
     write("owls", "model: haiku")
     async with delegate_tool("owls") as delegate:
         done = await delegate(GOOD)
@@ -174,7 +183,7 @@ async def test_a_model_that_cannot_be_had_is_an_error_result(write, monkeypatch)
 
 
 async def test_a_mistake_of_ours_is_an_error_result_too(write, monkeypatch):
-    """Nothing is raised into the agent's loop, whatever it is."""
+    """An unexpected exception gives an error result and is not raised into the agent's loop."""
     write("owls")
 
     async def prepare(*_, **__):
@@ -188,7 +197,7 @@ async def test_a_mistake_of_ours_is_an_error_result_too(write, monkeypatch):
 
 
 async def test_without_a_store_more_is_had_by_a_narrower_question(write):
-    """A run that landed says so; one that answered by itself needs no such words."""
+    """Without a store, a landed run's result suggests a narrower question; a complete answer has no such hint."""
     write("owls", "tool_calls_limit: 0")
     landed = await delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))(GOOD)
     assert landed.text == (
@@ -201,7 +210,7 @@ async def test_without_a_store_more_is_had_by_a_narrower_question(write):
 
 
 async def test_an_empty_answer_is_an_error_result(write):
-    """Status and reason are told."""
+    """An empty answer is an error result with the status and the reason."""
     write("owls")
     done = await delegate_tool("owls", runner=Runner(provider=ScriptedProvider([says(""), says("")])))(GOOD)
     assert done.is_error
@@ -209,7 +218,10 @@ async def test_an_empty_answer_is_an_error_result(write):
 
 
 async def test_only_a_run_of_its_own_can_be_gone_on_with(write, folder):
-    """Neither the beginning of an id, nor another specialist's run, nor one that worked in another folder."""
+    """A full id of a run of the same specialist in the same folder is required to resume it.
+
+    A prefix, another specialist's run, or a run from another folder is refused.
+    """
     write("owls")
     write("toads")
     store = f"{folder}/runs.db"
@@ -229,7 +241,7 @@ async def test_only_a_run_of_its_own_can_be_gone_on_with(write, folder):
 
 
 async def test_every_limit_is_refreshed(write, folder):
-    """What was used and what the file allows, of each kind; the second time from there on, and `none` stays none."""
+    """Resuming refreshes every limit: the amount used plus the amount in the file, each time; `none` stays none."""
     write(
         "owls", "tool_calls_limit: 5", "turns_limit: 7", "total_tokens_limit: 90000", "cost_limit: 2", "time_limit: 9m"
     )
@@ -249,7 +261,7 @@ async def test_every_limit_is_refreshed(write, folder):
 
 
 async def test_a_run_that_cannot_go_on_says_how_to_go_around_it(write, folder):
-    """Here its file was changed meanwhile."""
+    """If a run cannot be resumed, here because its file has changed, the error says how to proceed without it."""
     path = write("owls")
     async with Runner(provider=ScriptedProvider([respond("So.")]), store=f"{folder}/runs.db") as runner:
         delegate = delegate_tool("owls", runner=runner)
@@ -262,7 +274,7 @@ async def test_a_run_that_cannot_go_on_says_how_to_go_around_it(write, folder):
 
 
 async def test_a_runner_of_the_callers_stays_open(write, monkeypatch):
-    """Only one of the tool's own is closed with it."""
+    """A runner passed by the caller stays open; only a runner of the tool's own is closed with it."""
     write("owls")
     closed = []
 
@@ -281,7 +293,7 @@ async def test_a_runner_of_the_callers_stays_open(write, monkeypatch):
 
 @pytest.mark.parametrize("block", [{}, None, {"name": "delegate"}, {"name": 7, "input": {}}])
 async def test_a_block_that_is_none_is_answered_all_the_same(write, block):
-    """A dict without its fields, or nothing: an error result, for either API."""
+    """A malformed block, such as a dict without its fields or None, gives an error result for either API."""
     write("owls")
     delegate = delegate_tool("owls")
     result, message = await delegate.result(block), await delegate.message(block)

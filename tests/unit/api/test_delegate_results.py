@@ -1,4 +1,4 @@
-"""The text of a delegated outcome, and the outcomes that are errors."""
+"""The text of a delegated outcome, and which outcomes are errors."""
 
 import pytest
 
@@ -32,7 +32,10 @@ def outcome(**fields):
 
 
 def test_the_limit_that_ended_the_work_is_named_where_it_is_another_than_that_of_calls():
-    """Three of nine calls alone would not explain why it landed."""
+    """The result names the limit that ended the work if it is not that of calls.
+
+    Three of nine calls alone would not explain the landing.
+    """
     landing = LandingReport("tokens", "force", 1, Usage(), None)
     assert outcome_text(outcome(landing=landing)).startswith(
         "[owls: landed after 3 of 9 tool calls, at its limit of tokens]"
@@ -43,7 +46,7 @@ def test_the_limit_that_ended_the_work_is_named_where_it_is_another_than_that_of
 
 
 def test_a_quote_says_whether_it_was_found():
-    """The model that asked can trust the one more than the other."""
+    """Each quote is marked as verified or not, so that the calling model can weigh it."""
     text = outcome_text(outcome(evidence=(Evidence("a.md:1", "Yes.", True), Evidence("b.md:2", "No.", False))))
     assert "Evidence:\n- a.md:1: Yes. (verified)\n- b.md:2: No. (not verified)" in text
 
@@ -59,5 +62,5 @@ def test_a_quote_says_whether_it_was_found():
     ],
 )
 def test_what_counts_as_an_error_for_the_model_that_asked(status, answer, failed):
-    """No answer does, and a salvage after a failure; a part of an answer does not."""
+    """No answer, and a salvage after a failure, are errors for the calling model; a partial answer is not."""
     assert has_failed(outcome(status=status, answer=answer)) is failed

@@ -1,4 +1,4 @@
-"""`run_sync`: the same outcome as `run`, and Ctrl-C."""
+"""`run_sync` returns the same outcome as `run` and handles Ctrl-C."""
 
 import asyncio
 import os
@@ -16,14 +16,14 @@ from tests.unit.api.streaming import FINDER
 
 @pytest.mark.anyio
 async def test_run_sync_where_a_loop_is_running_says_what_to_write():
-    """One line, and nothing was begun."""
+    """Inside a running event loop run_sync raises a one-line error with the code to use, before it starts anything."""
     with pytest.raises(UsageError, match=r"await run\(\) instead"):
         run_sync(FINDER, "What?")
 
 
 @pytest.mark.anyio
 async def test_run_and_run_sync_return_the_same(tmp_path):
-    """The one where a loop is running, the other in a thread that has none."""
+    """`run` in an event loop and `run_sync` in a thread without one return the same outcome."""
     (tmp_path / "owls.md").write_text("Owls eat mice at night.\n")
     finder = FINDER.model_copy(update={"tools": None})
     settings = {"model": "offline", "root": tmp_path}
@@ -68,7 +68,10 @@ except KeyboardInterrupt:
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 @pytest.mark.parametrize("whom", ["process", "thread"])
 def test_s3_6_ctrl_c_in_run_sync_aborts_stores_and_goes_on_its_way(whom, tmp_path):
-    """The program gets its KeyboardInterrupt, and the store what was gathered, whichever thread the signal reaches."""
+    """Ctrl-C in run_sync aborts the run, stores what was gathered and raises KeyboardInterrupt.
+
+    It does so whichever thread receives the signal.
+    """
     url = f"sqlite:///{tmp_path}/runs.db"
     command = [sys.executable, "-c", PROGRAM, url, whom]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""The API for programs: specialists, tools, augmenters and limits passed to a run."""
+"""The Python API: specialists, tools, augmenters and limits passed to a run."""
 
 import asyncio
 import inspect
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("project")
 
 
 def test_run_takes_a_specialist_made_in_code():
-    """No file, no event loop, no key: one call returns the outcome."""
+    """run_sync runs a specialist made in code with one call, without a file, an event loop or a key."""
     finder = FINDER.model_copy(update={"tools": None, "tool_calls_limit": 12})
     outcome = run_sync(finder, "What do owls eat?", model="offline")
     assert isinstance(outcome, Outcome)
@@ -28,7 +28,7 @@ def test_run_takes_a_specialist_made_in_code():
 
 
 def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
-    """As the command does: a name in the usual places or in `dir`, or the path of a file."""
+    """As on the command line, `run` takes a name from the usual folders or `dir`, or the path of a file."""
     near = tmp_path / "near"
     near.mkdir()
     (near / "other.md").write_text("---\nname: other\ndescription: d\n---\nOther.\n")
@@ -39,13 +39,13 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
 
 
 def test_the_twin_without_an_event_loop_takes_the_same_arguments():
-    """By name and type, so that an editor knows them too."""
+    """The synchronous twin has the same parameters, by name and type, so that editors complete them."""
     assert inspect.signature(run_sync) == inspect.signature(run)
 
 
 @pytest.mark.anyio
 async def test_what_is_named_by_a_text_may_be_a_path_and_the_other_way_round(project, tmp_path):
-    """What a program reads from its settings is mostly no Path, and what it puts together mostly is one."""
+    """Paths and names are accepted as str and as Path, since programs have either."""
     near = tmp_path / "near"
     near.mkdir()
     (near / "other.md").write_text("---\nname: other\ndescription: d\n---\nOther.\n")
@@ -59,7 +59,7 @@ async def test_what_is_named_by_a_text_may_be_a_path_and_the_other_way_round(pro
 
 @pytest.mark.anyio
 async def test_ones_own_tools_and_augmenters_reach_the_child():
-    """A tool beside those of the file, an augmenter before the countdown, the provider in place of a model."""
+    """A caller's tool is added to those of the file, its augmenter runs before the countdown, its provider is used."""
 
     def tag(executed):
         return f"[{executed.call.name} took {executed.budget.tightest.used:g}]"
@@ -78,7 +78,10 @@ async def test_ones_own_tools_and_augmenters_reach_the_child():
 
 @pytest.mark.anyio
 async def test_x_13_a_tool_of_ones_own_is_run_for_each_call_and_may_be_asynchronous():
-    """The same call twice is two calls of the function; what it returns is the result."""
+    """A caller's tool, which may be asynchronous, runs once for each call, and its return value is the result.
+
+    The same call twice runs the function twice.
+    """
     asked = []
 
     async def look(query: str) -> str:
@@ -99,7 +102,10 @@ async def test_x_13_a_tool_of_ones_own_is_run_for_each_call_and_may_be_asynchron
     ("given", "limit"), [({}, 10), ({"tool_calls_limit": 2}, 2), ({"tool_calls_limit": None}, None)]
 )
 async def test_s2_11_s3_4_the_call_site_beats_the_file(given, limit):
-    """2 beats the file's 10, None is no limit, and without a word the file's holds."""
+    """A limit at the call site overrides the file's: 2 beats 10, and None is no limit.
+
+    If the call site names no limit, the file's applies.
+    """
     provider = ScriptedProvider([ANSWER])
     async with Runner(provider=provider) as runner:
         outcome = await runner.run("owls", "What?", **given)
@@ -118,7 +124,7 @@ async def test_s2_11_s3_4_the_call_site_beats_the_file(given, limit):
     ids=str,
 )
 async def test_s3_4_a_preset_of_the_call_site_is_a_preset(given, landing, side_by_side):
-    """What it names holds for this run, and a setting beside it is stronger."""
+    """A preset at the call site applies to this run, and a setting next to it overrides it."""
     async with Runner(provider=ScriptedProvider([])) as runner:
         job = (await runner.prepare("owls", "What?", **given))._job
     assert (job.landing, job.dispatch.parallel_tools_limit) == (landing, side_by_side)
@@ -126,7 +132,7 @@ async def test_s3_4_a_preset_of_the_call_site_is_a_preset(given, landing, side_b
 
 @pytest.mark.anyio
 async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
-    """The first request already lands."""
+    """With a limit of 0 at the call site, the first request already lands."""
     provider = ScriptedProvider([ANSWER])
     async with Runner(provider=provider) as runner:
         outcome = await runner.run("owls", "What?", tool_calls_limit=0)
@@ -147,7 +153,7 @@ async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
     ],
 )
 async def test_what_is_wrong_is_raised_before_anything_is_asked(tmp_path, specialist, question, options, said):
-    """A UsageError in one line; the provider is not even opened."""
+    """An invalid call raises a one-line UsageError before the provider is opened."""
     provider = ScriptedProvider([])
     with pytest.raises(UsageError, match=said):
         await Runner(provider=provider, **{key: tmp_path / value for key, value in options.items()}).prepare(
@@ -158,7 +164,7 @@ async def test_what_is_wrong_is_raised_before_anything_is_asked(tmp_path, specia
 
 @pytest.mark.anyio
 async def test_a_runner_goes_on_after_a_specialist_that_was_not_found():
-    """One wrong name costs that child alone."""
+    """After a specialist was not found, the runner can run others: only that child fails."""
     async with Runner(provider=ScriptedProvider([ANSWER])) as runner:
         with pytest.raises(SpecialistNotFound):
             await runner.prepare("nobody", "What?")
@@ -167,7 +173,10 @@ async def test_a_runner_goes_on_after_a_specialist_that_was_not_found():
 
 @pytest.mark.anyio
 async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
-    """What one child had gathered comes back as `aborted`, and its sibling is not touched."""
+    """A prepared run aborted from outside has the outcome `aborted` and what it gathered.
+
+    Its sibling is not affected.
+    """
     looked, never = asyncio.Event(), asyncio.Event()
 
     async def look(query: str) -> str:
@@ -193,7 +202,7 @@ async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
 
 @pytest.mark.anyio
 async def test_replies_are_watched_where_somebody_watches():
-    """`watch` gets the pieces of a reply; the offline provider passes each one whole."""
+    """`watch` receives the pieces of a reply; the offline provider passes each reply in one piece."""
     pieces = []
     async with Runner(model="offline") as runner:
         outcome = await (await runner.prepare("owls", "What do owls eat?", watch=pieces.append)).outcome()
@@ -204,7 +213,7 @@ async def test_replies_are_watched_where_somebody_watches():
 
 @pytest.mark.anyio
 async def test_a_text_instead_of_respond_is_an_answer_too():
-    """A model that just says it is heard."""
+    """A text instead of a call to `respond` is accepted as the answer."""
     async with Runner(provider=ScriptedProvider([says("mice")])) as runner:
         outcome = await runner.run(FINDER, "What?")
     assert (outcome.status, outcome.answer) == ("answered", "mice")
@@ -222,6 +231,6 @@ async def test_a_text_instead_of_respond_is_an_answer_too():
     ids=str,
 )
 def test_tools_of_a_program_with_names_that_are_taken_are_refused(names, said):
-    """Before any run: in a toolset one of the two would be gone without a word."""
+    """A caller's tools with names already taken are refused before any run, as one would silently replace the other."""
     with pytest.raises(UsageError, match=said):
         Runner(tools=[type(LOOK)(name, "Look.", LOOK.function) for name in names])

@@ -1,4 +1,4 @@
-"""The API for programs: runs that share a provider, and the model chosen for them."""
+"""The Python API: runs that share a provider, and the choice of the model."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("project")
 
 @dataclass
 class Shared:
-    """A provider for many children: each looks a number of times that its question tells, in step with the others."""
+    """A provider for many children: each makes as many calls as its question says, in step with the others."""
 
     children: int
     model: str = "shared"
@@ -60,7 +60,10 @@ class Child:
 
 @pytest.mark.anyio
 async def test_s0_7_children_side_by_side_share_a_provider_and_nothing_else():
-    """Twenty at once, each with a limit of its own: every one gets its own answer, count, id and events."""
+    """Twenty concurrent children share a provider and nothing else.
+
+    Each has its own limit, answer, count, id and events.
+    """
     provider, seen = Shared(children=20), {number: [] for number in range(20)}
     async with Runner(provider=provider, tools=[LOOK]) as runner:
         outcomes = await asyncio.gather(
@@ -83,7 +86,7 @@ async def test_s0_7_children_side_by_side_share_a_provider_and_nothing_else():
 
 @pytest.mark.anyio
 async def test_a_provider_that_was_given_is_left_open_for_its_owner():
-    """Only what the runner made itself is closed by it."""
+    """A provider passed by the caller is left open; the runner closes only those it made."""
     provider = Shared(children=1)
     async with Runner(provider=provider, tools=[LOOK]) as runner:
         await runner.run(FINDER, "What?", tool_calls_limit=0)
@@ -92,7 +95,10 @@ async def test_a_provider_that_was_given_is_left_open_for_its_owner():
 
 @pytest.mark.anyio
 async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
-    """One provider for each model, made when it is first needed, closed with the runner."""
+    """Each model has one provider, made when it is first needed and closed with the runner.
+
+    Children of one model thus share a connection pool.
+    """
     made = []
 
     def make(model):
@@ -124,7 +130,10 @@ async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
     ids=str,
 )
 async def test_the_model_is_what_the_environment_can_reach(monkeypatch, environment, model):
-    """With credentials or a base URL `sonnet`, else offline; SPECIALIST_MODEL stands above both, empty says nothing."""
+    """The model is `sonnet` with credentials or a base URL, else offline.
+
+    SPECIALIST_MODEL overrides both unless it is empty.
+    """
     made = []
     monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", lambda name: made.append(name) or Shared(1))
     for name, value in environment.items():

@@ -1,4 +1,4 @@
-"""The end of a loop of our own: what takes no notice of being cancelled is left, what cleans up is waited for."""
+"""The end of our own event loop: tasks that ignore cancellation are abandoned, and tasks that clean up are awaited."""
 
 import asyncio
 from threading import Thread
@@ -32,13 +32,13 @@ def in_time(function):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Give nobody time to clean up."""
+    """Give tasks no time to clean up."""
     monkeypatch.setattr(shutdown, "PATIENCE", 0)
 
 
 @pytest.mark.usefixtures("impatient")
 def test_an_answer_is_given_whatever_is_still_at_work(tmp_path):
-    """A tool of somebody's that catches its cancellation would hold up `asyncio.run` for ever."""
+    """The outcome is returned even if a tool catches its cancellation, which would block `asyncio.run` for ever."""
     at_work = []
 
     def listen(event):
@@ -53,7 +53,7 @@ def test_an_answer_is_given_whatever_is_still_at_work(tmp_path):
 
 
 def test_what_cleans_up_is_waited_for():
-    """It gets a moment, as it would from `asyncio.run`."""
+    """A task that cleans up gets a moment to do so, as with `asyncio.run`."""
     done = []
 
     async def tidy():
@@ -64,7 +64,7 @@ def test_what_cleans_up_is_waited_for():
             done.append("tidied")
 
     async def work():
-        asyncio.create_task(tidy())  # noqa: RUF006 - nobody waits for it
+        asyncio.create_task(tidy())  # noqa: RUF006 - deliberately not awaited
         await asyncio.sleep(0)
         return "an answer"
 
@@ -74,7 +74,7 @@ def test_what_cleans_up_is_waited_for():
 
 @pytest.mark.usefixtures("impatient")
 def test_an_error_goes_on_its_way():
-    """What the work raises is raised, whatever is left."""
+    """An exception of the work is raised, whatever tasks are left."""
 
     async def work():
         left = asyncio.create_task(goes_on_regardless())

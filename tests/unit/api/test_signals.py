@@ -1,4 +1,4 @@
-"""Signals are heard by a loop that sleeps, whichever thread the system hands them to."""
+"""A sleeping event loop handles signals, whichever thread the system delivers them to."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows sends no signal
 
 @pytest.fixture(autouse=True)
 def handler():
-    """A signal has a handler of the program, which stays."""
+    """Install a program's signal handler, which must stay installed."""
     before = signal.getsignal(signal.SIGUSR1)
     yield
     signal.signal(signal.SIGUSR1, before)
@@ -33,7 +33,7 @@ async def sleeps() -> str:
         loop.call_soon_threadsafe(lambda: came.done() or came.set_result(word))
 
     signal.signal(signal.SIGUSR1, lambda *_: wake("the signal"))
-    # No timer of the loop, which would have it hear the signal first.
+    # A thread and not a timer of the loop, as a timer would let the loop notice the signal by itself.
     too_late = threading.Timer(PATIENCE, wake, ["the clock"])
     for thread in (too_late, threading.Thread(target=strike, daemon=True)):
         thread.start()
@@ -57,13 +57,13 @@ def woken_by() -> int:
 
 
 def test_a_handler_of_the_program_is_called_at_once():
-    """As it was set, and nothing is left behind."""
+    """A program's handler is called at once, and nothing is left behind."""
     assert asyncio.run(with_signal_wakeup(sleeps())) == "the signal"
     assert woken_by() == -1
 
 
 def test_a_program_that_listens_itself_goes_on_doing_so():
-    """Its own socket is written to, during and afterwards."""
+    """A program's own wakeup socket is written to during and after the run."""
     theirs, ours = socket.socketpair()
     with theirs, ours:
         ours.setblocking(False)
@@ -79,7 +79,7 @@ def test_a_program_that_listens_itself_goes_on_doing_so():
 
 
 def test_a_program_that_begins_to_listen_meanwhile_goes_on_doing_so():
-    """What it has set in a tool stays when the run ends."""
+    """A wakeup socket that a tool sets during the run stays set after it."""
     theirs, ours = socket.socketpair()
     with theirs, ours:
         ours.setblocking(False)
@@ -92,7 +92,7 @@ def test_a_program_that_begins_to_listen_meanwhile_goes_on_doing_so():
 
 
 def test_other_threads_have_nothing_to_do_with_signals():
-    """What is awaited there is awaited, and nothing else happens."""
+    """In other threads the work is awaited without any signal handling."""
 
     async def thread() -> tuple[str, int]:
         return threading.current_thread().name, 7
@@ -105,7 +105,7 @@ def test_other_threads_have_nothing_to_do_with_signals():
 
 
 def test_what_fails_leaves_nothing_behind():
-    """The error goes on its way."""
+    """If the work fails, the exception is raised and nothing is left behind."""
 
     async def fails() -> None:
         raise LookupError

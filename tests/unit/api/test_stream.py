@@ -1,4 +1,4 @@
-"""Reading the events of a run as a stream, and stopping it midway: nothing is lost, no task is left."""
+"""Reading the events of a run as a stream and stopping it early loses nothing and leaves no task."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ LOOKS_ON = calls(("look", {"query": "for ever"}), first_id=2)
 
 @pytest.fixture
 async def desk(tmp_path):
-    """Return a function that makes a desk with a script."""
+    """Return a factory of desks with a script."""
     runners = []
 
     def make(*script, store=None):
@@ -48,7 +48,7 @@ def others():
 
 @pytest.mark.anyio
 async def test_events_come_in_order_and_the_outcome_is_there_at_the_end(desk):
-    """As a listener hears them, from the first to the last; the listener hears them too."""
+    """The stream has all events in order, then the outcome; a listener receives the same events."""
     heard, before = [], others()
     async with desk(LOOKS, ANSWER).stream(listener=heard.append) as stream:
         read = [event async for event in stream]
@@ -63,7 +63,7 @@ async def test_events_come_in_order_and_the_outcome_is_there_at_the_end(desk):
 
 @pytest.mark.anyio
 async def test_events_come_while_the_run_works(desk):
-    """The start of a call is read before the call has ended."""
+    """Events arrive while the run works: the start of a call is read before the call ends."""
     one = desk(LOOKS_ON)
     async with asyncio.timeout(30), one.stream() as stream:
         async for event in stream:
@@ -78,7 +78,10 @@ async def test_events_come_while_the_run_works(desk):
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", ["break", "exception", "nothing read"])
 async def test_s3_6_leaving_the_block_early_aborts_the_run_and_keeps_what_was_gathered(desk, how):
-    """The tool under way is let go before the block is left, and nothing keeps running."""
+    """Leaving the block early aborts the run and keeps what was gathered.
+
+    The tool in progress is cancelled first, and no task is left running.
+    """
     one, before = desk(LOOKS, LOOKS_ON), others()
 
     async def read(stream):
@@ -105,7 +108,7 @@ async def test_s3_6_leaving_the_block_early_aborts_the_run_and_keeps_what_was_ga
 @pytest.mark.anyio
 @pytest.mark.parametrize("block", [True, False])
 async def test_s3_6_cancelling_the_reader_aborts_the_run(desk, block):
-    """The cancellation goes on its way after the run has ended, with and without a block."""
+    """If the reader is cancelled, with or without a block, the run ends first and the cancellation then propagates."""
     one, before = desk(LOOKS, LOOKS_ON), others()
     stream = one.stream()
 
@@ -129,7 +132,7 @@ async def test_s3_6_cancelling_the_reader_aborts_the_run(desk, block):
 
 @pytest.mark.anyio
 async def test_s3_6_a_plain_loop_that_is_left_aborts_the_run_too(desk):
-    """Without a block nobody waits, but the loop that is dropped lets go of the run."""
+    """Without a block, leaving the loop aborts the run too, though without waiting for it."""
     one = desk(LOOKS_ON)
     async with asyncio.timeout(30):
         async for event in one.stream():
@@ -141,7 +144,7 @@ async def test_s3_6_a_plain_loop_that_is_left_aborts_the_run_too(desk):
 
 @pytest.mark.anyio
 async def test_s3_6_an_abort_lets_the_events_go_on_to_the_last(desk):
-    """Whoever only wants an end reads it."""
+    """After an abort the events continue to the last one."""
     one = desk(LOOKS, LOOKS_ON)
     async with asyncio.timeout(30), one.stream() as stream:
         read = []
@@ -155,7 +158,7 @@ async def test_s3_6_an_abort_lets_the_events_go_on_to_the_last(desk):
 
 @pytest.mark.anyio
 async def test_a_listener_that_fails_costs_the_reader_nothing(desk):
-    """It is dropped with a warning, and the events still come."""
+    """A listener that fails is removed with a warning, and the stream continues."""
 
     def listen(event):
         raise KeyError(event.event)
@@ -168,7 +171,7 @@ async def test_a_listener_that_fails_costs_the_reader_nothing(desk):
 
 @pytest.mark.anyio
 async def test_what_is_wrong_is_raised_where_the_stream_begins(desk):
-    """On entering the block or on the first event; before, and where it never began, there is nothing to be had."""
+    """An invalid call raises on entering the block or on the first event, and there is no outcome."""
     runner = desk().runner
     with pytest.raises(SpecialistNotFound):
         async with runner.stream("nobody", "What?"):
@@ -183,7 +186,7 @@ async def test_what_is_wrong_is_raised_where_the_stream_begins(desk):
 
 @pytest.mark.anyio
 async def test_an_outcome_is_not_to_be_had_before_the_end(desk):
-    """One line says what to wait for."""
+    """Asking for the outcome before the end raises a one-line error that says what to wait for."""
     async with desk(LOOKS, ANSWER).stream() as stream:
         with pytest.raises(UsageError, match="no outcome yet"):
             _ = stream.outcome
@@ -191,7 +194,7 @@ async def test_an_outcome_is_not_to_be_had_before_the_end(desk):
 
 @pytest.mark.anyio
 async def test_what_no_run_survives_reaches_the_reader(desk):
-    """A broken test double here: it is raised, and not taken for an end."""
+    """An exception that no run survives, here of a broken test double, is raised to the reader."""
     with pytest.raises(OffScript):
         async with desk().stream() as stream:
             _ = [event async for event in stream]
@@ -199,7 +202,7 @@ async def test_what_no_run_survives_reaches_the_reader(desk):
 
 @pytest.mark.anyio
 async def test_s4_5_a_stored_run_is_read_when_it_goes_on(desk, tmp_path):
-    """A stream takes whatever prepares a run."""
+    """A stream also reads a resumed run: it accepts anything that prepares a run."""
     store = f"sqlite:///{tmp_path}/runs.db"
     first = desk(LOOKS, ANSWER, store=store)
     await first.runner.run(FINDER, "What do owls eat?", tool_calls_limit=1)
@@ -212,7 +215,10 @@ async def test_s4_5_a_stored_run_is_read_when_it_goes_on(desk, tmp_path):
 
 @pytest.mark.anyio
 async def test_s3_6_a_run_that_was_cancelled_from_outside_still_holds_what_it_gathered(desk):
-    """The cancellation is its caller's; `ended` has the outcome, and had none before."""
+    """After a run was cancelled from outside, the caller gets the cancellation and `ended` has the outcome.
+
+    Before that `ended` is None.
+    """
     one = desk(LOOKS, LOOKS_ON)
     prepared = await one.runner.prepare(FINDER, "What do owls eat?")
     assert prepared.ended is None
@@ -228,7 +234,7 @@ async def test_s3_6_a_run_that_was_cancelled_from_outside_still_holds_what_it_ga
 
 @pytest.mark.anyio
 async def test_s3_6_a_timeout_around_a_prepared_run_loses_nothing(desk):
-    """The time is up while a tool hangs: TimeoutError for the caller, and the outcome beside it."""
+    """A timeout around a run with a hanging tool raises TimeoutError, and `ended` has the outcome."""
     one = desk(LOOKS, LOOKS_ON)
     prepared = await one.runner.prepare(FINDER, "What do owls eat?")
 
@@ -246,14 +252,17 @@ async def test_s3_6_a_timeout_around_a_prepared_run_loses_nothing(desk):
 
 @pytest.mark.anyio
 async def test_a_run_that_ended_tells_so(desk):
-    """`ended` and what `outcome` returned are one and the same."""
+    """`ended` is the object that `outcome` returned."""
     prepared = await desk(ANSWER).runner.prepare(FINDER, "What?")
     assert await prepared.outcome() is prepared.ended
 
 
 @pytest.mark.anyio
 async def test_two_readers_that_come_at_once_read_one_run(desk):
-    """The second comes while the first one is still preparing it; a run more would go on with nobody to stop it."""
+    """Two readers that start at once share one run, even while it is being prepared.
+
+    A second run could not be stopped by anybody.
+    """
     runner = desk(LOOKS, ANSWER, LOOKS, ANSWER).runner
     prepared = []
 

@@ -1,4 +1,4 @@
-"""What the benchmark says of its figures: medians, ratios, targets, and nothing that was not measured."""
+"""The benchmark's figures: medians, ratios and targets, and no figure without a measurement."""
 
 import json
 
@@ -15,7 +15,7 @@ RATIO = Row("a call", "ms", "calls.ours.30", "calls.other.30", 0.75, of_ratio=Tr
 
 
 def test_the_ratio_is_that_of_the_medians():
-    """One lap that something else has slowed does not count."""
+    """The ratio is computed from medians, so one slow outlier lap does not count."""
     series = {"calls.ours.30": [0.002, 0.003, 0.9], "calls.other.30": [0.004, 0.005, 0.0001]}
     came = line(RATIO, series, {})
     assert (came.ours, came.other, came.ratio, came.met) == (3.0, 4.0, 0.75, True)
@@ -34,12 +34,12 @@ def test_the_ratio_is_that_of_the_medians():
     ],
 )
 def test_a_target_is_met_or_not(row: Row, value: float, met):
-    """Where there is none, or not for this size, nothing is said."""
+    """A row without a target, or without one for this size, reports neither met nor missed."""
     assert line(row, {"it": [value]}, {}).met is met
 
 
 def test_what_failed_shows_no_figure():
-    """Neither of ours nor of the other, and with the reason."""
+    """A failed row shows the reason and no figure for either side."""
     series = {"calls.ours.30": [0.002]}
     failed = line(RATIO, series, {"calls.other": "exit code 1: it broke"})
     assert failed.failed == "exit code 1: it broke"
@@ -48,20 +48,20 @@ def test_what_failed_shows_no_figure():
 
 
 def test_what_was_not_measured_shows_no_figure():
-    """A median of nothing is nothing."""
+    """A row without measurements shows "not measured" and no figure."""
     assert line(RATIO, {}, {}).cells()[1] == "not measured"
     assert line(RATIO, {"calls.ours.30": [0.002]}, {}).met is None
 
 
 def test_every_row_is_of_a_series_of_its_figure():
-    """A reason is found by the beginning of a series' name."""
+    """Each row's series name starts with its figure's name, because failure reasons are looked up by that prefix."""
     for figure in FIGURES.values():
         for row in figure.rows(Size(full=True, laps=1, crowd_laps=1)):
             assert row.ours.startswith(f"{figure.name}."), row
 
 
 def test_a_lap_that_fails_is_told_and_the_others_go_on():
-    """A peer that there is not ends with the reason of its process."""
+    """A failed lap is recorded with the reason from its process, and the other laps continue."""
     with Lab() as lab:
         with lab.failing("calls.nobody"):
             lab.lap("nobody", "first", lab.new_run())
@@ -71,14 +71,14 @@ def test_a_lap_that_fails_is_told_and_the_others_go_on():
 
 
 def test_a_peer_that_cannot_be_installed_says_why(tmp_path, monkeypatch):
-    """Without uv there is none."""
+    """Without uv, installing a peer fails with a reason."""
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(LapFailed, match="uv not found on PATH"):
         install("langchain", tmp_path)
 
 
 def test_no_peer_is_always_the_first():
-    """The order is turned round with each lap."""
+    """The order is reversed with each lap, so no peer is always first."""
     lab = Lab()
     orders = []
     for lab.lap_number in (0, 1, 2):
@@ -96,7 +96,7 @@ def test_no_peer_is_always_the_first():
     ],
 )
 def test_a_wrong_flag_is_told_before_anything_is_measured(arguments: list[str], why: str, capsys):
-    """In one line, with what is wanted."""
+    """A wrong flag fails before any measurement, with one line naming the expected value."""
     with pytest.raises(SystemExit):
         main(arguments)
     assert why in capsys.readouterr().err
@@ -104,7 +104,7 @@ def test_a_wrong_flag_is_told_before_anything_is_measured(arguments: list[str], 
 
 @pytest.mark.exhaustive
 def test_quick_look_at_one_figure(tmp_path, capsys):
-    """The whole way, from the command line to the tables, and all that was measured in a file."""
+    """A quick benchmark of one figure prints its tables and writes all measurements to a JSON file."""
     assert main(["--quick", "--only", "commands", "--json", str(tmp_path / "all.json")]) == 0
     out = capsys.readouterr().out
     assert "`run-specialist --help`, CPU" in out

@@ -1,4 +1,4 @@
-"""Each usual peer of the benchmark does its work against the server of the benchmark."""
+"""Each regular peer of the benchmark runs against the benchmark's server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ async def served() -> AsyncIterator[tuple[str, Service]]:
 
 @pytest.fixture
 def _own_folder(tmp_path, monkeypatch):
-    """Work where nothing is, and give the variables back that a peer sets."""
+    """Use an empty working directory, and restore the environment variables that a peer sets."""
     monkeypatch.chdir(tmp_path)
     for name in ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, "")
@@ -39,7 +39,7 @@ def _own_folder(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("_own_folder")
 @pytest.mark.parametrize("peer", PEERS)
 async def test_runs_the_calls_that_are_wanted(peer: str):
-    """One request a call and one for the answer, none of them refused."""
+    """Each peer sends one request per call and one for the answer, and none is refused."""
     async with served() as (url, service):
         measured = await measure(peer, "calls", {"url": url, "run": "it", "calls": [2, 4]})
         told = service.statistics("it-")
@@ -53,7 +53,7 @@ async def test_runs_the_calls_that_are_wanted(peer: str):
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 async def test_the_threads_of_the_tool_runner_are_held_by_the_server():
-    """It sends what is new, and pays as the loop that sends all."""
+    """The tool runner sends only new content, but is billed like the loop that sends everything."""
     billed, sent = {}, {}
     async with served() as (url, service):
         for peer in ("bare", "tool_runner"):
@@ -67,7 +67,7 @@ async def test_the_threads_of_the_tool_runner_are_held_by_the_server():
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 async def test_children_and_a_landing_are_measured():
-    """All children answer; at the limit of 3 a model that wants 9 has had 3 calls."""
+    """All children answer; with a limit of 3, a model that wants 9 calls makes 3."""
     async with served() as (url, _):
         given = {"url": url, "run": "many", "children": 4, "calls": 2, "delay": 1}
         many = await measure("ours", "children", given)
@@ -81,14 +81,14 @@ async def test_children_and_a_landing_are_measured():
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 async def test_a_lap_without_an_answer_is_no_measurement():
-    """A peer that is stopped by its limit has not run what was to be measured."""
+    """A peer stopped by its limit did not run the measured work, so its lap does not count."""
     async with served() as (url, _):
         measured = await measure("bare", "calls", {"url": url, "run": "it", "calls": [5], "limit": 4})
     assert not measured["answered"]
 
 
 def test_the_script_travels_in_the_question():
-    """The tag is read from the bytes of a request, whatever stands around it."""
+    """The script's tag is found in the bytes of a request, whatever surrounds it."""
     script = Script("a-run", wants=7, abreast=3, delay=2.5, obeys=1, tool="search", asks="one,two")
     assert script_in(f'{{"content": "{script.tag()} What?"}}'.encode()) == script
     assert script_in(b"{}") is None
@@ -106,7 +106,7 @@ def test_the_script_travels_in_the_question():
     ],
 )
 def test_a_model_that_obeys_hears_of_the_limit(told: str, calls: int):
-    """And of nothing else."""
+    """A scripted model that obeys reacts to notices that no calls are left, and to no other notice."""
     script = Script("it", wants=9, abreast=2, obeys=1)
     turn = next_turn(script, 3, {"tools": [{"name": "search_notes", "input_schema": {}}]}, told)
     assert turn == ANSWER if not calls else len(turn) == calls

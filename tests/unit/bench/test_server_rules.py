@@ -1,4 +1,4 @@
-"""The server of the benchmark is as strict as the API, and counts what a cache saves by the documented rules."""
+"""The benchmark's server is as strict as the API, and computes cache savings by the documented rules."""
 
 import pytest
 
@@ -48,13 +48,13 @@ def bare(*messages, **more):
 
 
 def test_without_a_marker_all_is_paid_in_full():
-    """No marker, no cache."""
+    """Without a cache marker the full input price applies."""
     cache = Cache()
     assert [cache.account(bare(user(text()))) for _ in range(2)] == [Input(TOKENS)] * 2
 
 
 def test_what_was_written_is_read_and_what_is_new_is_written():
-    """A conversation that grows pays 1.25 for what is new and 0.1 for what is old."""
+    """A growing conversation is billed 1.25 for new tokens and 0.1 for cached ones."""
     cache = Cache()
     first = user(text("a"))
     assert cache.account(bare(first, **MARK)) == Input(0, TOKENS, 0)
@@ -65,7 +65,7 @@ def test_what_was_written_is_read_and_what_is_new_is_written():
 
 
 def test_a_short_prefix_is_never_kept():
-    """Under 1,024 tokens a marker does nothing."""
+    """A marker on fewer than 1,024 tokens has no effect."""
     cache = Cache()
     assert [cache.account(bare(user(text(tokens=1023)), **MARK)) for _ in range(2)] == [Input(1023)] * 2
     assert cache.account(bare(user(text(tokens=1024)), **MARK)) == Input(0, 1024, 0)
@@ -73,7 +73,7 @@ def test_a_short_prefix_is_never_kept():
 
 @pytest.mark.parametrize(("blocks", "read"), [(19, TOKENS), (20, 0)])
 def test_a_write_is_found_twenty_blocks_back(blocks: int, read: int):
-    """The marker's own block counts among the 20."""
+    """A cache write is found up to 20 blocks back, including the marker's own block."""
     cache = Cache()
     cache.account(bare(user(text("a")), **MARK))
     more = [{"type": "text", "text": "b" * 40}] * blocks
@@ -81,7 +81,7 @@ def test_a_write_is_found_twenty_blocks_back(blocks: int, read: int):
 
 
 def test_a_forced_choice_loses_the_messages_and_keeps_the_system_prompt():
-    """`tool_choice` enters the chain where the messages begin."""
+    """A changed `tool_choice` invalidates cached messages, but not the cached system prompt."""
     cache = Cache()
     system = [text("s", **MARK)]
     asked = [user(text("a"))]
@@ -94,7 +94,7 @@ def test_a_forced_choice_loses_the_messages_and_keeps_the_system_prompt():
 
 
 def test_an_entry_is_gone_five_minutes_after_its_last_use():
-    """Reading it keeps it."""
+    """A cache entry expires five minutes after its last use; each read renews it."""
     now = 0.0
     cache = Cache(lambda: now)
     asked = bare(user(text()), **MARK)
@@ -105,7 +105,7 @@ def test_an_entry_is_gone_five_minutes_after_its_last_use():
 
 
 def test_an_entry_that_was_read_lives_on_where_the_marker_has_moved():
-    """What is read is kept, not only what is marked."""
+    """A read renews a cache entry also after the marker has moved on."""
     now = 0.0
     cache = Cache(lambda: now)
     first = text("a")
@@ -116,7 +116,7 @@ def test_an_entry_that_was_read_lives_on_where_the_marker_has_moved():
 
 
 def test_at_most_four_markers():
-    """The automatic one counts."""
+    """At most four markers are allowed, and the automatic one counts."""
     four = [text(tokens=300 + number, **MARK) for number in range(4)]
     Cache().account(bare(user(*four)))
     Cache().account(bare(user(*four), **MARK))
@@ -134,7 +134,7 @@ def test_at_most_four_markers():
     ],
 )
 def test_what_the_api_takes(fine):
-    """It passes."""
+    """A request that the API accepts passes the check."""
     check(fine)
 
 
@@ -158,6 +158,6 @@ def test_what_the_api_takes(fine):
     ],
 )
 def test_what_the_api_refuses(wrong, why: str):
-    """It is refused with the reason."""
+    """A request that the API refuses is refused with the reason."""
     with pytest.raises(Refused, match=why):
         check(wrong)

@@ -1,6 +1,6 @@
-"""The budget: limits, what remains, and the three phases.
+"""The budget: limits, remaining amounts and the three phases.
 
-EXAMPLES in the environment says how many stories are tried of what may be done to one.
+The environment variable EXAMPLES sets the number of generated sequences of operations.
 """
 
 import pytest
@@ -17,7 +17,7 @@ EXAMPLES = examples(60)
 
 @pytest.mark.parametrize("limit", range(41))
 def test_x_1_phases_of_every_small_limit(limit):
-    """Silent while 2k < N, spent from k = N on, countdown in between."""
+    """A limit of N is silent while 2k < N, spent from k = N on, and counts down in between."""
     for used in range(limit + 2):
         phase = Limit(CALLS, limit, used).phase
         expected = Phase.SPENT if used >= limit else Phase.SILENT if 2 * used < limit else Phase.COUNTDOWN
@@ -26,7 +26,7 @@ def test_x_1_phases_of_every_small_limit(limit):
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
 def test_remaining_is_never_negative(limit, used):
-    """What remains and what is used make up the limit until it is exceeded."""
+    """The used and the remaining amount add up to the limit until it is exceeded; then 0 remains."""
     one = Limit(CALLS, limit, used)
     assert one.remaining == max(limit - used, 0)
     assert (one.phase is Phase.SPENT) == (one.remaining == 0)
@@ -34,7 +34,7 @@ def test_remaining_is_never_negative(limit, used):
 
 @given(st.lists(st.integers(0, 9)))
 def test_spending_adds_up_and_keeps_the_old_value(amounts):
-    """`spend` returns a new budget; the one before stays as it was."""
+    """`spend` returns a new budget and does not change the old one."""
     budget = first = Budget.of({CALLS: 100})
     for amount in amounts:
         budget = budget.spend(amount)
@@ -43,7 +43,7 @@ def test_spending_adds_up_and_keeps_the_old_value(amounts):
 
 
 def test_s0_8_no_limit_is_always_silent():
-    """Without a limit nothing is ever spent."""
+    """Without a limit the phase is always silent."""
     budget = Budget.of({CALLS: None}).spend(10_000)
     assert budget.phase is Phase.SILENT
     assert budget[CALLS].remaining is None
@@ -53,26 +53,26 @@ def test_s0_8_no_limit_is_always_silent():
     ("start", "limit", "first"), [(0.8, 30, 24), (0.55, 20, 11), (0.7, 10, 7), (3, 5, 2), (0, 5, 5), (1.0, 5, 5)]
 )
 def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first):
-    """A float is the share that is spent, an integer what remains; both are exact."""
+    """The countdown starts at a spent share (float) or at a remaining number (int), both exact."""
     phases = [Limit(CALLS, limit, used, start).phase for used in range(limit + 1)]
     assert [phase is Phase.SILENT for phase in phases] == [used < first for used in range(limit + 1)]
 
 
 def test_the_tightest_kind_speaks_for_the_run():
-    """The phase of a budget is that of the kind with the largest share spent."""
+    """The phase of a budget is that of its limit with the largest spent share."""
     budget = Budget.of({CALLS: 10, Kind.TURNS: 4}).spend(1).spend(2, Kind.TURNS)
     assert budget.tightest.kind is Kind.TURNS
     assert budget.phase is Phase.COUNTDOWN
 
 
 def test_negative_spending_is_refused():
-    """Nobody can earn budget."""
+    """A negative amount is refused."""
     with pytest.raises(ValueError, match="negative"):
         Budget.of({}).spend(-1)
 
 
 def test_a_limit_of_0_is_the_tightest_of_all():
-    """Nothing can be tighter than nothing."""
+    """A limit of 0 is the tightest of all."""
     budget = Budget.of({CALLS: 10, Kind.TURNS: 0}).spend(9)
     assert budget.tightest.kind is Kind.TURNS
     assert budget.phase is Phase.SPENT
@@ -90,32 +90,35 @@ def test_a_limit_of_0_is_the_tightest_of_all():
     ],
 )
 def test_the_tightest_is_limited_then_furthest_in_its_phase_then_in_its_share(limits, spent, tightest):
-    """What is not limited is never the tightest; a turn that is held back counts; a limit of 0 is spent wholly."""
+    """The tightest limit is the one furthest in its phase, then in its spent share.
+
+    An unlimited kind is never the tightest, a reserved turn counts, and a limit of 0 is entirely spent.
+    """
     assert Budget.of(limits).spend_all(spent).tightest.kind is tightest
 
 
 def test_the_share_of_a_limit_of_0_is_all_of_it():
-    """And of what is not limited none."""
+    """The spent share of a limit of 0 is 1, and of no limit 0."""
     assert (Limit(CALLS, 0).share, Limit(CALLS, None, 9).share, Limit(CALLS, 8, 2).share) == (1.0, 0.0, 0.25)
 
 
 @pytest.mark.parametrize(("share", "limit", "first"), [(0.07, 100, 7), (0.29, 100, 29), (0.57, 100, 57)])
 def test_a_share_is_taken_as_it_is_written(share, limit, first):
-    """0.07 of 100 is 7, which floating point makes a little more than 7."""
+    """A share is exact as written: 0.07 of 100 is 7, which floating point rounds up to slightly more."""
     assert share * limit > first or int(share * limit) < first
     assert Limit(CALLS, limit, first, share).phase is Phase.COUNTDOWN
     assert Limit(CALLS, limit, first - 1, share).phase is Phase.SILENT
 
 
 def test_calls_that_are_left_are_no_tokens_that_are_left():
-    """An integer says where the countdown of tool calls begins; the other kinds then begin at the usual share."""
+    """An integer start of the countdown applies to tool calls; the other kinds then start at the default share."""
     budget = Budget.of({CALLS: 10, Kind.TOKENS: 100}, 3)
     assert (budget[CALLS].countdown_from, budget[Kind.TOKENS].countdown_from) == (3, 0.5)
     assert Budget.of({CALLS: 10, Kind.TOKENS: 100}, None)[Kind.TOKENS].countdown_from is None
 
 
 class AnyBudget(RuleBasedStateMachine):
-    """A budget beside a naive one, whatever is done to it in whatever order."""
+    """Compares a budget with a naive one under any sequence of operations."""
 
     @initialize(limits=st.fixed_dictionaries({kind: st.none() | st.integers(0, 60) for kind in Kind}))
     def begin(self, limits):

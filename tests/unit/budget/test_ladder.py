@@ -1,4 +1,4 @@
-"""The ladder of the landing: which rung comes next."""
+"""The ladder of a landing: which rung follows."""
 
 from itertools import product
 from typing import get_args
@@ -14,7 +14,7 @@ COUNTED = {Rung.FORCE, Rung.ORDER, Rung.FINALIZE, Rung.NONE}
 @pytest.mark.parametrize("style", get_args(Style))
 @pytest.mark.parametrize("forced_choice", [True, False])
 def test_s0_10_every_ladder_ends_in_salvage_after_three_requests_at_most(style, forced_choice):
-    """Whatever is ignored, at most three landing requests are made."""
+    """Every ladder ends in a salvage after at most three landing requests, however many the model ignores."""
     landing = LadderPosition(Kind.TOOL_CALLS, ladder(style, forced_choice=forced_choice))
     seen = []
     while landing.rung is not Rung.SALVAGE:
@@ -37,18 +37,18 @@ def test_s0_10_every_ladder_ends_in_salvage_after_three_requests_at_most(style, 
     ],
 )
 def test_rungs_of_each_style(style, forced_choice, rungs):
-    """Force is followed by order, order by none."""
+    """Order follows force, and none follows order."""
     assert list(ladder(style, forced_choice=forced_choice)) == rungs
 
 
 def test_s0_10_a_refused_request_is_not_counted():
-    """Only answered requests count; a 400 takes the forced rung out."""
+    """Only answered requests count: a refused one (400) only removes the forced rung."""
     landing = LadderPosition(Kind.TOOL_CALLS, ladder("force", forced_choice=True)).refused()
     assert (landing.rung, landing.requests) == (Rung.ORDER, 0)
 
 
 def test_s0_10_any_other_answer_at_the_limit_counts_too():
-    """Replies that are paused keep the rung and count; after three of them nothing more is asked."""
+    """Paused replies keep the rung and count; after three of them no further request is made."""
     landing = LadderPosition(Kind.TOOL_CALLS, ladder("force", forced_choice=True))
     seen = [landing.rung]
     for _ in range(3):
@@ -59,17 +59,17 @@ def test_s0_10_any_other_answer_at_the_limit_counts_too():
 
 
 def test_a_landing_that_is_given_up_asks_nothing_more():
-    """Also on its first rung; what was asked by then still counts."""
+    """Giving up a landing, also on its first rung, ends its requests; earlier ones still count."""
     landing = LadderPosition(Kind.TIME, ladder("auto", forced_choice=True)).ignored().given_up()
     assert (landing.rung, landing.requests) == (Rung.SALVAGE, 1)
 
 
 @pytest.mark.parametrize("style", get_args(Style))
 def test_whatever_is_answered_the_way_is_down_and_short(style):
-    """Each sequence of five happenings from the top of each ladder.
+    """Each sequence of five events leads down from the top of each ladder in a few steps.
 
-    No rung comes back, at most three requests count, the rung that waits counts none, and force is not tried again
-    once it was refused. A ladder of which every request is ignored is at its end after as many as it has rungs.
+    No rung comes back, at most three requests count, the waiting rung counts none, and force is not tried again after a
+    refusal. A ladder whose requests are all ignored ends after as many requests as it has rungs.
     """
     down = (LadderPosition.answered, LadderPosition.ignored, LadderPosition.refused, LadderPosition.given_up)
     for forced_choice, happened in product((True, False), product(down, repeat=5)):

@@ -1,4 +1,4 @@
-"""How amounts are written."""
+"""The text form of amounts."""
 
 import pytest
 
@@ -27,11 +27,11 @@ from run_specialist.budget.budget import Kind
     ],
 )
 def test_x_14_every_kind_is_told_in_its_own_unit(kind, value, words):
-    """A model and a person read the same words."""
+    """Every kind has its own unit, the same text for models and for people."""
     assert units.amount(kind, value) == words
 
 
 def test_after_of_the_plural_stands_even_for_one():
-    """As in `1 of 1 tool calls`."""
+    """After `of` the plural is used even for one, as in `1 of 1 tool calls`."""
     assert units.of(Kind.TOOL_CALLS, 1) == "1 tool calls"
     assert units.of(Kind.COST, 0.1) == "$0.10"

@@ -1,4 +1,4 @@
-"""Plans of a compaction, and checks of the transcripts that follow from them."""
+"""Plans of a compaction, and checks of the transcripts that result from them."""
 
 import json
 

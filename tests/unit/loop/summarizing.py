@@ -1,4 +1,4 @@
-"""A pass of the summarizer, played from a script."""
+"""A pass of the summarizer with scripted replies."""
 
 from run_specialist.loop.compaction.summarizer import Summarizer, Summary
 from run_specialist.providers.scripted import Line, ScriptedProvider

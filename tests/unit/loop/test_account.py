@@ -1,4 +1,4 @@
-"""What a run has spent, and what is kept for its landing."""
+"""The account of a run: what it has spent, and what it reserves for its landing."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def account(limits, clock=None, **provider):
 
 
 def test_x_14_the_landing_begins_while_it_can_still_be_paid():
-    """Of tokens, the largest input so far and a whole reply are held back, out of reach of one more large request."""
+    """Of tokens, the largest input so far and a full reply are reserved, plus the growth of one more large request."""
     mine = account({Kind.TOKENS: 20_000})
     assert mine.max_tokens == 2_500
     mine.book(Usage(1_000, 2_000, 500, 100), landing=False)
@@ -35,7 +35,7 @@ def test_x_14_the_landing_begins_while_it_can_still_be_paid():
 
 
 def test_x_14_money_is_held_back_at_the_price_of_a_request_without_a_cache():
-    """The landing may lose the cache, so its whole input is reckoned at the full price."""
+    """The cost reserve uses prices without a cache, since the landing may miss the cache for its entire input."""
     mine = account({Kind.COST: 0.4})
     assert mine.max_tokens == 5_000
     assert mine.book(Usage(1_000, 2_000, 0, 500), landing=False) == pytest.approx(0.035)
@@ -45,7 +45,7 @@ def test_x_14_money_is_held_back_at_the_price_of_a_request_without_a_cache():
 
 @pytest.mark.parametrize(("limit", "held"), [(600, 60), (60, 6), (20, 5), (8, 4), (1, 0.5)])
 def test_x_14_of_time_a_tenth_is_held_back_at_least_5_s_at_most_half(limit, held):
-    """What is held back for a landing of unknown length grows with the limit and leaves time for work."""
+    """Of time a tenth is reserved, at least 5 s and at most half of the limit."""
     clock = Clock()
     mine = account({Kind.TIME: limit}, clock)
     assert mine.seconds_left(landing=False) == pytest.approx(limit - held)
@@ -58,7 +58,7 @@ def test_x_14_of_time_a_tenth_is_held_back_at_least_5_s_at_most_half(limit, held
 
 
 def test_x_14_the_last_turn_is_kept_for_the_landing():
-    """Of turns one is held back: a limit of 3 leaves two for work."""
+    """Of turns one is reserved: a limit of 3 leaves two for work."""
     mine = account({Kind.TURNS: 3})
     mine.spend(1, Kind.TURNS)
     assert mine.budget.phase is Phase.SILENT
@@ -67,7 +67,7 @@ def test_x_14_the_last_turn_is_kept_for_the_landing():
 
 
 def test_time_begins_with_the_run_and_not_before():
-    """A job may wait as long as it likes."""
+    """Time is counted from the start of the run, however long the job waited before."""
     clock = Clock()
     mine = Account(Budget.of({Kind.TIME: 10}), ScriptedProvider([]), clock)
     clock.now += 50
@@ -79,7 +79,10 @@ def test_time_begins_with_the_run_and_not_before():
 
 @given(st.integers(1, 10**7), st.integers(1, 200_000))
 def test_a_reply_is_never_allowed_more_than_the_model_gives_nor_more_than_half_of_all(limit, most):
-    """Small limits leave at least two replies, large ones the usual room."""
+    """A reply may use at most the model's maximum and half of the limit.
+
+    Small limits leave at least two replies, large ones the usual reply size.
+    """
     mine = account({Kind.TOKENS: limit}, max_output_tokens=most)
     assert 1 <= mine.max_tokens <= min(most, MAX_TOKENS)
     assert mine.max_tokens <= max(limit / 2, 1)
@@ -87,7 +90,10 @@ def test_a_reply_is_never_allowed_more_than_the_model_gives_nor_more_than_half_o
 
 
 def test_without_limits_a_reply_has_the_usual_room_and_twice_as_much_when_it_was_cut():
-    """What is not limited is not rationed, and never more than the model gives."""
+    """Without limits a reply gets the usual size, and twice that after it was cut off.
+
+    It never gets more than the model's maximum.
+    """
     mine = account({}, max_output_tokens=20_000)
     assert mine.max_tokens == MAX_TOKENS
     mine.raise_max_tokens()
@@ -95,7 +101,7 @@ def test_without_limits_a_reply_has_the_usual_room_and_twice_as_much_when_it_was
 
 
 def test_the_landing_is_billed_apart_and_in_the_total():
-    """Both bills carry usage and money; the total has everything."""
+    """The bill of the landing is listed separately and included in the total, both with usage and cost."""
     mine = account({})
     mine.book(Usage(1_000), landing=False)
     mine.book(Usage(2_000, 0, 0, 500), landing=True)
@@ -104,7 +110,7 @@ def test_the_landing_is_billed_apart_and_in_the_total():
 
 
 def test_a_total_with_one_unknown_price_is_unknown():
-    """A sum of known prices alone would be a lie."""
+    """If one price is unknown, the total cost is unknown, since the sum of the known prices would be wrong."""
     provider = ScriptedProvider([])
     mine = Account(Budget.of({}), provider)
     mine.book(Usage(1_000), landing=False)
@@ -122,7 +128,7 @@ def test_a_total_with_one_unknown_price_is_unknown():
     output=st.integers(0, 400),
 )
 def test_x_14_the_landing_fits_unless_requests_grow(limit, first, later, output):
-    """Where two requests fit at all and none is larger than the first, the limit holds, the longest reply included."""
+    """The limit holds, even with the longest reply, if two requests fit at all and none is larger than the first."""
     mine = account({Kind.TOKENS: limit})
     sizes = iter([first, *(min(one, first) for one in later)])
     while mine.budget.phase is not Phase.SPENT and (size := next(sizes, None)) is not None:
@@ -165,7 +171,7 @@ def do(mine: Account, doings) -> None:
 
 @given(first=DOINGS, later=DOINGS)
 def test_an_account_that_is_opened_from_a_standing_goes_on_as_if_there_had_been_no_break(first, later):
-    """Budget with what is held back, bill and children are those of one account that saw everything."""
+    """An account restored from saved state has the same budget, reserve, bill and children as an uninterrupted one."""
     clock = Clock()
     whole = account(LIMITS, clock)
     do(whole, first)
@@ -184,7 +190,7 @@ def test_an_account_that_is_opened_from_a_standing_goes_on_as_if_there_had_been_
 
 
 def test_x_14_the_dearest_request_so_far_is_held_back_not_the_newest():
-    """A request without a cache may come again."""
+    """The reserve follows the most expensive request so far, not the newest: an uncached one may come again."""
     mine = account({Kind.COST: 0.4})
     mine.book(Usage(10_000), landing=False)
     mine.book(Usage(100), landing=False)
@@ -192,7 +198,7 @@ def test_x_14_the_dearest_request_so_far_is_held_back_not_the_newest():
 
 
 def test_x_14_what_a_longer_reply_may_take_is_held_back_at_once():
-    """A reply that was cut is asked for with more room, and the landing gets that room too."""
+    """After a reply was cut off, the larger reply size is reserved for the landing at once."""
     mine = account({Kind.TOKENS: 20_000})
     mine.raise_max_tokens()
     assert mine.max_tokens == 5_000

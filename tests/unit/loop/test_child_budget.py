@@ -1,4 +1,4 @@
-"""What children may draw of a budget: reserved before they begin, never more than there is, given back in the end."""
+"""Shares of a budget lent to children: reserved at the start, never more than is left, returned at the end."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ def want(calls: float | None) -> dict[Kind, float | None]:
 
 @given(limit=st.integers(0, 40), used=st.integers(0, 40), wants=st.lists(CALLS, min_size=1, max_size=8))
 def test_x_11_children_side_by_side_never_get_more_than_is_left(limit, used, wants):
-    """However many ask for however much, what is lent is no more than what was left, in whole calls."""
+    """However many children ask for however much, the total lent is at most what was left, in integral calls."""
     one = account(tool_calls=limit)
     one.spend(min(used, limit), Kind.TOOL_CALLS)
     left = one.budget[Kind.TOOL_CALLS].remaining
@@ -54,7 +54,7 @@ def test_x_11_children_side_by_side_never_get_more_than_is_left(limit, used, wan
 
 @given(limit=st.integers(1, 40), wants=st.lists(st.integers(1, 40), min_size=1, max_size=8), data=st.data())
 def test_x_11_what_was_lent_comes_back_or_is_spent(limit, wants, data):
-    """When all have settled, what is left is the limit less what they spent, and nothing is lent any more."""
+    """When all children have settled, the remainder is the limit minus what they spent, and nothing is lent."""
     one = account(tool_calls=limit)
     some = child_budgets(one, len(wants))
     lent = [budget.lend(want(calls), {})[Kind.TOOL_CALLS] for budget, calls in zip(some, wants, strict=True)]
@@ -79,7 +79,7 @@ def test_x_11_what_was_lent_comes_back_or_is_spent(limit, wants, data):
     ],
 )
 def test_x_11_what_is_left_is_parted_evenly_and_what_one_leaves_goes_to_the_next(limit, wants, lent):
-    """Each gets as much as those behind it could have."""
+    """What is left is divided evenly among the waiting children; what one does not use goes to the next."""
     one = account(tool_calls=limit)
     given_ = [
         budget.lend(want(calls), {})[Kind.TOOL_CALLS]
@@ -89,7 +89,7 @@ def test_x_11_what_is_left_is_parted_evenly_and_what_one_leaves_goes_to_the_next
 
 
 def test_x_11_the_landing_of_the_one_that_asks_is_not_lent():
-    """Of tokens and cost it keeps what its own last request will take."""
+    """The parent's reserve of tokens and cost for its own landing is not lent."""
     one = account(tokens=100_000, cost=1.0)
     one.book(Usage(1_000, 0, 0, 10), landing=False)
     (budget,) = child_budgets(one, 1)
@@ -102,7 +102,7 @@ def test_x_11_the_landing_of_the_one_that_asks_is_not_lent():
 
 
 def test_a_child_of_unknown_price_makes_the_total_unknown():
-    """A sum with an unknown part is not known."""
+    """A child of unknown price makes the total unknown."""
     one = account(tool_calls=3)
     (budget,) = child_budgets(one, 1)
     budget.settle(child(1, cost=None))
@@ -110,7 +110,7 @@ def test_a_child_of_unknown_price_makes_the_total_unknown():
 
 
 def test_without_a_shared_budget_nothing_is_lent_and_nothing_drawn():
-    """The child gets what it wants; its tokens still belong to the whole."""
+    """Without a shared budget a child gets what it asks for and is not charged; its tokens still count in the total."""
     one = account(tool_calls=3, tokens=100)
     (budget,) = child_budgets(one, 1, shared=False)
     assert budget.lend(want(8), {}) == want(8)
@@ -120,7 +120,7 @@ def test_without_a_shared_budget_nothing_is_lent_and_nothing_drawn():
 
 
 def test_a_child_that_never_ran_costs_nothing():
-    """What was set aside is free again, and nobody is listed."""
+    """A child that never ran costs nothing: its reservation is released and it is not listed."""
     one = account(tool_calls=3)
     (budget,) = child_budgets(one, 1)
     budget.lend(want(8), {})
@@ -132,7 +132,7 @@ def test_a_child_that_never_ran_costs_nothing():
     ("limit", "least", "lent"), [(90, 50, [50, 20, 20]), (90, 20, [30, 30, 30]), (40, 50, [40, 0, 0])]
 )
 def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least, lent):
-    """With less than it can begin with a child gets that much, as long as it is there, and never more than there is."""
+    """A share too small to begin with is raised to the minimum while that much is left, never beyond what is left."""
     one = account(tokens=limit)
     one._spent = one._spent.hold(0, Kind.TOKENS)
     some = child_budgets(one, 3)
@@ -144,7 +144,7 @@ def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least
 
 
 def test_x_11_one_that_leaves_twice_leaves_once():
-    """Who is refused after it took its part takes none of those behind it away."""
+    """A child that leaves the queue twice counts once, so a refused child does not reduce the shares of the others."""
     one = account(tool_calls=9)
     first, second, _ = child_budgets(one, 3)
     first.lend(want(8), {})
@@ -153,7 +153,7 @@ def test_x_11_one_that_leaves_twice_leaves_once():
 
 
 def test_x_11_what_was_lent_comes_back_once():
-    """Settling again gives nothing back that is not lent."""
+    """Settling twice returns the lent amount only once."""
     one = account(tool_calls=9)
     (budget,) = child_budgets(one, 1)
     budget.lend(want(4), {})
@@ -163,7 +163,7 @@ def test_x_11_what_was_lent_comes_back_once():
 
 
 def test_a_warning_of_a_child_is_told_once():
-    """However many children say it."""
+    """A warning reported by several children is shown once."""
     one = account()
     observers = Observers(None, None, None)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The plan of a compaction: which turns are summarized, and in which chunks."""
+"""The plan of a compaction: which turns are summarised, and in which chunks."""
 
 import pytest
 
@@ -16,7 +16,10 @@ from tests.unit.loop.plans import archived_ids, chunk_texts, planned
 
 
 def test_s2_9_the_first_message_and_the_newest_turn_are_never_summarised():
-    """With one turn there is nothing to do, with two the first one is it."""
+    """The first message and the newest turn are never summarised.
+
+    With one turn there is nothing to do; of two turns the first is summarised.
+    """
     for nothing in ([], history(0), history(1)):
         assert plan(nothing, size=10_000, target=0, summary_limit=0, chunk_size=10) is None
     said = history(2)
@@ -31,7 +34,7 @@ def test_s2_9_the_first_message_and_the_newest_turn_are_never_summarised():
 
 
 def test_s2_9_what_follows_the_newest_calls_belongs_to_the_newest_turn():
-    """A text and words of the user behind the last calls change nothing about them."""
+    """Texts of the model and the user after the newest calls belong to the newest turn."""
     said = [*history(2), Message("assistant", (text("I think so."),)), Message.user("Are you sure?")]
     found = planned(said)
     assert archived_ids(found) == ["call_1"]
@@ -41,7 +44,7 @@ def test_s2_9_what_follows_the_newest_calls_belongs_to_the_newest_turn():
 
 @pytest.mark.parametrize(("target", "count"), [(2_000, 1), (1_900, 1), (1_891, 2), (1_600, 4), (0, 8)])
 def test_retold_the_oldest_turns_go_until_the_rest_fits(target, count):
-    """Lines and labels are what counts then: each turn that goes saves 109 tokens."""
+    """In a retold transcript the oldest turns are summarised until the rest fits, at 109 tokens saved per turn."""
     label = len('Tool call {"id":"call_1","name":"search","input":{"query":"about call_1"}} returned:\n')
     line = len("""search {"query":"about call_1"} -> SUMMARIZED executionId:'call_1'""")
     said = history(9, size=436 + line - label)
@@ -56,14 +59,14 @@ def test_retold_the_oldest_turns_go_until_the_rest_fits(target, count):
     [(2_000, 1), (1_901, 1), (1_900, 1), (1_899, 2), (1_800, 2), (1_799, 3), (1_700, 3), (1_600, 4), (0, 8)],
 )
 def test_the_oldest_turns_go_until_the_rest_fits(target, count):
-    """Nine turns of a hundred tokens too many: no more go than must, equal is not over, and one goes in any case."""
+    """Only as many of the oldest turns as necessary are summarised, at least one; a size equal to the target fits."""
     marker = len("SUMMARIZED executionId:'call_1'")
     found = planned(history(9, size=400 + marker), size=2_000, target=target)
     assert archived_ids(found) == [f"call_{number}" for number in range(1, count + 1)]
 
 
 def test_the_summary_takes_room_too():
-    """What is aimed at holds the summary."""
+    """The target size includes the summary."""
     marker = len("SUMMARIZED executionId:'call_1'")
     said = history(9, size=400 + marker)
     assert len(planned(said, size=2_000, target=1_800, summary_limit=100).archived) == 3
@@ -71,7 +74,7 @@ def test_the_summary_takes_room_too():
 
 
 def test_s2_7_chunks_keep_pairs_together_and_in_order():
-    """Three results of about 110 tokens fit two by two; a single larger one goes alone."""
+    """Chunks keep pairs together and in order: results of about 110 tokens go two by two, a larger one alone."""
     said = [Message.user(QUESTION), *turn(("a", "1" * 400), ("b", "2" * 400), ("c", "3" * 400))]
     said += [*turn(("d", "4" * 4_000)), *turn(("e", "5" * 400)), *turn(("f", "6"))]
     found = planned(said, chunk_size=250)
@@ -86,7 +89,10 @@ def test_s2_7_chunks_keep_pairs_together_and_in_order():
 
 
 def test_what_the_model_wrote_stands_with_the_calls_that_it_led_to():
-    """Also what it wrote before a pause; what it wrote alone is summarised too, and what the user said is not."""
+    """The model's text is kept with the calls it led to, also across a pause.
+
+    Text without a call is summarised too; the user's text is not.
+    """
     said = [Message.user(QUESTION), Message("assistant", (text("Let me see."),))]
     said += turn(("a", "mice"), ("b", "voles"), before=[text("Two places.")])
     said[2] = Message("assistant", (*said[2].content, text("That is all.")))
@@ -99,7 +105,10 @@ def test_what_the_model_wrote_stands_with_the_calls_that_it_led_to():
 
 
 def test_calls_that_were_never_answered_or_share_an_id_are_kept_apart():
-    """A run that broke off, and a server that numbers each turn anew: each call has its own result, or none."""
+    """Unanswered calls and calls with the same id each keep their own result or none.
+
+    They come from an interrupted run, or from a server that restarts its ids in each turn.
+    """
     both = Message("assistant", (use("a", place=1), use("a", place=2), use("b", place=3)))
     said = [Message.user(QUESTION), both, Message.results([ToolResult("a", "one"), ToolResult("a", "two")])]
     found = planned([*said, *turn(("c", "x"))])
@@ -111,7 +120,7 @@ def test_calls_that_were_never_answered_or_share_an_id_are_kept_apart():
 
 
 def test_a_failed_call_is_summarised_as_one():
-    """That a call failed is worth knowing."""
+    """A failed call is marked as failed in the summary request."""
     said = [Message.user(QUESTION), *turn(("a", "no such file"), failed=True), *turn(("b", "x"))]
     found = planned(said)
     assert "failed:\nno such file" in chunk_texts(found)

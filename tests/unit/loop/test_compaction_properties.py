@@ -1,4 +1,4 @@
-"""Whatever the history, compaction loses nothing and separates no call from its result."""
+"""For any history, compaction loses nothing and separates no call from its result."""
 
 import re
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from tests.unit.loop.plans import refusals
 
 @given(st.lists(st.integers(0, 30)), st.integers(0, 40))
 def test_s2_7_packing_loses_nothing_and_splits_nothing(sizes, most):
-    """Joined, the groups are the items; none is over the size but single ones; and no two neighbours would fit."""
+    """Packing keeps all items in order; only single items exceed the size, and no two neighbouring groups would fit."""
     groups = packed(sizes, lambda size: size, most)
     assert list(chain(*groups)) == sizes
     assert all(groups)
@@ -32,7 +32,7 @@ def test_s2_7_packing_loses_nothing_and_splits_nothing(sizes, most):
 
 @dataclass
 class Run:
-    """A run as the tests drive it: it grows by turns and is summarised now and then."""
+    """A run driven by the tests: it grows by turns and is summarised now and then."""
 
     said: list[Message] = field(default_factory=lambda: [Message.user(QUESTION)])
     results: dict[str, str] = field(default_factory=dict)
@@ -72,10 +72,10 @@ EVENTS = st.one_of(TURNS, st.tuples(st.integers(0, 200), st.integers(0, 60)))
 @given(st.lists(EVENTS, max_size=25))
 @example([([0], None, False, False, False)] * 2 + [([], None, True, True, False), (0, 0)])
 def test_whatever_happens_nothing_is_lost(happened):
-    """Turns and passes in any order.
+    """Turns and passes in any order lose nothing.
 
-    Every output is in the transcript or in exactly one chunk; every call stays in order; the question, the user's
-    words and the newest turn stay; what the API refuses never comes about.
+    Every output is in the transcript or in exactly one chunk; every call keeps its place; the question, the user's
+    texts and the newest turn are kept; the transcript always satisfies the API.
     """
     run, summarised = Run(), []
     for event in happened:
@@ -121,7 +121,7 @@ def check(run: Run, tail: list[Message], summarised: list[tuple[str, str]], know
         assert (broken_rules(run.said), refusals(run.said)) == ([], [])
         return
     assert all(new is old for new, old in zip(run.said[-len(tail) :], tail, strict=True))
-    # A reply that paused is followed by another one, or has the last word yet: a pass makes nothing of it worse.
+    # A reply that paused is followed by another one or is still the last message: a pass must not break either.
     assert [one for one in broken_rules(run.said) if "alternate" not in one and one not in known] == []
     assert [one for one in refusals(run.said) if one not in known] == []
 

@@ -1,4 +1,4 @@
-"""What was gathered: quotes are looked up in the results, and a salvage is made of them."""
+"""Evidence: quotes are looked up in the results, and a salvage is assembled from them."""
 
 import pytest
 from hypothesis import assume, given
@@ -42,7 +42,7 @@ def verified(quote, *results):
 )
 @pytest.mark.parametrize("text", [READ, GREP], ids=["read", "grep"])
 def test_a_quote_is_found_across_lines_prefixes_and_white_space(quote, text):
-    """Numbered lines of `read` and `path:line:` of `grep` are no part of the text; white space is folded."""
+    """A quote is found despite the line numbers of `read`, the `path:line:` of `grep` and different white space."""
     assert verified(quote, "another result", text)
 
 
@@ -50,7 +50,7 @@ def test_a_quote_is_found_across_lines_prefixes_and_white_space(quote, text):
     "quote", [READ, GREP, "notes/owls.md:3: Owls eat", "3\tOwls eat mice", "5 In winter they also"]
 )
 def test_a_quote_may_bring_the_prefixes_along(quote):
-    """What a model copies with the line's number is as verbatim as what it copies without."""
+    """A quote may include the line-number prefixes."""
     assert verified(quote, READ, GREP)
 
 
@@ -69,12 +69,12 @@ def test_a_quote_may_bring_the_prefixes_along(quote):
     ],
 )
 def test_a_quote_that_is_not_there_is_not_verified(quote):
-    """Another word, another order, a gap, nothing at all: no quote."""
+    """A quote with another word, another order, a gap or no text is not verified."""
     assert not verified(quote, READ, GREP)
 
 
 def test_a_quote_does_not_run_from_one_result_into_the_next():
-    """Only what stood together in one result counts."""
+    """A quote cannot span two results."""
     assert not verified("at night. Toads sleep", "Owls eat mice at night.", "Toads sleep in winter.")
 
 
@@ -82,19 +82,19 @@ def test_a_quote_does_not_run_from_one_result_into_the_next():
     "text", ["read failed: there is no cheese moon", "notes.md:1: owls\n[in no file: cheese moon]"]
 )
 def test_words_of_the_model_that_a_tool_repeats_prove_nothing(text):
-    """An error and a tool's own notice in brackets may echo the question; neither is a source."""
+    """Errors and a tool's notices in brackets may echo the question and are not sources for quotes."""
     (one,) = evidence.check([("x", "cheese moon")], [result(text, is_error="failed" in text)])
     assert not one.verified
 
 
 def test_nothing_can_be_quoted_without_results():
-    """Without results every quote is unverified."""
+    """Without results no quote is verified."""
     assert not verified("Owls")
 
 
 @pytest.mark.parametrize("text", ["12:30: Lunch", "http://a.bc:80/x", "key: value", "a:1:2", "7\t8\t9", "x = {1: 2}"])
 def test_a_quote_that_looks_like_a_prefix_is_still_found(text):
-    """Text that happens to have the shape of a prefix is looked up as it stands too."""
+    """A quote whose text has the form of a prefix is also looked up unchanged."""
     assert verified(text, f"before\n{text}\nafter")
     assert verified(text, f"notes/owls.md:3: {text}")
 
@@ -104,21 +104,24 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\t 
 
 @given(TEXT, TEXT, TEXT)
 def test_every_part_of_a_result_is_found(before, middle, after):
-    """Cut out of a result at will, a quote that is not blank is verified."""
-    assume("[" not in before + middle + after)  # a line in brackets is a tool's own
+    """Every non-blank part of a result is verified."""
+    assume("[" not in before + middle + after)  # a line in brackets is a tool's notice
     assert verified(middle, before + middle + after) == bool(middle.strip())
 
 
 @given(TEXT.filter(str.strip), st.lists(st.sampled_from([" ", "\n", "\t", "  ", "\r\n"]), min_size=1))
 def test_white_space_makes_no_difference(text, blanks):
-    """However the words are spaced, the quote is the same."""
+    """Quotes match regardless of white space."""
     words = text.split()
     spaced = "".join(word + blanks[number % len(blanks)] for number, word in enumerate(words))
     assert verified(spaced, f"x {text} y")
 
 
 def test_the_beginning_of_each_useful_result_is_evidence():
-    """For a run without an answer: what was found, cut, verified by its nature; failures and blanks are left out."""
+    """A run without an answer returns the beginning of each useful result as verified evidence.
+
+    Failed and blank results are omitted, long ones cut.
+    """
     found = evidence.gathered([result("Owls."), result("x" * 900), result("no", is_error=True), result(" \n")])
     assert [one.quote for one in found] == ["Owls.", "x" * GATHERED_QUOTE]
     assert {one.verified for one in found} == {True}
@@ -126,7 +129,7 @@ def test_the_beginning_of_each_useful_result_is_evidence():
 
 
 def test_a_salvage_is_headed_by_why_and_has_the_newest_results_first():
-    """One line on what came in between, the last text of the model, then the results from the newest back."""
+    """A salvage starts with its reason, then has the model's last text, then the results from newest to oldest."""
     text = evidence.salvage("interrupted", "So far: mice.", [result("first"), result("second", name="grep")])
     assert text == (
         "[No finished answer: interrupted. This is what was gathered until then.]\n\n"
@@ -140,12 +143,12 @@ def test_a_salvage_is_headed_by_why_and_has_the_newest_results_first():
     "useless", [[], [result("no", is_error=True)], [result("  \n")]], ids=["none", "failed", "blank"]
 )
 def test_x_7_a_salvage_of_nothing_is_empty(useless):
-    """Where nothing was gathered there is no heading that promises something."""
+    """If nothing was gathered, the salvage is empty and has no heading."""
     assert evidence.salvage("interrupted", "", useless) == ""
 
 
 def test_a_long_result_is_cut_and_marked():
-    """A reader sees that there was more."""
+    """A long result is cut and marked as cut."""
     text = evidence.salvage("interrupted", "", [result("x" * (SALVAGED_RESULT + 1))])
     assert text.endswith("x …")
     assert text.count("x") == SALVAGED_RESULT - 2
@@ -154,7 +157,7 @@ def test_a_long_result_is_cut_and_marked():
 
 @pytest.mark.parametrize("count", [10, 11, 40, 2000])
 def test_a_salvage_of_many_results_stays_readable(count):
-    """Once the room is used up nothing is added, not even headings: the newest results fill it."""
+    """When the size limit is reached, nothing is added, not even headings: the newest results come first."""
     text = evidence.salvage("interrupted", "", [result(f"{number:04} " + "x" * 700) for number in range(count)])
     assert text.count('read {"path"') <= SALVAGED_TOTAL // SALVAGED_RESULT
     assert len(text) <= SALVAGED_TOTAL + 1000
@@ -180,7 +183,7 @@ RESULTS = st.lists(
 
 @given(st.text(max_size=50), st.text(max_size=200), RESULTS)
 def test_a_salvage_never_raises_and_its_excerpts_are_bounded(why, last, results):
-    """Whatever was gathered: of the results no more than the total is shown, and no more than the most of each."""
+    """A salvage never raises; the excerpts stay within the total and each within its own limit."""
     text = evidence.salvage(why, last, results)
     gathered = evidence.gathered(results)
     assert bool(text) == bool(last or gathered)
@@ -191,7 +194,7 @@ def test_a_salvage_never_raises_and_its_excerpts_are_bounded(why, last, results)
 
 
 def test_a_salvage_is_bounded_in_the_arguments_too():
-    """A call with a book for its argument does not put the book into the heading of its result."""
+    """Long arguments of a call are cut in the heading of its result."""
     book = result("short", arguments={"query": "x" * 100_000})
     assert len(evidence.salvage("interrupted", "", [book] * 20)) <= 2 * SALVAGED_TOTAL
     assert all(len(one.source) <= SALVAGED_TOTAL for one in evidence.gathered([book]))

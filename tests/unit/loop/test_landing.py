@@ -1,4 +1,4 @@
-"""A landing while it happens: when it begins, what counts, what it asks for."""
+"""The state of a landing: when it begins, what counts, what it requests."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def new_landing(style: str = "force", **settings) -> tuple[Landing, list[Rung]]:
 
 
 def test_it_begins_once():
-    """A second limit that is reached on the way neither changes the reason nor goes back up."""
+    """A second limit reached during the landing changes neither its reason nor its rung."""
     landing, told = new_landing()
     landing.begin(Kind.TOOL_CALLS)
     landing.was_ignored()
@@ -31,14 +31,14 @@ def test_it_begins_once():
 
 @pytest.mark.parametrize(("used", "lands"), [(0, False), (5, False), (9, False), (10, True), (11, True)])
 def test_it_begins_when_the_budget_is_spent_and_not_while_it_counts_down(used, lands):
-    """The first half is silent, the second counts down, and at the end it lands."""
+    """The first half of the budget is silent, the second counts down, and the landing begins when it is spent."""
     landing, _ = new_landing()
     landing.begin_if_spent(Budget.of({Kind.TOOL_CALLS: 10}).spend(used))
     assert landing.is_active is lands
 
 
 def test_s0_10_a_model_that_pauses_at_each_landing_request_is_asked_three_times():
-    """The rung stays, and each request counts."""
+    """A model that pauses at every landing request keeps its rung and gets three requests."""
     landing, told = new_landing()
     landing.begin(Kind.TOOL_CALLS)
     for _ in range(3):
@@ -49,7 +49,7 @@ def test_s0_10_a_model_that_pauses_at_each_landing_request_is_asked_three_times(
 
 
 def test_before_it_begins_nothing_changes_anything():
-    """A reply that pauses or is refused on the way belongs to the work."""
+    """Before the landing begins, a paused or refused reply does not change its state."""
     landing, told = new_landing()
     for what in (landing.was_paused, landing.was_ignored, landing.was_refused):
         what()

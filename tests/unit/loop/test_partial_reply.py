@@ -1,4 +1,4 @@
-"""What came through of a reply that is still streaming."""
+"""The readable part of a reply that is still streaming."""
 
 import json
 
@@ -12,7 +12,7 @@ from run_specialist.record.messages import spoken
 
 
 def test_the_answer_in_respond_comes_before_any_text():
-    """As far as it came, without the quotes and braces around it."""
+    """The partial answer in `respond` is preferred to any text and shown without quotes and braces."""
     draft = PartialReply()
     draft.add(Delta("I will answer."))
     assert (draft.text, draft.is_answering) == ("I will answer.", False)
@@ -21,7 +21,7 @@ def test_the_answer_in_respond_comes_before_any_text():
 
 
 def test_other_tools_are_no_text():
-    """What a model wants looked up is no answer."""
+    """Arguments of other tools are not shown as text."""
     draft = PartialReply()
     draft.add(Delta('{"query": "owls"}', tool="search"))
     assert draft.text == ""
@@ -29,7 +29,7 @@ def test_other_tools_are_no_text():
 
 @given(st.text(), st.integers(0, 400))
 def test_arguments_may_break_off_anywhere(answer, at):
-    """What is shown is always a beginning of the answer."""
+    """Wherever the arguments break off, the shown text is a prefix of the answer."""
     draft = PartialReply()
     draft.add(Delta(json.dumps({"answer": answer})[:at], tool="respond"))
     assert answer.startswith(draft.text.removesuffix("\ufffd"))
@@ -51,5 +51,8 @@ def test_arguments_may_break_off_anywhere(answer, at):
     ],
 )
 def test_s1_6_reasoning_at_the_beginning_is_not_spoken(text, left):
-    """With both tags, with none at its end, or with none at its beginning, where a server's template opened it."""
+    """Reasoning at the beginning is not shown, with both tags, without the end tag or without the start tag.
+
+    The start tag is missing where a server's template has opened it.
+    """
     assert spoken(text) == left

@@ -1,4 +1,4 @@
-"""When spans are made at all, and what that costs where nobody traces: nothing is imported, nothing is made."""
+"""Spans exist only when tracing is on; without it nothing is imported and no span is made."""
 
 import asyncio
 import contextvars
@@ -37,18 +37,21 @@ def agent():
 
 
 def test_the_variable_is_that_of_opentelemetry():
-    """It is spelled out here, because looking it up there would be an import."""
+    """The variable has OpenTelemetry's name, which is copied because looking it up would be an import."""
     assert spans.PROVIDER_VARIABLE == OTEL_PYTHON_TRACER_PROVIDER
 
 
 def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
-    """In a process of its own: no provider, no variable, no import."""
+    """An offline run, in its own process without provider and variable, imports nothing of OpenTelemetry."""
     told = run(tmp_path, PROGRAM)
     assert told.stdout == "answered False False\n", told.stderr
 
 
 def test_the_variable_alone_has_a_run_traced(tmp_path):
-    """As under `opentelemetry-instrument`, or in a container that sets it: the provider it names gets the spans."""
+    """The variable alone turns tracing on and its provider gets the spans.
+
+    This is how `opentelemetry-instrument` and containers set it.
+    """
     watch = f"""
 from opentelemetry.sdk.trace import TracerProvider
 begun = TracerProvider.get_tracer
@@ -59,7 +62,7 @@ TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) 
 
 
 def test_a_variable_that_names_nothing_harms_nothing(tmp_path):
-    """OpenTelemetry says what is wrong, the run is not traced."""
+    """If the variable names no provider, OpenTelemetry reports the error and the run is not traced."""
     told = run(tmp_path, PROGRAM, **{spans.PROVIDER_VARIABLE: "nonsense"})
     assert told.stdout == "answered True False\n"
 
@@ -80,7 +83,7 @@ def run(folder, program, **environment):
 
 @pytest.mark.parametrize("provider", [None, trace.NoOpTracerProvider()], ids=["none", "no-op"])
 def test_without_a_real_provider_no_span_is_made(monkeypatch, provider):
-    """The library may be imported, as the vendor's SDK does, and the provider the one that does nothing."""
+    """With a no-op provider no span is made, even if a vendor's SDK has imported the library."""
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
     monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
     with agent() as span, telemetry.chat(ScriptedProvider([]), 100) as request, telemetry.execute_tool(CALL) as call:
@@ -92,14 +95,14 @@ def test_without_a_real_provider_no_span_is_made(monkeypatch, provider):
 
 
 def test_an_sdk_that_is_switched_off_makes_no_span(monkeypatch):
-    """OTEL_SDK_DISABLED: its tracers do nothing."""
+    """With OTEL_SDK_DISABLED no span is made."""
     monkeypatch.setenv(OTEL_SDK_DISABLED, "true")
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", TracerProvider(shutdown_on_exit=False))
     assert agent().tracer is None
 
 
 def test_a_provider_that_fails_traces_nothing(monkeypatch):
-    """Whatever it raises; the run goes on without."""
+    """If the provider raises any exception, the run continues without tracing."""
 
     class Broken(trace.TracerProvider):
         def get_tracer(self, *given, **more):
@@ -111,7 +114,7 @@ def test_a_provider_that_fails_traces_nothing(monkeypatch):
 
 
 def test_outside_of_a_run_nothing_is_traced():
-    """A request or a call that belongs to no run has no span, provider or not."""
+    """A request or call outside of a run has no span, with or without a provider."""
     with recorded() as seen:
         for _ in range(2):
             with telemetry.chat(ScriptedProvider([]), 100), telemetry.execute_tool(CALL):
@@ -123,7 +126,7 @@ def test_outside_of_a_run_nothing_is_traced():
 
 @pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])
 def test_content_is_told_on_clear_words_alone(monkeypatch, value):
-    """Everything but the words that the conventions have for spans means no."""
+    """Content is recorded only for the values that the conventions define for spans."""
     monkeypatch.setenv(telemetry.CONTENT, value)
     with recorded() as seen, agent(), telemetry.execute_tool(CALL) as call:
         call.returned("mice", None, is_error=False)
@@ -131,7 +134,7 @@ def test_content_is_told_on_clear_words_alone(monkeypatch, value):
 
 
 def test_arguments_that_are_no_json_are_told_somehow(monkeypatch):
-    """A value of a foreign type is written as text; what is not there is null."""
+    """Arguments that are no JSON are recorded as text; missing ones as null."""
     monkeypatch.setenv(telemetry.CONTENT, "true")
     with recorded() as seen, agent():
         for arguments in ({"at": object}, None):
@@ -142,7 +145,7 @@ def test_arguments_that_are_no_json_are_told_somehow(monkeypatch):
 
 
 def test_what_a_span_cannot_hold_harms_nothing(monkeypatch):
-    """An attribute that is refused, a status that fails: the span ends all the same."""
+    """If an attribute or a status is refused, the span still ends."""
     with recorded() as seen, agent() as span:
         monkeypatch.setattr(span._span, "set_attributes", None)
         monkeypatch.setattr(span._span, "set_status", None)
@@ -152,7 +155,10 @@ def test_what_a_span_cannot_hold_harms_nothing(monkeypatch):
 
 
 def test_a_run_that_is_thrown_away_ends_its_span(caplog):
-    """Its coroutine is closed in another context than its own, where nothing can be given back; nobody complains."""
+    """The span of a discarded run ends without an error.
+
+    Its coroutine is closed in another context, where the context token cannot be reset.
+    """
 
     async def work():
         with agent():

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s2_7_each_chunk_gets_a_request_and_pairs_stay_together():
-    """The question, the calls and their whole results are in it; there are no tools to call."""
+    """Each chunk's request has the question and the calls with their entire results, and offers no tools."""
     done, provider = await one_pass([says("notes on 1"), says("notes on 2")], history(3, size=600))
     first, second = request_text(provider, 0), request_text(provider, 1)
     assert all(QUESTION in one for one in (first, second))
@@ -32,14 +32,14 @@ async def test_s2_7_each_chunk_gets_a_request_and_pairs_stay_together():
 
 
 async def test_s2_7_small_pairs_share_a_request():
-    """Three results of fifty tokens fit into one of two hundred."""
+    """Small pairs share a request: three results of fifty tokens fit into one of two hundred."""
     done, provider = await one_pass([says("notes")], history(4, size=80))
     assert len(provider.requests) == 1
     assert (done.archived, done.summary) == (3, "notes")
 
 
 async def test_s2_8_outputs_are_archived_and_what_the_archive_has_is_left_alone():
-    """The archive keeps the original where it knows it, else what the transcript held."""
+    """The archive keeps an original it already has, else the output from the transcript."""
     archive = Archive()
     archive.add("call_1", "the whole output, longer than what the model saw")
     done, _ = await one_pass([says("notes")], history(3, size=20), archive)
@@ -54,7 +54,7 @@ async def test_s2_8_outputs_are_archived_and_what_the_archive_has_is_left_alone(
 
 
 async def test_s2_9_the_summary_stands_as_a_pair():
-    """Behind what it stands for, in front of the newest turn."""
+    """The summary is inserted as a pair, after the turns it replaces and before the newest turn."""
     said = history(2)
     done, _ = await one_pass([says("notes")], said)
     assert [block["type"] for message in done.history for block in message.content] == [
@@ -68,7 +68,7 @@ async def test_s2_9_the_summary_stands_as_a_pair():
 
 
 async def test_s2_9_thinking_binds_the_history():
-    """Then the summary is part of the one user message."""
+    """Where thinking binds the history, the summary is part of the single user message."""
     done, _ = await one_pass([says("notes")], history(2, before=[THOUGHT]))
     (message,) = done.history
     assert message.content[0] == text(QUESTION)
@@ -77,7 +77,7 @@ async def test_s2_9_thinking_binds_the_history():
 
 
 async def test_s2_10_usage_and_size_are_told():
-    """Each request's usage is there, and what the next request has, by estimate."""
+    """The pass reports the usage of each request and the estimated size of the next one."""
     script = [Reply(Stop.ANSWERED, (text("notes"),), Usage(number)) for number in (7, 8)]
     said = history(3, size=600)
     paid = []
@@ -89,7 +89,7 @@ async def test_s2_10_usage_and_size_are_told():
 
 
 async def test_the_size_afterwards_is_never_told_too_small():
-    """Where the transcript was thought smaller than its characters say, what is left still counts whole."""
+    """The reported size is never too small, even if the earlier estimate was below the size of the characters."""
     said = history(3, size=8_000)
     done, _ = await one_pass([says("1"), says("2")], said, context_target=2_200)
     assert done.tokens_after == estimate(None, done.history) > 2_000
@@ -97,7 +97,7 @@ async def test_the_size_afterwards_is_never_told_too_small():
 
 
 async def test_s2_10_missing_the_target_warns_once_and_fails_never():
-    """The newest turn alone is more than the target."""
+    """A newest turn larger than the target causes one warning, also over several passes, and no error."""
     provider = ScriptedProvider([says("notes"), says("notes again")])
     summarizer = Summarizer(provider, Archive(), 400, 100)
     first = await summarizer.summarize(history(2), SIZE, [].append)
@@ -108,20 +108,23 @@ async def test_s2_10_missing_the_target_warns_once_and_fails_never():
 
 @pytest.mark.parametrize(("less", "warned"), [(0, False), (1, True)])
 async def test_s2_10_equal_to_the_target_is_not_over_it(less, warned):
-    """What is left is compared as the trigger is."""
+    """A size equal to the target meets it, as with the trigger."""
     left = (await one_pass([says("notes")], history(2)))[0].tokens_after
     done, _ = await one_pass([says("notes")], history(2), context_target=left - less)
     assert bool(done.warnings) == warned
 
 
 async def test_nothing_to_summarise_asks_nothing():
-    """The newest turn and the question are all there is."""
+    """With only the question and the newest turn, no request is made."""
     provider = ScriptedProvider([])
     assert await Summarizer(provider, Archive(), 10).summarize(history(1), SIZE, [].append) is None
 
 
 async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
-    """1,300 tokens come down to 1,100 when a pass begins at 2,200, and to 650 when nothing is set; 100 are summary."""
+    """By default the target is half, and only as much as needed is summarised.
+
+    1,300 tokens shrink to 1,100 when a pass begins at 2,200, and to 650 when nothing is set; 100 of them are summary.
+    """
     said = history(10, size=400 + len("SUMMARIZED executionId:'call_1'"))
     provider = ScriptedProvider([says("notes")] * 20)
     half_of_limit = await Summarizer(provider, Archive(), 2_200, summary_limit=100).summarize(said, 1_300, [].append)
@@ -143,14 +146,14 @@ async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
     ],
 )
 async def test_how_long_a_summary_may_become_is_told(at, target, limit, words):
-    """4,000 tokens by default, in a small context half of the target; the model is told in words."""
+    """The model gets the summary's length limit in words: 4,000 tokens, in a small context half of the target."""
     provider = ScriptedProvider([says("x")])
     await Summarizer(provider, Archive(), at, target, limit).summarize(history(2), SIZE, [].append)
     assert request_text(provider).endswith(f"in at most about {words} words.")
 
 
 async def test_the_length_is_shared_between_the_sets_of_notes():
-    """Then they need no merging, as a rule; an earlier summary has its share."""
+    """The limit is divided among the sets of notes and an earlier summary, so that they rarely need merging."""
     first, provider = await one_pass([says("1"), says("2")], history(3, size=600), summary_limit=1_000)
     assert [request_text(provider, at).endswith("about 300 words.") for at in range(2)] == [True, True]
     _, provider = await one_pass([says("3")], [*first.history, *turn(("x", "x"))], summary_limit=1_000)
@@ -158,7 +161,7 @@ async def test_the_length_is_shared_between_the_sets_of_notes():
 
 
 async def test_a_reply_has_room_to_think_within_what_the_model_can():
-    """The notes' limit binds the notes, not the thoughts before them; both stay under the model's limit."""
+    """The length limit applies to the notes, not to the thinking before them; the model's maximum applies to both."""
     _, provider = await one_pass([says("x")], history(2))
     assert provider.requests[0].max_tokens == 4_100
     small = ScriptedProvider([says("x")], max_output_tokens=2_000)

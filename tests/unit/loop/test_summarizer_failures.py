@@ -1,4 +1,4 @@
-"""Requests of a pass that fail, are cut off, or are cancelled."""
+"""Requests of a pass that fail, are cut off or are cancelled."""
 
 import asyncio
 
@@ -29,7 +29,10 @@ pytestmark = pytest.mark.anyio
     ],
 )
 async def test_s2_7_a_chunk_that_fails_leaves_a_marker(line, why):
-    """It names the calls and the reason; the other chunks have their notes, and the outputs stay readable."""
+    """A failed chunk leaves a marker that names its calls and the reason.
+
+    The other chunks are summarised, and the outputs stay readable.
+    """
     archive, paid = Archive(), []
     done, _ = await one_pass([line, says("notes on 2")], history(3, size=600), archive, paid)
     notes, marker = done.summary.split("\n\n")
@@ -43,7 +46,7 @@ async def test_s2_7_a_chunk_that_fails_leaves_a_marker(line, why):
 
 
 async def test_s2_7_markers_outlast_merging_and_later_passes():
-    """They are neither given to the model nor cut, however little room there is."""
+    """Markers are neither sent to the model nor cut in merging and later passes, even if space is short."""
     first, _ = await one_pass([ProviderError("down"), says("n" * 600), says("m" * 200)], history(3, size=600))
     assert first.summary.split("\n\n")[0] == "m" * 200
     assert "[not summarised: search (call_1); the reason: down;" in first.summary
@@ -55,7 +58,7 @@ async def test_s2_7_markers_outlast_merging_and_later_passes():
 
 
 async def test_s2_7_many_markers_leave_room_for_notes():
-    """Half of the summary is for notes, whatever failed."""
+    """Half of the summary is reserved for notes, however many markers there are."""
     script = [*[ProviderError("down " * 20)] * 5, says("n" * 200)]
     done, _ = await one_pass(script, history(7, size=600))
     assert done.summary.startswith("n" * 200)
@@ -63,20 +66,20 @@ async def test_s2_7_many_markers_leave_room_for_notes():
 
 
 async def test_s2_7_a_marker_and_the_notes_share_the_limit():
-    """Notes that would fit alone are merged beside a marker."""
+    """Notes that would fit alone are merged if a marker shares the limit."""
     script = [ProviderError("down"), says("n" * 300), says("m" * 100)]
     done, _ = await one_pass(script, history(3, size=600))
     assert done.summary.startswith("m" * 100 + "\n\n[not summarised: ")
 
 
 async def test_s2_7_notes_that_were_cut_off_are_used_and_marked():
-    """Half of the notes is better than none."""
+    """Notes that were cut off are used and marked."""
     done, _ = await one_pass([says("notes", Stop.TRUNCATED)], history(2))
     assert done.summary == "notes\n[truncated]"
 
 
 class BlockingProvider:
-    """A provider whose replies wait until they are let go."""
+    """A provider whose replies wait until they are released."""
 
     def __init__(self, provider: ScriptedProvider) -> None:
         self.provider = provider
@@ -101,7 +104,7 @@ class BlockingProvider:
 
 
 async def test_requests_run_side_by_side_but_not_all_at_once():
-    """Three at a time, and the notes stand in the order of the calls."""
+    """Three requests run at a time, and the notes are in the order of the calls."""
     held = BlockingProvider(ScriptedProvider([says(str(number)) for number in range(5)]))
     summarising = asyncio.create_task(
         Summarizer(held, Archive(), 400, 0, 100).summarize(history(6, size=600), SIZE, [].append)
@@ -114,7 +117,7 @@ async def test_requests_run_side_by_side_but_not_all_at_once():
 
 
 async def test_a_cancelled_pass_changes_nothing():
-    """The cancellation goes on its way, and nothing was archived."""
+    """A cancelled pass propagates the cancellation and archives nothing."""
     held, archive = BlockingProvider(ScriptedProvider([])), Archive()
     summarising = asyncio.create_task(
         Summarizer(held, archive, 400, 0, 100).summarize(history(6, size=600), SIZE, [].append)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s2_7_partial_summaries_merge_until_they_are_under_the_limit():
-    """Two sets of notes of sixty tokens are over a hundred together; the merged ones are not."""
+    """Partial summaries are merged until they are under the limit: two of sixty tokens exceed a hundred."""
     one, two = "a" * 240, "b" * 240
     paid = []
     done, provider = await one_pass([says(one), says(two), says("merged")], history(3, size=600), paid=paid)
@@ -22,14 +22,14 @@ async def test_s2_7_partial_summaries_merge_until_they_are_under_the_limit():
 
 
 async def test_s2_7_two_sets_of_notes_fit_into_one_request_however_small_the_context_is():
-    """One at a time could never be merged."""
+    """A merge request always contains at least two sets of notes, as one alone could never be merged."""
     script = [says("a" * 240), says("b" * 240), says("merged")]
     done, _ = await one_pass(script, history(3, size=600), summarize_at=100)
     assert done.summary == "merged"
 
 
 async def test_s2_7_equal_to_the_limit_is_not_over_it():
-    """Ninety-nine, one and two line ends between them make a hundred tokens: nothing to merge."""
+    """Notes that make exactly a hundred tokens with the two line ends between them are not merged."""
     done, _ = await one_pass([says("a" * 394), says("b" * 4)], history(3, size=600))
     assert done.summary == "a" * 394 + "\n\n" + "b" * 4
     done, _ = await one_pass([says("a" * 395), says("b" * 4), says("merged")], history(3, size=600))
@@ -37,7 +37,7 @@ async def test_s2_7_equal_to_the_limit_is_not_over_it():
 
 
 async def test_s2_7_an_earlier_summary_is_kept_and_merged_only_when_it_must():
-    """It goes word for word as long as there is room: what is summarised again and again wears off."""
+    """An earlier summary is kept verbatim while it fits, since repeated summarising loses information."""
     first, _ = await one_pass([says("e" * 300)], history(2))
     said = [*first.history, *turn(("call_9", "9" * 100))]
     kept, provider = await one_pass([says("new")], said)
@@ -49,7 +49,7 @@ async def test_s2_7_an_earlier_summary_is_kept_and_merged_only_when_it_must():
 
 
 async def test_s2_7_what_merging_does_not_shorten_is_cut_and_a_warning_says_so():
-    """A round that does not shorten is the last one, and each set of notes keeps its beginning."""
+    """If a round does not shorten the notes, merging stops, each set is cut at its end, and a warning is given."""
     one, two = "a" * 300, "b" * 300
     done, _ = await one_pass([says(one), says(two), says("c" * 700)], history(3, size=600))
     front, back = done.summary.split("\n[truncated]\n\n")
@@ -60,7 +60,7 @@ async def test_s2_7_what_merging_does_not_shorten_is_cut_and_a_warning_says_so()
 
 
 async def test_s2_7_short_notes_are_not_cut_for_the_sake_of_long_ones():
-    """Only what takes more than its share is cut, and markers count."""
+    """Only notes larger than their share are cut; markers count towards the limit."""
     script = [says("a" * 400), says("short"), ProviderError("down"), says("b" * 500)]
     done, _ = await one_pass(script, history(4, size=600))
     long, short, marker = done.summary.split("\n\n")
@@ -71,7 +71,7 @@ async def test_s2_7_short_notes_are_not_cut_for_the_sake_of_long_ones():
 
 
 async def test_s2_7_merging_ends_whatever_the_model_writes():
-    """Notes that shrink by two tokens a round are cut after three rounds."""
+    """Merging ends after three rounds, even if the notes shrink by two tokens each time."""
     script = [says("x" * (900 - 8 * number)) for number in range(4)]
     done, provider = await one_pass(script, history(2))
     assert len(provider.requests) == 4
@@ -79,7 +79,7 @@ async def test_s2_7_merging_ends_whatever_the_model_writes():
 
 
 async def test_s2_7_a_merge_that_fails_loses_no_notes():
-    """They are cut instead, and the reason is told."""
+    """If a merge fails, the notes are cut instead of lost, and the reason is reported."""
     script = [says("a" * 300), says("b" * 300), ProviderError("the API is overloaded")]
     done, _ = await one_pass(script, history(3, size=600))
     assert "aaa" in done.summary

@@ -1,4 +1,4 @@
-"""Of the next request only what is new is looked at, and nothing that was replaced is sent as it was."""
+"""Estimating a request serialises only new messages, and replaced messages are sent in their new form."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ def asked(name: str) -> Message:
 
 
 def test_what_was_sent_is_not_serialised_again():
-    """Each message once, however many requests carry it."""
+    """Each message is serialised once, however many requests carry it."""
     told, serialised = EncodedMessages(), []
     said = [Message.user("?"), asked("1"), Message.user("a"), asked("2")]
     for count in (1, 3, 4):
@@ -23,7 +23,10 @@ def test_what_was_sent_is_not_serialised_again():
 
 
 def test_a_message_that_was_replaced_in_the_middle_is_sent_anew():
-    """As old results are when they are put away, while the last message stays the very same."""
+    """A message replaced in the middle, such as an archived result, is sent anew.
+
+    The last message can still be the same object.
+    """
     told, last = EncodedMessages(), asked("3")
     told.take([Message.user("?"), asked("1"), Message.user("long"), last], lambda message: message.encoded)
     now = [Message.user("?"), asked("2"), Message.user("short"), last]
@@ -36,7 +39,7 @@ POOL = [Message.user(str(number)) if number % 2 else asked(str(number)) for numb
 
 @given(st.lists(st.lists(st.sampled_from(POOL), min_size=1, max_size=6), max_size=6))
 def test_whatever_transcripts_follow_one_another_each_is_sent_as_it_is(transcripts):
-    """Appended to, cut, replaced, reordered."""
+    """Transcripts that are appended to, cut, replaced or reordered are each sent as they are."""
     told = EncodedMessages()
     for messages in transcripts:
         told.take(messages, lambda message: message.encoded)

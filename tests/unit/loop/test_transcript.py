@@ -1,4 +1,4 @@
-"""What was said in a run: history that only grows, and a tail that may still change."""
+"""The transcript of a run: an append-only history, and a tail that may still change."""
 
 from run_specialist.loop.transcript import Transcript
 from run_specialist.record.messages import Message, Reply, Stop, ToolResult, Usage
@@ -8,7 +8,7 @@ REPLY = Reply(Stop.WANTS_TOOLS, (CALL,), Usage(90, 5, 3, 2))
 
 
 def test_our_last_words_become_history_only_when_they_were_accepted():
-    """What was refused may be said anew with other words; what was answered stays as it was sent."""
+    """An instruction becomes history when its request is answered; after a refusal it can be replaced."""
     said = Transcript([Message.user("What?")])
     assert said.messages("first")[-1].content[0]["text"] == "What?\nfirst"
     assert said.messages("second")[-1].content[0]["text"] == "What?\nsecond"
@@ -20,7 +20,10 @@ def test_our_last_words_become_history_only_when_they_were_accepted():
 
 
 def test_s2_6_the_estimate_is_the_last_usage_and_a_quarter_of_the_characters_after_it():
-    """Rounded up; before the first reply only the question counts."""
+    """The estimate is the last usage plus a quarter of the characters after it, rounded up.
+
+    Before the first reply only the question counts.
+    """
     said = Transcript([Message.user("12345")])
     assert said.tokens == 2
     said.enter(REPLY, [ToolResult("call_1", "x" * 41)], None)
@@ -28,7 +31,7 @@ def test_s2_6_the_estimate_is_the_last_usage_and_a_quarter_of_the_characters_aft
 
 
 def test_after_a_pause_our_words_do_not_go_into_the_models_message():
-    """Where the model spoke last there is no tail, also when the transcript was shortened meanwhile."""
+    """After a pause no instruction is added to the model's message: there is no tail, even after a compaction."""
     said = Transcript([Message.user("What?")])
     said.enter(Reply(Stop.PAUSED, ({"type": "text", "text": "wait"},)), (), None)
     assert said.messages("now") == said.messages()
@@ -38,7 +41,7 @@ def test_after_a_pause_our_words_do_not_go_into_the_models_message():
 
 
 def test_a_shortened_transcript_knows_its_size_and_its_tail_can_take_our_words():
-    """The tail is the last message of the user, whatever stood there before."""
+    """A shortened transcript has its new size, and its tail is the last user message, which takes instructions."""
     said = Transcript([Message.user("What?")])
     said.shorten([Message.user("a" * 40)], 25)
     assert said.tokens == 25

@@ -1,4 +1,4 @@
-"""Lines of bounded length from a stream of bytes, and the id of a request whose line is too long."""
+"""The line reader limits line length and extracts the request id from a line that is too long."""
 
 import json
 import random
@@ -19,19 +19,19 @@ def read(data: bytes, size: int = 100) -> list:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_lines_come_whole_however_they_are_cut(size):
-    """Empty ones too; what has no end yet is kept back."""
+    """Lines, including empty ones, are reassembled from any chunk size; an unterminated line is held back."""
     assert read(b"one\n\ntwo\xff\r\nthree", size) == [b"one", b"", b"two\xff\r"]
 
 
 @pytest.mark.parametrize("size", [1, 100, 5000, 100_000])
 def test_a_line_that_is_too_long_comes_once_and_the_next_one_is_read(size):
-    """Whatever the chunks; a line of the full length still passes."""
+    """At any chunk size an overlong line is reported once; a line of exactly the maximum length passes."""
     full = b"y" * LONGEST
     assert read(LONG.encode() + b"\n" + full + b"\nnext\n", size) == [TooLong(None), full, b"next"]
 
 
 def test_no_more_than_the_bound_and_a_chunk_is_kept():
-    """However long a line is."""
+    """The buffer stays bounded however long a line is."""
     reader = LineReader(LONGEST)
     for _ in range(1000):
         assert [*reader.feed(b"x" * 1000)] == []
@@ -63,19 +63,19 @@ ARGUMENTS = {"name": "ask", "arguments": {"query": LONG, "id": 99, "method": "no
 )
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,  ", " :\t")])
 def test_the_id_of_a_long_request_is_found_where_it_is_surely_its_own(message, request_id, separators):
-    """At the very beginning or end: an id within the arguments, a notification's or an answer's is not taken."""
+    """Only a request's own id at its very start or end is used, never one in arguments, a notification or a result."""
     assert read(json.dumps(message, separators=separators).encode() + b"\n", 5000) == [TooLong(request_id)]
 
 
 def test_an_id_beyond_all_numbers_is_none():
-    """Python converts no text of so many digits."""
+    """An id with more digits than Python converts is reported as None."""
     line = b'{"method": "x", "id": ' + b"9" * 5000 + b', "params": "' + LONG.encode() + b'"}\n'
     assert read(line) == [TooLong(None)]
 
 
 def test_any_bytes_are_read():
-    """No line takes long or breaks the reader."""
-    source = random.Random(1)  # noqa: S311 - no secret is made of it
+    """Random bytes neither slow down nor break the reader."""
+    source = random.Random(1)  # noqa: S311 - not used for secrets
     alphabet = b'{}[]",:\\ \n\tid0-methodjsonrpc'
     data = bytes(source.choice(alphabet) for _ in range(200_000)).replace(b"\n", b"") + b"\n"
     assert read(data, 1000) == [TooLong(None)]

@@ -1,4 +1,4 @@
-"""Requests begin a few in each turn of the loop, in order, and nobody is forgotten."""
+"""Requests start a few per turn of the event loop, in order, and none is forgotten."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Turns:
-    """Counts the turns of the running loop."""
+    """Counts the turns of the running event loop."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -36,7 +36,7 @@ class Turns:
 
 
 async def test_a_few_requests_begin_at_once():
-    """Whoever asks alone waits for nothing."""
+    """A few requests start at once without waiting."""
     paced = Pace()
     for _ in range(AT_ONCE):
         with pytest.raises(StopIteration):
@@ -44,7 +44,7 @@ async def test_a_few_requests_begin_at_once():
 
 
 async def test_many_begin_in_the_order_in_which_they_asked_and_few_in_a_turn():
-    """No turn of the loop has more than its part, and none but the last has less."""
+    """Many requests start in order; every turn of the loop starts its full number, except the last."""
     paced, begun = Pace(), []
 
     async def ask(name: int) -> None:
@@ -61,7 +61,7 @@ async def test_many_begin_in_the_order_in_which_they_asked_and_few_in_a_turn():
 
 @given(st.sets(st.integers(0, 39)), st.integers(0, 6))
 def test_whoever_is_cancelled_holds_up_nobody(cancelled, later):
-    """Before, while and after it is its turn; all others begin."""
+    """A request cancelled before, during or after its start does not delay the others."""
     broken = []
 
     async def play() -> tuple[set[int], list[object]]:
@@ -86,7 +86,7 @@ def test_whoever_is_cancelled_holds_up_nobody(cancelled, later):
 
 
 def test_a_loop_that_ended_while_some_waited_is_forgotten():
-    """Neither does the next one wait for its turns, nor does anything hold it."""
+    """A loop that ended with waiting requests delays no later loop and is not kept alive."""
 
     async def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
         waiting = [asyncio.create_task(pace().begin()) for _ in range(3 * AT_ONCE)]
@@ -104,7 +104,7 @@ def test_a_loop_that_ended_while_some_waited_is_forgotten():
 
 
 def test_a_loop_that_was_closed_while_some_waited_is_forgotten_when_the_next_one_begins():
-    """It was closed by hand, and nobody was cancelled: whoever waits in it is let go too."""
+    """A loop closed by hand with waiting requests is forgotten when the next loop starts, and its waiters are freed."""
 
     async def begin() -> None:
         await pace().begin()
@@ -126,7 +126,7 @@ def test_a_loop_that_was_closed_while_some_waited_is_forgotten_when_the_next_one
 
 
 class Unanswered:
-    """Stands for a client of either SDK whose server never answers."""
+    """Replaces a client of either SDK whose server never answers."""
 
     base_url, timeout, max_retries = "http://127.0.0.1", None, 0
 
@@ -141,7 +141,7 @@ class Unanswered:
 
 @pytest.mark.parametrize("kind", [AnthropicProvider, ChatProvider])
 async def test_a_crowd_that_asks_at_once_sends_a_few_requests_in_each_turn(kind):
-    """Of those that wait no body is made yet; in the end all are under way at the same time."""
+    """Many simultaneous requests start a few per turn: waiting ones have no body yet, and finally all run at once."""
     children, client = 5 * AT_ONCE, Unanswered()
     provider = kind("haiku", client)
     question = [Message.user("What?")]

@@ -1,4 +1,4 @@
-"""What a request costs."""
+"""The cost of a request."""
 
 import genai_prices
 import pytest
@@ -25,19 +25,22 @@ MILLION = 1_000_000
     ],
 )
 def test_each_kind_of_token_has_its_price(model, usage, dollars):
-    """Plain input, cache reads, cache writes and output are priced apart."""
+    """Plain input, cache reads, cache writes and output are priced separately."""
     assert cost(usage, model, "anthropic") == pytest.approx(dollars)
 
 
 def test_a_price_may_depend_on_the_size_of_the_request():
-    """Haiku costs five times as much above 100,000 tokens, so usages must not be summed before they are priced."""
+    """A price may depend on the request's size, so usages must not be summed before pricing.
+
+    Haiku costs five times as much above 100,000 tokens.
+    """
     small, large = (cost(Usage(tokens), "claude-haiku-5-5", "anthropic") for tokens in (100_000, 200_000))
     assert small == pytest.approx(0.01)
     assert large == pytest.approx(0.10)
 
 
 def test_an_unknown_model_has_no_price():
-    """It is never guessed."""
+    """An unknown model has no price; none is guessed."""
     assert cost(Usage(1_000), "my-own-model", "anthropic") is None
     assert cost(Usage(1_000), "gpt-5", "anthropic") is None
 
@@ -49,7 +52,7 @@ TOKENS = st.integers(0, 2 * MILLION)
 @settings(max_examples=examples(200))
 @given(st.sampled_from([one for one in LISTED if one[0] in {"anthropic", "openai"}]), TOKENS, TOKENS, TOKENS, TOKENS)
 def test_every_price_is_that_of_the_list(listed, plain, read, written, output):
-    """The sum is done here, and comes to what the list's own arithmetic gives for every model and every size."""
+    """For every model and size the cost equals what the price list's own arithmetic gives."""
     vendor, model = listed
     usage = genai_prices.Usage(
         input_tokens=plain + read + written, cache_read_tokens=read, cache_write_tokens=written, output_tokens=output

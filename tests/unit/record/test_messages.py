@@ -1,4 +1,4 @@
-"""What is said: texts are found by type, messages are serialised once."""
+"""Messages: texts are found by type, and each message is serialised once."""
 
 import json
 from types import SimpleNamespace
@@ -18,7 +18,10 @@ def text(words):
 
 
 def test_s1_6_text_is_found_by_type_and_never_by_position():
-    """Thinking first, thinking last, several texts, plain strings, dicts and objects."""
+    """Text is found by type in any position.
+
+    Thinking may be first or last; there may be several texts, plain strings, dicts and objects.
+    """
     assert text_of([THINKING, text("a")]) == "a"
     assert text_of([text("a"), THINKING, REDACTED, text("b")]) == "a\nb"
     assert text_of("plain") == "plain"
@@ -36,14 +39,14 @@ blocks = st.lists(
 
 @given(blocks)
 def test_s1_6_thinking_never_leaks(content):
-    """Whatever the order of the blocks, only texts are read."""
+    """Thinking is never returned as text, whatever the order of the blocks."""
     assert "secret" not in text_of(content)
     assert Reply(Stop.ANSWERED, tuple(content)).text.count("public") == content.count(text("public"))
 
 
 @given(st.text(), st.text(min_size=1))
 def test_a_last_line_is_added_inside_the_last_text(content, words):
-    """The words join the last result, or the question when there is none."""
+    """An instruction is appended inside the last result, or to the question if there is no result."""
     message = Message.results([ToolResult("1", "first"), ToolResult("2", content)])
     assert message.with_instruction(None) is message
     first, last = message.with_instruction(words).content
@@ -53,19 +56,22 @@ def test_a_last_line_is_added_inside_the_last_text(content, words):
 
 @given(st.text(alphabet=st.characters()))
 def test_messages_encode_whatever_a_tool_returned(content):
-    """Lone surrogates and control characters cannot break a request."""
+    """Lone surrogates and control characters in a tool's result do not break the request."""
     encoded = Message.results([ToolResult("1", content)]).encoded
     assert json.loads(encoded)["content"][0]["tool_use_id"] == "1"
 
 
 def test_identical_calls_are_those_with_equal_arguments():
-    """The order of keys makes no difference; the id does not count."""
+    """Calls are identical if their arguments are equal: key order and id do not matter."""
     one, other = ToolCall("1", "read", {"a": 1, "b": 2}), ToolCall("2", "read", {"b": 2, "a": 1})
     assert one.key == other.key != ToolCall("3", "read", {"a": 1}).key
 
 
 def test_x_9_blocks_go_back_as_they_came_but_for_what_the_api_refuses():
-    """Thinking is the same object; an empty text goes, arguments that are no object become one."""
+    """Blocks are sent back unchanged except for content that the API refuses.
+
+    Thinking is the same object, an empty text is removed, and arguments that are no object become an empty one.
+    """
     broken = {"type": "tool_use", "id": "1", "name": "look", "input": "oops"}
     sent = sendable((THINKING, text(" "), REDACTED, broken))
     assert sent[0] is THINKING

@@ -1,4 +1,4 @@
-"""A literal that is assigned to the name of a secret is masked, however short, in any language."""
+"""A literal assigned to a secret's name is masked, however short, in every supported syntax."""
 
 import pytest
 
@@ -66,7 +66,7 @@ WITH_A_VALUE = [
 
 @pytest.mark.parametrize("place", WITH_A_VALUE)
 def test_the_value_is_masked_and_the_name_stays(place):
-    """A plain word without a digit, so that a reader sees that there is a secret, and not which one."""
+    """A plain word without a digit is masked; the name stays, so a reader sees that a secret was there."""
     assert redact(place.format("hunter")) == place.format(MASK)
 
 
@@ -91,7 +91,7 @@ def test_the_value_is_masked_and_the_name_stays(place):
     ],
 )
 def test_short_odd_and_long_values_are_masked_whole(place, value):
-    """One letter, several words, signs of the shell, numbers, escapes, a line that goes on, base64."""
+    """One letter, several words, shell characters, numbers, escapes, a continued line and base64 are masked."""
     assert redact(place.format(value)) == place.format(MASK)
 
 
@@ -156,10 +156,10 @@ CODE_AND_PROSE = [
 
 @pytest.mark.parametrize("text", CODE_AND_PROSE)
 def test_expressions_types_placeholders_and_sentences_stay(text):
-    """What only speaks of a secret is left as it is, byte for byte."""
+    """Text that only mentions a secret is left unchanged, byte for byte."""
     assert redact(text) == text
 
 
 def test_offsets_hold_where_lower_case_is_longer():
-    """One letter becomes two in lower case: what is cut out stays the value."""
+    """A letter that becomes two characters in lower case does not shift the masked range."""
     assert redact("İİİ password: 'hunter' İ") == f"İİİ password: '{MASK}' İ"

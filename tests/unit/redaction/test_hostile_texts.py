@@ -1,4 +1,4 @@
-"""A text that was made to be hard comes through in linear time, and a second pass changes nothing."""
+"""Redaction of adversarial text takes linear time, and a second pass changes nothing."""
 
 import json
 import subprocess
@@ -41,14 +41,14 @@ UNITS = [
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("before", ["", "password='"])
 def test_a_long_text_of_each_comes_through(before):
-    """What looks like a thousand beginnings of secrets does not hang the run."""
+    """Thousands of secret prefixes in one text do not hang redaction."""
     code = (
         "import sys, json\n"
         "from run_specialist.redaction import redact\n"
         "for unit in json.load(sys.stdin): redact(sys.argv[1] + unit * (100_000 // len(unit)))"
     )
 
-    # In a process of its own, because a regular expression that runs away cannot be stopped.
+    # Run in a separate process, because a runaway regular expression cannot be interrupted.
     subprocess.run([sys.executable, "-c", code, before], input=json.dumps(UNITS), text=True, check=True, timeout=120)
 
 
@@ -56,13 +56,13 @@ def test_a_long_text_of_each_comes_through(before):
     st.lists(st.one_of(st.sampled_from([*UNITS, MASK, "hunter2", " "]), st.text(max_size=6)), max_size=14).map("".join)
 )
 def test_a_second_pass_changes_nothing(text):
-    """Model, store and report see the same, and any text is taken."""
+    """Redaction accepts any text and is idempotent, so model, store and report see the same text."""
     once = redact(text)
     assert redact(once) == once
 
 
 @given(st.text(st.characters(exclude_characters="=:>-_")))
 def test_a_text_without_signs_stays(text):
-    """Nothing is assigned in it, and no token begins."""
+    """Text without assignment characters or token prefixes is unchanged."""
     if not any(word in text.lower() for word in ("bearer", "basic", "sk")):
         assert redact(text) == text

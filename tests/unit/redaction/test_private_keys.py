@@ -1,4 +1,4 @@
-"""Private keys are masked whole, cut off at either end, and where only their middle is seen."""
+"""Private keys are masked completely, also when truncated at either end or when only the middle is shown."""
 
 import base64
 import random
@@ -7,7 +7,7 @@ import pytest
 
 from run_specialist.redaction import MASK, lines_without_keys, redact
 
-BODY = base64.b64encode(random.Random(1).randbytes(48 * 12 + 20)).decode()  # noqa: S311 - no secret
+BODY = base64.b64encode(random.Random(1).randbytes(48 * 12 + 20)).decode()  # noqa: S311 - not used for secrets
 LINES = [BODY[at : at + 64] for at in range(0, len(BODY), 64)]
 WIDE = [BODY[at : at + 70] for at in range(0, len(BODY), 70)]
 DASHES = "-" * 5
@@ -28,7 +28,7 @@ def shows(text: str) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\\n"])
 def test_a_whole_key_is_one_mask(kind, end):
-    """Also where its lines are joined by escapes, as in JSON."""
+    """A complete key becomes one mask, also when its lines are joined by escapes, as in JSON."""
     assert redact(f"a {key(kind, end=end)} b") == f"a {MASK} b"
 
 
@@ -36,7 +36,7 @@ def test_a_whole_key_is_one_mask(kind, end):
 @pytest.mark.parametrize("lines", [LINES, WIDE])
 @pytest.mark.parametrize(("first", "last"), [(0, None), (0, 6), (3, 8), (5, None)])
 def test_no_piece_of_a_key_that_is_cut_is_seen(prefix, lines, first, last):
-    """With its beginning, its middle or its end alone; with what tools put before lines."""
+    """A key's beginning, middle or end alone is masked, also behind line prefixes that tools add."""
     whole = key("OPENSSH PRIVATE KEY", lines).split("\n")[first:last]
     text = "\n".join(f"{prefix.format(number)}{line}" for number, line in enumerate(["before", *whole, "after"], 1))
     hidden = redact(text)
@@ -46,7 +46,7 @@ def test_no_piece_of_a_key_that_is_cut_is_seen(prefix, lines, first, last):
 
 
 def test_a_key_with_headers_and_a_checksum():
-    """An old encrypted key, and what PGP puts around a body."""
+    """An old encrypted key with headers and a PGP block with a checksum are masked."""
     for lines in (["Proc-Type: 4,ENCRYPTED", "DEK-Info: AES", "", *LINES], ["Version: 2", "", *LINES, "=aB3d"]):
         assert redact(f"a\n{key('RSA PRIVATE KEY', lines)}\nb") == f"a\n{MASK}\nb"
         cut = "\n".join(key("RSA PRIVATE KEY", lines).split("\n")[:6])
@@ -68,12 +68,12 @@ def test_a_key_with_headers_and_a_checksum():
     ],
 )
 def test_what_is_no_private_key_stays(text):
-    """Words about keys, certificates, digests, attachments of mails, rules of tables."""
+    """Text about keys, certificates, digests, mail attachments and table rules is unchanged."""
     assert redact(text) == text
 
 
 def test_lines_of_a_file_keep_their_numbers():
-    """Each line between first and last is masked by itself, and what follows is as it was."""
+    """Each line between a key's first and last line is masked separately; the lines after it are unchanged."""
     lines = ["a", *key().split("\n"), "b", f'c = "{DASHES}BEGIN PRIVATE KEY{DASHES}"', "pass", "d"]
     hidden = list(lines_without_keys((line, len(line)) for line in lines))
     assert [line for line, _ in hidden] == ["a", lines[1], *[MASK] * len(LINES), lines[-5], *lines[-4:]]
@@ -81,7 +81,7 @@ def test_lines_of_a_file_keep_their_numbers():
 
 
 def test_putty_keys():
-    """Their private lines are counted in the line before them."""
+    """The private lines of a PuTTY key, counted in the line before them, are masked."""
     count = len(LINES)
     lines = ["PuTTY-User-Key-File-3: ssh-rsa", "Public-Lines: 1", "AAAAB3NzaC1yc2E", f"Private-Lines: {count}", *LINES]
     lines += ["Private-MAC: 0a1b"]

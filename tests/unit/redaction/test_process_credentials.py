@@ -1,4 +1,4 @@
-"""Credentials that this process uses are masked by their value, in every form that a text may show."""
+"""Credentials used by this process are masked by value, in every encoding that a text may contain."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from run_specialist.redaction import MASK, credentials, passwords, redactor
 
-SECRET = 'zebra/card+igan "lämp" 100%'  # noqa: S105 - it opens nothing
+SECRET = 'zebra/card+igan "lämp" 100%'  # noqa: S105 - not a real credential
 FORMS = {
     "plain": SECRET,
     "URL": quote(SECRET, safe=""),
@@ -31,7 +31,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_every_form_is_masked(form):
-    """Not a letter of it is left."""
+    """Every encoding of a credential is masked completely."""
     hide = redactor(["another-secret", SECRET, "another-secret-that-is-longer"])
     assert hide(f"a: {form}, b") == f"a: {MASK}, b"
     assert hide("an another-secret-that-is-longer end") == f"an {MASK} end"
@@ -39,7 +39,7 @@ def test_every_form_is_masked(form):
 
 @given(st.binary(max_size=7), st.binary(max_size=7))
 def test_base64_of_a_text_around_it(before, after):
-    """Wherever the secret begins in it, at most two letters on either side are left, which say less than a letter."""
+    """A secret inside longer base64 is masked at any offset; at most two letters per side remain."""
     encoded = base64.b64encode(before + b"zebra-cardigan-lamp" + after).decode()
     hidden = redactor(["zebra-cardigan-lamp"])(encoded)
     assert MASK in hidden
@@ -48,23 +48,23 @@ def test_base64_of_a_text_around_it(before, after):
 
 @given(st.text(min_size=8), st.text())
 def test_any_secret_is_masked_in_any_text(secret, text):
-    """Lone surrogates, control characters and all."""
+    """Any secret is masked in any text, including lone surrogates and control characters."""
     hidden = redactor([secret])(f"{text}\n{secret}\n{text}")
     assert secret in MASK or secret not in hidden.replace(MASK, "\0")
 
 
 def test_short_values_are_placeholders():
-    """Else `true` or a number would be masked everywhere."""
+    """Short values are not masked, because otherwise `true` or a number would be masked everywhere."""
     assert redactor(["true", "1234567", ""])("true 1234567") == "true 1234567"
 
 
 def test_each_line_of_a_key_is_a_secret_too():
-    """A result may show one line of a value that has several."""
+    """Each line of a multi-line secret is masked, because a result may show only one of them."""
     assert redactor(["BEGIN\nabcdefghijabcdefghij\nEND of it"])("x abcdefghijabcdefghij y") == f"x {MASK} y"
 
 
 def test_which_variables_are_secret(tmp_path):
-    """By their names and by the passwords in URLs; paths of files, addresses and words of other kinds are not."""
+    """Variables are secret by name or by a password in a URL; file paths, addresses and other values are not."""
     file = tmp_path / "a.key"
     file.touch()
     environment = {

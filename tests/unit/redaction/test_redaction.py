@@ -1,4 +1,4 @@
-"""Secrets are taken out of what tools return, and nothing else is touched."""
+"""Secrets are removed from tool results; all other text is unchanged."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ TOKENS = {
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
 @pytest.mark.parametrize("around", ["{}", "key = '{}'\n", "({})", "a.md:3: {} and more", "url?k={}&v=2", '"{}",'])
 def test_tokens_of_every_kind_are_masked_wherever_they_stand(token, around):
-    """Not a piece of the token is left, and what stands around it stays as it was."""
+    """The complete token is masked, and the text around it is unchanged."""
     assert redact(around.format(token)) == around.format(MASK)
 
 
@@ -58,18 +58,18 @@ def test_tokens_of_every_kind_are_masked_wherever_they_stand(token, around):
     ],
 )
 def test_bearer_tokens_and_assigned_secrets_lose_their_value_only(text, masked):
-    """The name of the secret stays, so that a reader sees that there is one."""
+    """The name of the secret stays, so a reader sees that a secret was there."""
     assert redact(text) == masked.format(MASK)
 
 
 def test_a_private_key_without_its_end_is_masked_to_the_end():
-    """A file that was cut within a key shows nothing of it."""
+    """A file truncated within a private key is masked from the key's first line to the end of the text."""
     cut = PEM.format("EC ").rpartition("\n")[0]
     assert redact(f"before\n{cut}") == f"before\n{MASK}"
 
 
 def test_several_secrets_are_all_masked():
-    """Each one, in whatever order they come, and the text between them stays."""
+    """Several secrets in one text are all masked, and the text between them stays."""
     text = redact(" | ".join(TOKENS.values()))
     assert text == " | ".join([MASK] * len(TOKENS))
 
@@ -98,7 +98,7 @@ def test_several_secrets_are_all_masked():
     ],
 )
 def test_prose_and_code_stay_byte_for_byte(text):
-    """Words about secrets are no secrets."""
+    """Text about secrets is unchanged."""
     assert redact(text) == text
 
 
@@ -111,13 +111,13 @@ WORDS = st.sampled_from([*PROSE.split(), "\n", "\t"])
 
 @given(st.lists(WORDS).map(" ".join))
 def test_text_without_the_shape_of_a_secret_is_unchanged(text):
-    """However its words are put together: none is long enough to be a key."""
+    """Any combination of words too short to be keys is unchanged."""
     assert redact(text) == text
 
 
 @given(st.text(st.characters(exclude_characters="-:=_." + "0123456789")))
 def test_any_text_without_digits_and_joints_is_unchanged(text):
-    """Every shape but that of a bearer token has a digit, a dash, a dot, a colon or a line below."""
+    """All shapes but a bearer token need a digit, dash, dot, colon or underscore; text without them is unchanged."""
     if "bearer" not in text.lower():
         assert redact(text) == text
 
@@ -130,14 +130,14 @@ PIECES = st.one_of(
 
 @given(st.lists(PIECES, max_size=12).map(" ".join))
 def test_redaction_is_idempotent_and_takes_any_text(text):
-    """A second pass finds nothing, so what the model, the store and the report see is the same."""
+    """A second pass changes nothing, so the model, the store and the report see the same text."""
     once = redact(text)
     assert redact(once) == once
 
 
 @given(st.sampled_from(sorted(TOKENS)), st.text(), st.text())
 def test_a_token_never_survives(kind, before, after):
-    """Whatever stands before it on other lines, and after it."""
+    """A token is masked whatever text comes before and after it on other lines."""
     token = TOKENS[kind]
     assert token not in redact(f"{before}\n{token}\n{after}")
 
@@ -161,14 +161,14 @@ def test_a_token_never_survives(kind, before, after):
     ],
 )
 def test_a_megabyte_made_to_be_hard_comes_through(before, unit):
-    """A tool may return anything; what looks like a thousand beginnings of secrets does not hang the run."""
+    """A megabyte of repeated secret prefixes, as a tool may return, does not hang redaction."""
     code = f"from run_specialist.redaction import redact\nredact({before!r} + {unit!r} * (1_000_000 // len({unit!r})))"
-    # In a process of its own, because a regular expression that runs away cannot be stopped.
+    # Run in a separate process, because a runaway regular expression cannot be interrupted.
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("token", [token for token in TOKENS.values() if not token.startswith("-----")])
 @pytest.mark.parametrize("before", ["a", "Z", "0", "_", "é"])
 def test_what_only_ends_like_a_token_stays(token, before):
-    """A token begins a word."""
+    """A token pattern that starts in the middle of a word is not masked."""
     assert redact(before + token) == before + token

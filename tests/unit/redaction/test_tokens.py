@@ -1,4 +1,4 @@
-"""Tokens of known services are masked; each is put together here, so that no scanner takes this file for a leak."""
+"""Tokens of known services are masked; each is assembled here, so that secret scanners do not report this file."""
 
 import random
 import re
@@ -15,7 +15,7 @@ HEX = "0123456789abcdef"
 
 def made(size: int, letters: str = LETTERS) -> str:
     """Return letters without a meaning, the same in every run, with a digit and both cases where there are any."""
-    drawn = "".join(random.Random(size).choices(letters, k=size - 3))  # noqa: S311 - no secrets
+    drawn = "".join(random.Random(size).choices(letters, k=size - 3))  # noqa: S311 - not used for secrets
     return drawn + ("7Za" if letters == LETTERS else drawn[:3])
 
 
@@ -113,14 +113,14 @@ PLACES = [
 
 @pytest.mark.parametrize("token", SERVICES.values(), ids=SERVICES)
 def test_a_token_is_masked_wherever_it_stands(token):
-    """Not a piece of it is left, and what stands around it stays as it was."""
+    """The complete token is masked, and the text around it is unchanged."""
     for place in PLACES:
         assert redact(place.format(token, token)) == place.format(MASK, MASK)
 
 
 @pytest.mark.parametrize("token", SERVICES.values(), ids=SERVICES)
 def test_what_only_ends_like_a_token_stays_a_word(token):
-    """A token begins a word: with a letter before it, it is a part of something else."""
+    """A token pattern preceded by a letter is part of another word and is not masked."""
     if token.startswith("xoxe."):
         pytest.skip("its second half is a token by itself")
     if token.startswith(("hooks.", "discord.com")):
@@ -129,7 +129,7 @@ def test_what_only_ends_like_a_token_stays_a_word(token):
 
 
 def test_every_rule_has_a_token_that_shows_it():
-    """Each row of both tables masks one of the tokens above by itself."""
+    """Each row of both rule tables matches at least one of the tokens above."""
     unseen = {service for service, *_ in (*BEGINNINGS, *ANYWHERE)}
     for service, begins, _ in BEGINNINGS:
         if any(token.startswith(tuple(begins.split("|"))) for token in SERVICES.values()):

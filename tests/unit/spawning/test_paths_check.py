@@ -1,4 +1,4 @@
-"""Before a run begins, a thread looks for one file of its `paths`, and stops when the time is over."""
+"""Before a run starts, a thread looks for one file matching `paths`, and stops when its time is up."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ ANSWER = calls(("respond", {"answer": "nothing was read"}), first_id=999)
 
 @pytest.fixture
 def root(tmp_path):
-    """A folder with notes, plans, and a file beside them."""
+    """Create a folder with notes, plans and a top-level file."""
     for name in ("notes/owls.md", "notes/deep/bats.md", "plans/next.md", "top.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"all about {name}\n")
@@ -33,7 +33,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def endless(monkeypatch):
-    """Every folder is without an end."""
+    """Make every folder listing endless."""
     walk = EndlessWalk(monkeypatch)
     yield walk
     walk.stop()
@@ -50,7 +50,7 @@ async def checked(root, paths, **settings):
     "paths", ["missing", "missing, also/missing", "notes/*.txt", "[]", "[[notes]]", "hidden", "pipe"]
 )
 async def test_paths_of_which_none_is_there_name_the_ways_out(root, paths):
-    """The root, the flag, and the command that writes another specialist; what is ignored or no file is not there."""
+    """If no path matches a visible regular file, the error names the root, `--root` and `specialists new`."""
     (root / "hidden").mkdir()
     (root / "hidden" / "x.md").write_text("x")
     (root / ".gitignore").write_text("hidden\n")
@@ -61,12 +61,12 @@ async def test_paths_of_which_none_is_there_name_the_ways_out(root, paths):
 
 @pytest.mark.parametrize("paths", ["notes", "top.md", "missing, plans/", "notes/**/b*.md", "'*.md'", "."])
 async def test_one_file_is_enough(root, paths):
-    """A folder, a file, one of several, a glob, everything."""
+    """A folder, a file, one of several paths, a glob and `.` each pass the check with one matching file."""
     assert (await checked(root, paths)).warnings == ()
 
 
 async def test_a_folder_that_is_named_is_looked_for_where_it_is(root, monkeypatch):
-    """Neither the root nor any other folder is listed."""
+    """A literal path is looked up directly; neither the root nor any other folder is listed."""
     seen = []
     listing = Folder.listing
     monkeypatch.setattr(Folder, "listing", lambda folder: seen.append(folder.path) or listing(folder))
@@ -76,14 +76,14 @@ async def test_a_folder_that_is_named_is_looked_for_where_it_is(root, monkeypatc
 
 
 async def test_without_paths_nothing_is_looked_at(root, endless):
-    """The file tools may see everything, so there is nothing to check."""
+    """Without `paths` the file tools may see everything, so nothing is checked."""
     file = load_text("---\nname: finder\ndescription: d\n---\nFind.\n", Path("finder.md"))
     assert await check_paths(file, file.specialist, root) == await check_paths(file, file.specialist, root / "none")
     assert not endless.entered.is_set()
 
 
 async def test_the_loop_goes_on_meanwhile(root, monkeypatch):
-    """Other tasks run while a folder is being listed."""
+    """The event loop runs other tasks while a folder is being listed."""
     walk = HeldWalk(monkeypatch)
     task = asyncio.create_task(checked(root, "'*.md'"))
     await asyncio.to_thread(walk.entered.wait, PATIENCE)
@@ -96,17 +96,17 @@ async def test_the_loop_goes_on_meanwhile(root, monkeypatch):
     "limits", [{"time_limit": 0.1, "tool_timeout": 3600}, {"tool_timeout": 0.05}, {"time_limit": 0}]
 )
 async def test_when_the_time_is_over_the_walk_ends_and_the_run_may_begin(root, endless, limits):
-    """The warning says where, and the time is counted."""
+    """On timeout the walk ends, a warning names the place, and the time spent is counted."""
     check = await checked(root, "'*.md'", **limits)
     (warning,) = check.warnings
     assert warning.startswith("specialists/finder.md:4:1: paths: no matching file was found within ")
     assert check.seconds > 0
-    # Where no time is left, it may never have begun.
+    # With no time left, the walk may never have started.
     assert not endless.entered.is_set() or await asyncio.to_thread(endless.ended.wait, PATIENCE)
 
 
 async def test_a_walk_that_nobody_waits_for_ends(root, endless):
-    """The client hung up, or the run was stopped."""
+    """Cancelling the check, as when the client disconnects or the run stops, ends the walk."""
     task = asyncio.create_task(checked(root, "'*.md'"))
     await asyncio.to_thread(endless.entered.wait, PATIENCE)
     task.cancel()
@@ -116,7 +116,7 @@ async def test_a_walk_that_nobody_waits_for_ends(root, endless):
 
 
 async def test_time_that_is_over_during_the_walk_lands_the_run(root, endless):
-    """The outcome names the limit, the model is asked for its answer once, and a warning says why it read nothing."""
+    """If time runs out during the walk, the run lands with one model request, names the limit and warns."""
     finder = Specialist(name="finder", description="Finds", prompt="Find.", paths=("*.md",), time_limit=2)
     async with Runner(root=root, provider=ScriptedProvider([ANSWER]), store="none") as runner:
         outcome = await runner.run(finder, "What is there?")
@@ -127,7 +127,7 @@ async def test_time_that_is_over_during_the_walk_lands_the_run(root, endless):
 
 
 async def test_a_root_that_cannot_be_listed_is_said(root):
-    """That is another reason than that nothing is there."""
+    """An unlistable root gets its own error, different from the one for no matching file."""
     (root / ".gitignore").write_bytes(b"x\n" * 3_000_000)
     with pytest.raises(UsageError, match=r"paths: the root cannot be listed: \.gitignore: larger than 4 MB"):
         await checked(root, "'*.md'")
@@ -143,7 +143,7 @@ async def test_a_root_that_cannot_be_listed_is_said(root):
     ],
 )
 async def test_a_tool_call_that_is_given_up_ends_its_walk(root, endless, name, arguments):
-    """At its time limit, or at that of the run, nothing goes on in the background."""
+    """A tool call cancelled by its own or the run's time limit leaves no walk in the background."""
     tools = {tool.name: tool for tool in file_tools(root, ["notes/*.md"] if name == "ls" else [])}
     task = asyncio.create_task(tools[name].call(arguments))
     await asyncio.to_thread(endless.entered.wait, PATIENCE)
@@ -154,7 +154,7 @@ async def test_a_tool_call_that_is_given_up_ends_its_walk(root, endless, name, a
 
 
 async def test_a_search_that_is_given_up_leaves_its_index_to_the_next(root, monkeypatch):
-    """Each would begin anew otherwise, and none would ever come to its end in a large root."""
+    """The next search reuses a cancelled search's index; otherwise none would ever finish in a large root."""
     walk = HeldWalk(monkeypatch)
     search = {tool.name: tool for tool in file_tools(root / "plans")}["search"]
     task = asyncio.create_task(search.call({"query": "next"}))
@@ -167,7 +167,7 @@ async def test_a_search_that_is_given_up_leaves_its_index_to_the_next(root, monk
 
 
 async def test_a_walk_checks_before_each_folder_too(root):
-    """Very many empty folders have been listed at once, and each of them still takes its time."""
+    """The walk runs its check before each folder, because listing very many empty folders also takes time."""
     for name in ("a", "b", "c"):
         (root / "empty" / name).mkdir(parents=True)
     checks = []

@@ -1,4 +1,4 @@
-"""From a file and a question to a job: whose word counts, which tools there are, how the countdown speaks."""
+"""From a file and a question to a job: precedence of settings, available tools, format of the countdown."""
 
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ PATH = Path("specialists/finder.md")
 
 @pytest.fixture
 def root(tmp_path):
-    """A folder with notes, plans, and a file beside them."""
+    """Create a folder with notes, plans and a top-level file."""
     for name in ("notes/owls.md", "notes/deep/bats.md", "plans/next.md", "top.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"all about {name}\n")
@@ -76,7 +76,7 @@ def countdown(job, count):
     ],
 )
 def test_s3_4_explicit_then_file_then_default(root, lines, overrides, limit):
-    """0 is a limit, and an explicit None is no limit, never a limit that was not given."""
+    """An explicit limit overrides the file, which overrides the default; 0 is a limit, explicit None means no limit."""
     job = job_of(root, *lines, **overrides)
     assert job.budget[Kind.TOOL_CALLS].limit == limit
     assert ("Tool budget: " in job.opening.system) is (limit is not None)
@@ -95,12 +95,12 @@ def test_s3_4_explicit_then_file_then_default(root, lines, overrides, limit):
     ],
 )
 def test_tools_are_sorted_and_ones_own_are_not_filtered(root, lines, names):
-    """The file chooses among the file tools; the tools of the call site and `respond` are always there."""
+    """The file selects among the file tools; the call site's tools and `respond` are always available."""
     assert job_of(root, *lines, tools=[tool("mine")]).opening.tools.names == names
 
 
 def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
-    """What the caller changes afterwards does not reach a run, and nothing of a job can be exchanged."""
+    """The caller's later changes do not reach a run, and a job's fields cannot be reassigned."""
     mine = [tool("mine")]
     job = job_of(root, "tools: []", tools=mine)
     mine.append(tool("another"))
@@ -114,14 +114,14 @@ def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
 
 @pytest.mark.anyio
 async def test_ones_own_tool_may_stand_in_for_a_file_tool_and_never_for_respond(root):
-    """A `read` of one's own is taken in place of ours; `respond` is how the answer gets out and stays ours."""
+    """A caller's `read` replaces the built-in one; `respond`, which returns the answer, cannot be replaced."""
     tools = job_of(root, tools=[tool("read"), tool("respond")]).opening.tools
     assert (await tools.get("read").call({})).text == "mine: read"
     assert "answer" in tools.get("respond").input_schema["properties"]
 
 
 def test_s3_3_ones_own_augmenters_stand_before_the_countdown(root):
-    """In the order in which they were given; the countdown is the last word on a result."""
+    """The caller's augmenters run in the given order, and the countdown runs last."""
 
     def first(executed):
         return "first"
@@ -156,12 +156,12 @@ NOW = "[budget: 0 left — finalize NOW]"
     ids=lambda value: " ".join(value) if all(isinstance(one, str) for one in value) else None,
 )
 def test_s3_2_start_and_style_of_the_countdown_come_from_the_file(root, lines, words):
-    """N = 5: a whole number is the calls left, a fraction the share spent; in style `budget` plural at 1 too."""
+    """Of 5 calls, an integer is calls left and a fraction the share spent; style `budget` uses the plural at 1 too."""
     assert countdown(job_of(root, "tool_calls_limit: 5", *lines), 5) == words
 
 
 def test_s0_8_without_a_limit_there_is_no_countdown_in_any_style(root):
-    """Nothing to count down from."""
+    """Without a tool call limit there is no countdown in any style."""
     job = job_of(root, "tool_calls_limit: none", "countdown: {from: 3, style: budget}")
     assert countdown(job, 50) == [None] * 50
 
@@ -181,13 +181,13 @@ def test_s0_8_without_a_limit_there_is_no_countdown_in_any_style(root):
     ids=" ".join,
 )
 async def test_paths_limit_what_the_file_tools_see(root, lines, seen):
-    """Folders, files and globs; one of them that is not there is no reason to stop while another one is."""
+    """`paths` takes folders, files and globs; a missing one is ignored while another one exists."""
     tools = job_of(root, *lines).opening.tools
     assert (await tools.get("glob").call({"pattern": "**"})).text.splitlines() == seen
 
 
 def test_tools_of_which_none_exists_are_refused(root):
-    """A specialist that was to have tools and has none must not run; `tools: []` wanted none."""
+    """A file whose listed tools are all unknown is refused; `tools: []` is allowed because it requests none."""
     with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Bash, Write exists; available: .*search"):
         job_of(root, "tools: Bash, Write")
     with pytest.raises(UsageError, match="none of Bash"):
@@ -195,14 +195,14 @@ def test_tools_of_which_none_exists_are_refused(root):
 
 
 def test_warnings_of_the_file_go_with_the_job_and_notices_do_not(root):
-    """What was odd before the run stands in its outcome; what is harmless does not."""
+    """Warnings from before the run are in the job for its outcome; harmless notices are not."""
     job = job_of(root, "quux: 1", "license: MIT", "mcp_servers: [files]")
     assert [text.split(": ")[1] for text in job.warnings] == ["quux", "mcp_servers"]
     assert all(text.startswith("specialists/finder.md:") for text in job.warnings)
 
 
 def test_settings_of_the_file_reach_the_job(root):
-    """Effort, landing and its words, the dispatch, the question and the provider, each at its place."""
+    """Effort, landing and its prompt, dispatch settings, question and provider all reach the job."""
     lines = ["effort: high", "landing: order", "landing_prompt: Stop and tell.", "parallel_tools_limit: 2"]
     job = job_of(root, *lines, "tool_timeout: 1m", "tool_result_limit: 99")
     assert (job.opening.effort, job.landing, job.landing_prompt) == ("high", "order", "Stop and tell.")
@@ -216,7 +216,7 @@ def test_settings_of_the_file_reach_the_job(root):
     "body", ["You find notes.", "Ends with blanks. \n\n", "", "Tool budget: you have 99 tool calls."]
 )
 def test_s3_1_the_prompt_is_the_body_then_our_rules_then_the_budget(root, body):
-    """The body comes first as it is, that results are no instructions is said once, the resolved budget is last."""
+    """The unchanged body comes first, the rule that results are data appears once, the resolved budget is last."""
     file = file_of("tool_calls_limit: 1", body=body)
     job = spawn(file, resolve(file, {}).settings, "What?", RunEnvironment(root, ScriptedProvider([])))
     system = job.opening.system
@@ -227,5 +227,5 @@ def test_s3_1_the_prompt_is_the_body_then_our_rules_then_the_budget(root, body):
 
 
 def test_each_run_has_an_id_of_its_own(root):
-    """Also when many begin in the same second."""
+    """Run ids are unique, also for many runs started in the same second."""
     assert len({job_of(root, "tools: []").run_id for _ in range(50)}) == 50

@@ -1,4 +1,4 @@
-"""Trust: given once for what a file would start and import, remembered by content, and never taken for granted."""
+"""Trust: given once for what a file would start and import, remembered by content, and never assumed."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ DEMAND = Demand("f.md:4:1: python_tools", "import app.tools", "mark")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    """A home with nothing in it."""
+    """Set an empty home directory."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -29,7 +29,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def app(tmp_path):
-    """A project with a module and a specialist that names its function."""
+    """Create a project with a module and a specialist that names its function."""
     with project(tmp_path / "project") as made:
         made.write("PKG/__init__.py")
         made.write("PKG/tools.py", "def lookup() -> str:", "    return ''")
@@ -49,7 +49,7 @@ def claim_of(app, path: Path | None = None, **how: bool) -> Claim:
 
 
 def test_what_nobody_allowed_is_refused_with_what_it_would_do_and_where_and_the_way_out(tmp_path):
-    """One line: the place, what would happen, the flag and its name in Python."""
+    """A refusal is one line with the place, the action, the flag `--trust` and its Python name."""
     with pytest.raises(NotTrusted) as caught:
         Trust(folder=tmp_path).check(claim(tmp_path))
     said = str(caught.value)
@@ -61,7 +61,7 @@ def test_what_nobody_allowed_is_refused_with_what_it_would_do_and_where_and_the_
 
 
 def test_it_is_given_once_and_remembered(tmp_path):
-    """By another process too; a file without demands needs none."""
+    """Trust is remembered across processes; a file without demands needs none."""
     asked = claim(tmp_path)
     assert not Trust(folder=tmp_path).is_known(asked)
     assert Trust(folder=tmp_path, given=True).check(asked) == ()
@@ -81,7 +81,7 @@ def test_it_is_given_once_and_remembered(tmp_path):
     ids=["file", "project", "module", "one more"],
 )
 def test_what_changed_is_asked_anew(tmp_path, changed):
-    """The file, a module or a server, or the project; what was allowed before stays so."""
+    """A changed file, module, server or project needs trust again; earlier permissions remain valid."""
     Trust(folder=tmp_path, given=True).check(claim(tmp_path))
     with pytest.raises(NotTrusted):
         Trust(folder=tmp_path).check(claim(tmp_path, **changed))
@@ -89,7 +89,7 @@ def test_what_changed_is_asked_anew(tmp_path, changed):
 
 
 def test_it_stands_in_the_data_directory_readable_for_its_owner_alone(tmp_path, monkeypatch):
-    """A small JSON file that tells a person what it allows."""
+    """Trust is stored in the data directory as small, human-readable JSON, readable by its owner only."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     Trust(given=True).check(claim(tmp_path))
     (kept,) = (tmp_path / "data" / "run-specialist" / "trusted").iterdir()
@@ -103,7 +103,7 @@ def test_it_stands_in_the_data_directory_readable_for_its_owner_alone(tmp_path, 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"mark": "another"}', "\0" * 100, "[" * 100_000])
 def test_a_damaged_file_allows_nothing_and_is_named(tmp_path, content):
-    """Until trust is given anew, which puts it right."""
+    """A damaged trust file grants nothing and is named in the error, until trust is given again and repairs it."""
     asked = claim(tmp_path)
     path = tmp_path / f"{asked.fingerprint}.json"
     path.write_text(content)
@@ -115,7 +115,7 @@ def test_a_damaged_file_allows_nothing_and_is_named(tmp_path, content):
 
 
 def test_a_place_that_cannot_be_read_is_named(tmp_path):
-    """A folder where the file should be."""
+    """A folder in place of the trust file is reported as unreadable."""
     asked = claim(tmp_path)
     (tmp_path / f"{asked.fingerprint}.json").mkdir()
     with pytest.raises(NotTrusted, match="cannot be read: Is a directory"):
@@ -123,7 +123,7 @@ def test_a_place_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_where_nothing_can_be_written_it_holds_for_the_runner_and_says_so(tmp_path):
-    """The warning names the folder; the next question of the same runner is not asked again."""
+    """If trust cannot be stored, a warning names the folder, and trust holds for this runner only."""
     (tmp_path / "file").write_text("")
     trust = Trust(folder=tmp_path / "file" / "trusted", given=True)
     (warning,) = trust.check(claim(tmp_path))
@@ -146,7 +146,7 @@ for number in range(30):
 
 
 def test_several_processes_may_give_it_at_once(tmp_path):
-    """Nothing of what any of them allowed is lost, and nothing half written is ever read."""
+    """Concurrent writers lose no permission, and no partially written file is ever read."""
     command = [sys.executable, "-W", "error", "-c", MANY, str(tmp_path)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 4
@@ -154,7 +154,7 @@ def test_several_processes_may_give_it_at_once(tmp_path):
 
 
 def test_a_file_of_a_project_has_to_be_allowed_for_a_function(app):
-    """The line of the key, the module, and its file."""
+    """The demand names the line of the key, the module and the module's file."""
     (demand,) = claim_of(app).demands
     path = app.root / "specialists" / "finder.md"
     assert demand.place == f"{path}:4:1: python_tools"
@@ -163,7 +163,7 @@ def test_a_file_of_a_project_has_to_be_allowed_for_a_function(app):
 
 @pytest.mark.parametrize("path", ["PKG/tools.py", "PKG/__init__.py", "specialists/finder.md"])
 def test_a_changed_file_of_any_on_the_way_is_another_claim_and_changed_back_the_same(app, path):
-    """The specialist's, the module's, and those of the packages around it."""
+    """Changing the specialist, module or a parent package changes the claim; reverting it restores it."""
     before = claim_of(app).fingerprint
     file = app.root / path.replace("PKG", app.package)
     text = file.read_text()
@@ -188,13 +188,13 @@ SERVERS = {
 
 @pytest.mark.parametrize("entry", SERVERS)
 def test_a_command_and_a_url_have_to_be_allowed(app, entry):
-    """A URL on this machine too: any of its users can listen there, also for what is filled in from the environment."""
+    """Loopback URLs need trust too: any local user can listen there, and environment variables may be sent."""
     app.specialist(f"mcp_servers: {{web: {entry}}}")
     assert [demand.action for demand in claim_of(app).demands] == [SERVERS[entry]]
 
 
 def test_all_that_a_file_would_do_is_one_question(app):
-    """The line names each with its key."""
+    """One error line names every demand with its key."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "mcp_servers: {files: {command: serve}}")
     with pytest.raises(
         NotTrusted,
@@ -205,7 +205,7 @@ def test_all_that_a_file_would_do_is_one_question(app):
 
 @pytest.mark.parametrize("place", [".config/run-specialist/specialists", ".claude/agents"])
 def test_a_file_of_the_users_own_may_start_what_it_names(app, home, place):
-    """Whoever could write there could start it without us; what it takes out of a project is another matter."""
+    """The user's own files need no trust, except for modules and servers that they take from a project."""
     own = home / place / "mine.md"
     own.parent.mkdir(parents=True)
     lines = ["---", "name: mine", "description: Mine.", "mcp_servers: {files: {command: serve}}", "---", "Mine.", ""]
@@ -238,7 +238,7 @@ def test_a_file_of_the_users_own_may_start_what_it_names(app, home, place):
     ],
 )
 def test_what_a_file_of_the_users_own_starts_out_of_a_project_is_the_projects(app, home, entry, asked):
-    """Any project may have a file at a path that is relative; an absolute one was meant by whoever wrote it."""
+    """In the user's own file, a relative path into the project needs trust; an absolute path does not."""
     (app.root / "run.sh").write_text("x")
     (app.root / "sub").mkdir()
     (app.root / "sub" / "it.sh").write_text("x")
@@ -250,7 +250,7 @@ def test_what_a_file_of_the_users_own_starts_out_of_a_project_is_the_projects(ap
 
 
 def test_a_link_out_of_ones_own_folder_is_a_file_of_where_it_leads(app, home):
-    """Whoever can change the file in the project would change what is started."""
+    """A link to a project's file counts as the project's, because changing the target changes what is started."""
     folder = home / ".claude" / "agents"
     folder.mkdir(parents=True)
     (folder / "finder.md").symlink_to(app.root / "specialists" / "finder.md")
@@ -261,7 +261,7 @@ def test_a_link_out_of_ones_own_folder_is_a_file_of_where_it_leads(app, home):
 
 
 def test_a_value_made_in_python_needs_no_leave(app):
-    """Its program could import and start what it likes anyway."""
+    """A Specialist created in Python needs no trust, because its program can import and start anything anyway."""
     value = Specialist(name="mine", description="", prompt="", python_tools=(f"{app.package}.tools:lookup",))
     file = SpecialistFile(Path("<mine>"), "mine", "", specialist=value)
     assert wanted_by(file, value, app.root, by_program=True).claim.demands == ()
@@ -269,7 +269,7 @@ def test_a_value_made_in_python_needs_no_leave(app):
 
 
 def test_what_a_stored_run_would_start_is_held_against_the_file_as_it_is_now(app, home):
-    """The same names in the same file are the same claim; others are another one, also in the user's own folder."""
+    """A resumed run has the same claim only if its names match the current file, also in the user's own folder."""
     before = claim_of(app)
     assert (claim_of(app, resumed=True).fingerprint, len(before.demands)) == (before.fingerprint, 1)
     own = home / ".claude" / "agents" / "mine.md"
@@ -288,7 +288,7 @@ def test_what_a_stored_run_would_start_is_held_against_the_file_as_it_is_now(app
 
 
 def test_the_bytes_that_were_read_are_those_that_count(app):
-    """A file that changes after it was read is another file for the next one who reads it."""
+    """The claim covers the bytes read; a later change to the file affects only later loads."""
     path = app.root / "specialists" / "finder.md"
     file = load(path)
     before = wanted_by(file, file.specialist, app.root).claim.fingerprint

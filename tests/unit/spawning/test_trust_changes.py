@@ -1,4 +1,4 @@
-"""What stands behind something trusted is trusted with it: when it changes, somebody is asked again."""
+"""Trust covers files used indirectly: a change to one of them requires trust again."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ from tests.projects import Project, project
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    """A home with nothing in it."""
+    """Set an empty home directory."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -25,7 +25,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def app(tmp_path):
-    """A project with modules that import one another in every way."""
+    """Create an empty project."""
     with project(tmp_path / "project") as made:
         yield made
 
@@ -70,7 +70,7 @@ IMPORTS = {
 
 @pytest.fixture
 def modules(app):
-    """A package, with modules in it and beside it; two of them import each other."""
+    """Create a package with modules in it and beside it; two of them import each other."""
     for path in ("PKG/__init__.py", "PKG/near.py", "PKG/deep/__init__.py", "PKG/deep/er.py", "PKGdata/words.py"):
         app.write(path, "WORD = 'x'")
     app.write("PKGside.py", "WORD = 'side'")
@@ -84,7 +84,7 @@ def modules(app):
 
 @pytest.mark.parametrize("source", IMPORTS)
 def test_a_module_that_a_trusted_one_imports_is_trusted_with_it(modules, source):
-    """Absolute and relative, in functions and by name, through others; what nobody imports may change."""
+    """Absolute, relative, local, dynamic and transitive imports are covered; a module not imported may change."""
     modules.write("PKG/tools.py", source, "def lookup() -> str:", "    return ''")
     for path in IMPORTS[source]:
         assert asks_again(modules, path), path
@@ -94,7 +94,7 @@ def test_a_module_that_a_trusted_one_imports_is_trusted_with_it(modules, source)
 
 
 def test_a_module_without_imports_of_its_project_keeps_the_mark_that_it_had(modules):
-    """What was trusted before stays so: the mark is the digests of the module and of the packages around it."""
+    """Without project imports the fingerprint is the digests of module and packages, so earlier trust stays valid."""
     modules.write("PKG/tools.py", "import json", "def lookup() -> str:", "    return ''")
     file = load(modules.root / "specialists" / "finder.md", modules.root)
     (found,) = wanted_by(file, file.specialist, modules.root).found
@@ -103,7 +103,7 @@ def test_a_module_without_imports_of_its_project_keeps_the_mark_that_it_had(modu
 
 
 def test_nothing_is_imported_and_nothing_odd_breaks_the_search(modules):
-    """Syntax errors, NULs, names that lead nowhere, relative ones beyond the top, packages that are no package."""
+    """Syntax errors, NULs and unresolvable names do not break the search, and no module is imported."""
     modules.write("PKG/broken.py", "def (")
     modules.write("PKG/raises.py", "raise SystemExit('ran')")
     (modules.root / modules.package / "nul.py").write_bytes(b"import os\0")
@@ -125,7 +125,7 @@ def test_nothing_is_imported_and_nothing_odd_breaks_the_search(modules):
 
 
 def test_what_is_installed_is_not_followed(modules, monkeypatch):
-    """Neither Python's own modules nor those in the `.venv` of a project."""
+    """Imports of the standard library and of a project's `.venv` are not followed."""
     installed = modules.root / ".venv" / "lib" / "site-packages"
     modules.write(".venv/lib/site-packages/PKGinstalled/__init__.py", "import PKGinstalled.more")
     modules.write(".venv/lib/site-packages/PKGinstalled/more.py")
@@ -138,7 +138,7 @@ def test_what_is_installed_is_not_followed(modules, monkeypatch):
 
 @pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])
 def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, monkeypatch, bound):
-    """Trust holds for one runner alone then, and says why."""
+    """Beyond the search limits trust is not stored: it holds for one runner, and the error says so."""
     source = "import PKGhop"
     if bound == "depth":
         source = f"WORD = {'+'.join(['1'] * 20_000)}"
@@ -157,7 +157,7 @@ def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, 
 
 @pytest.mark.anyio
 async def test_the_bytes_that_were_looked_at_are_run_and_no_compiled_copy(modules):
-    """Of an imported module too: a project may come with a `__pycache__` that holds something else."""
+    """The inspected bytes of imported modules run, not a `__pycache__` file that a project may ship."""
     modules.write("PKGlazy.py", "WORD = 'looked at'")
     near = modules.write("PKG/near.py", "WORD = 'looked at'")
     modules.write(
@@ -203,7 +203,7 @@ UNTOUCHED = ["notes/data.db", "other.py"]
 
 @pytest.fixture
 def scripts(app):
-    """A project with programs of all kinds."""
+    """Create a project with programs of all kinds."""
     app.write("server.py", "import helper, json")
     for path in ("helper.py", "other.py", "tools/x.py", "src/serve.py", "PKG/__init__.py", "PKG/near.py"):
         app.write(path, "WORD = 1")
@@ -217,7 +217,7 @@ def scripts(app):
 
 @pytest.mark.parametrize("entry", COMMANDS)
 def test_a_file_of_the_project_that_a_trusted_command_names_is_trusted_with_it(scripts, entry):
-    """Scripts, modules and what Python imports beside them, hooks; other files may change."""
+    """Trust covers scripts, hooks, modules and their Python imports named by a command; other files may change."""
     scripts.specialist(f"mcp_servers: {{it: {entry.replace('{root}', str(scripts.root))}}}")
     for path in COMMANDS[entry]:
         assert asks_again(scripts, path), path
@@ -239,7 +239,7 @@ def test_a_file_of_the_project_that_a_trusted_command_names_is_trusted_with_it(s
     ],
 )
 def test_a_command_without_a_file_of_the_project_keeps_the_mark_that_it_had(scripts, entry):
-    """What was trusted before stays so; data that a server writes itself is nothing that is run."""
+    """Without executable project files the server's fingerprint is unchanged, so earlier trust stays valid."""
     scripts.specialist(f"mcp_servers: {{it: {entry}}}")
     file = load(scripts.root / "specialists" / "finder.md", scripts.root)
     wanted = wanted_by(file, file.specialist, scripts.root)
@@ -248,14 +248,14 @@ def test_a_command_without_a_file_of_the_project_keeps_the_mark_that_it_had(scri
 
 @pytest.mark.parametrize("bound", ["MAX_PATHS", "MAX_SIZE"])
 def test_a_command_with_more_files_than_can_be_looked_at_is_asked_about_each_time(scripts, monkeypatch, bound):
-    """Too many words, or files that are too large."""
+    """A command with too many arguments or too large files needs trust each time."""
     monkeypatch.setattr(command_files, bound, 1)
     scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
     assert [demand.fingerprint for demand in claim_of(scripts).demands] == [None]
 
 
 def test_a_script_that_is_no_stored_file_is_passed_over(scripts):
-    """Nothing hangs on a FIFO that stands in its place."""
+    """A FIFO in place of a script is skipped and does not block."""
     (scripts.root / "run.sh").unlink()
     os.mkfifo(scripts.root / "run.sh")
     scripts.specialist("mcp_servers: {it: {command: ./run.sh}}")

@@ -1,4 +1,4 @@
-"""Specialist files made of front matter, and the problems found in them."""
+"""Test helpers: load specialist files from front matter, and list their problems."""
 
 from pathlib import Path
 

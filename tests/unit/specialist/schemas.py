@@ -1,4 +1,4 @@
-"""Schemas of answers: how tests make them, and the reasons for which they are refused."""
+"""Test helpers: load answer schemas, and return the reason why one is refused."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whom a specialist lists under `agents`: is it there, can it be run, and does it lead back."""
+"""Checks of `agents`: each listed specialist exists, can be run, and does not lead back in a cycle."""
 
 import inspect
 from pathlib import Path
@@ -27,13 +27,13 @@ def problems_of(*files, further=()):
 
 
 def test_those_that_are_there_are_no_problem():
-    """By name, by the stem of the file, in other letters; also when they stand further away."""
+    """Agents are found by name, file stem or in any case, also in more distant folders."""
     other = load_text("---\nname: Toad\ndescription: Is.\n---\nYou answer.\n", Path("/s/toads.md"))
     assert problems_of(file("a", "b", "TOAD", "toads"), file("b"), further=[other])["a"] == []
 
 
 def test_without_agents_nothing_further_is_read():
-    """The places beyond are looked at only where somebody is listed."""
+    """More distant folders are read only if a file lists agents."""
 
     def further():
         raise AssertionError
@@ -43,7 +43,7 @@ def test_without_agents_nothing_further_is_read():
 
 
 def test_a_name_that_nobody_has_is_a_warning_with_its_line_and_a_guess():
-    """Once a name, however often it stands there; without a guess where nothing is near."""
+    """An unknown agent gives one warning per name, with a suggestion if a similar name exists."""
     (checked, _) = agent_graph.check([file("a", "fact-chekcer", "zebra", "zebra"), file("fact-checker")])
     assert [str(problem) for problem in checked.problems] == [
         "/s/a.md:4:1: agents: no specialist named fact-chekcer; did you mean fact-checker?",
@@ -54,7 +54,7 @@ def test_a_name_that_nobody_has_is_a_warning_with_its_line_and_a_guess():
 
 
 def test_one_that_cannot_be_run_is_a_warning_that_says_why():
-    """Its own error, with its place."""
+    """The warning for an unusable agent contains that agent's own error and its place."""
     said = problems_of(file("a", "b"), file("b", lines=["tool_calls_limit: many"]))
     assert said["a"] == [
         (
@@ -68,7 +68,7 @@ CIRCLE = "calls form a cycle: {}; remove one of these names"
 
 
 def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
-    """Each sees it from where it stands; whoever only leads into it is warned."""
+    """Each file in a cycle gets an error with the path from itself; files that lead into it get a warning."""
     said = problems_of(file("a", "b"), file("b", "c", "d"), file("c", "a"), file("d"), file("e", "a"))
     assert said["a"] == [("error", CIRCLE.format("a -> b -> c -> a"))]
     assert said["b"] == [("error", CIRCLE.format("b -> c -> a -> b"))]
@@ -78,32 +78,32 @@ def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
 
 
 def test_whoever_lists_itself_stands_in_a_circle():
-    """The smallest one."""
+    """A file that lists itself is the smallest cycle."""
     assert problems_of(file("a", "a"))["a"] == [("error", CIRCLE.format("a -> a"))]
 
 
 def test_the_shortest_circle_is_told():
-    """A longer way round is no help."""
+    """The error shows the shortest cycle through the file."""
     said = problems_of(file("a", "b"), file("b", "c", "a"), file("c", "a"))
     assert said["a"] == [("error", CIRCLE.format("a -> b -> a"))]
     assert said["c"][0] == ("error", CIRCLE.format("c -> a -> b -> c"))
 
 
 def test_between_two_circles_is_no_circle():
-    """It asks one and is asked by another, and does not stand in either."""
+    """A file that connects two cycles is part of neither."""
     said = problems_of(file("a", "a", "m"), file("m", "z"), file("z", "z"))
     assert said["m"] == [("warning", "z cannot be run: it is part of a cycle")]
 
 
 def test_a_circle_through_a_file_further_away_is_seen():
-    """Who is checked is told; the other one is not part of the listing."""
+    """A cycle through a more distant file is reported for the checked file only."""
     said = problems_of(file("a", "b"), further=[file("b", "a", folder="/far")])
     assert list(said) == ["a"]
     assert said["a"][0] == ("error", CIRCLE.format("a -> b -> a"))
 
 
 def test_more_than_two_levels_below_is_a_warning():
-    """Of the first file alone, with the way; two levels are no reason, nor what cannot be run anyway."""
+    """More than two levels give a warning, with the path, in the first file only; unusable agents do not count."""
     files = [file("a", "b"), file("b", "c"), file("c", "d"), file("d")]
     said = problems_of(*files)
     assert said["a"] == [("warning", "a -> b -> c -> d: d is more than 2 levels deep and cannot be called")]
@@ -112,19 +112,19 @@ def test_more_than_two_levels_below_is_a_warning():
 
 
 def test_the_depth_is_that_of_the_runs():
-    """What is warned about is what the runner does, unless it is told otherwise."""
+    """The warning uses the same maximum depth as Runner's default."""
     assert inspect.signature(Runner).parameters["max_depth"].default == agent_graph.MAX_DEPTH
 
 
 def test_a_path_is_taken_as_a_file(tmp_path):
-    """As everywhere else where specialists are named; one that is not there is told."""
+    """An agent may be given as a path, as elsewhere; a missing file is reported."""
     (tmp_path / "b.md").write_text("---\nname: b\ndescription: Is b.\n---\nYou answer.\n")
     assert problems_of(file("a", str(tmp_path / "b.md")))["a"] == []
     assert problems_of(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist named ")
 
 
 def test_many_bad_names_are_not_told_one_by_one():
-    """A damaged file does not fill the screen."""
+    """The number of warnings is limited, so a damaged file does not fill the screen."""
     said = problems_of(file("a", *(f"nobody{number}" for number in range(300))))["a"]
     assert len(said) == agent_graph.MAX_REPORTED + 1
     assert said[-1] == ("warning", "290 more names that cannot be called")
@@ -132,7 +132,7 @@ def test_many_bad_names_are_not_told_one_by_one():
 
 @pytest.fixture
 def folder(tmp_path):
-    """Give a folder with a circle of two, and one apart."""
+    """Create a folder with a cycle of two files and one separate file."""
     for one in (file("a", "b"), file("b", "a"), file("c")):
         listed = f"agents: [{', '.join(one.specialist.agents)}]\n" if one.specialist.agents else ""
         (tmp_path / f"{one.name}.md").write_text(
@@ -143,7 +143,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("by_path", [False, True])
 def test_a_file_in_a_circle_is_refused(folder, by_path):
-    """By its name and by its path; the others of the folder can be run."""
+    """A file in a cycle is refused by name and by path; the folder's other files can be run."""
     registry = Registry([folder])
     for name, other in (("a", "b"), ("b", "a")):
         found = registry.find(str(folder / f"{name}.md") if by_path else name)
@@ -153,7 +153,7 @@ def test_a_file_in_a_circle_is_refused(folder, by_path):
 
 
 def test_files_are_checked_against_places_that_are_not_listed(folder, tmp_path):
-    """As `check PATH` does it: the given file alone is listed."""
+    """As in `check PATH`, agents are looked up in folders that are not listed."""
     alone = tmp_path / "alone"
     alone.mkdir()
     (alone / "x.md").write_text("---\nname: x\ndescription: Is.\nagents: [c, nobody]\n---\nYou answer.\n")
@@ -169,7 +169,7 @@ def ring(size):
 
 @pytest.mark.exhaustive
 def test_long_ways_are_followed_to_their_end():
-    """A ring and a chain of 2,000 files, and a team of which each lists all: nothing recurses."""
+    """A ring and a chain of 2,000 files and a fully connected team are checked without recursion."""
     assert {text[:21] for said in problems_of(*ring(2_000)).values() for _, text in said} == {"calls form a cycle: n"}
     chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(2_000)))
     assert chain["n1999"] == [("warning", "no specialist named n2000; did you mean n200 or n1200 or n1000?")]
@@ -179,7 +179,7 @@ def test_long_ways_are_followed_to_their_end():
 
 
 def test_the_example_of_the_docs_is_without_a_problem():
-    """docs/nested.md lists specialists that come along."""
+    """The example in docs/nested.md lists packaged specialists and has no problems."""
     root = Path(__file__).parents[3]
     example = (root / "docs/nested.md").read_text(encoding="utf-8").split("```markdown\n")[1].split("```")[0]
     loaded = load_text(example, Path("release-editor.md"))

@@ -1,4 +1,4 @@
-"""Checking an answer is bounded, whatever the schema and its patterns."""
+"""The time to check an answer is bounded, whatever the schema and its patterns."""
 
 import time
 from typing import Any
@@ -17,7 +17,7 @@ def explosive(levels: int) -> dict[str, Any]:
 
 
 def test_checking_is_bounded(monkeypatch):
-    """A schema that asks for endless work is refused, and an answer that does is not waited for."""
+    """A schema that always takes too long is refused, and the check of an answer that takes too long is stopped."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     assert "takes too long to check" in refused({**explosive(40), "$ref": "#/$defs/a0"})
     schema = made(explosive(40))
@@ -27,7 +27,7 @@ def test_checking_is_bounded(monkeypatch):
 
 
 def test_a_schema_of_its_own_kind_at_the_root_is_bounded_too(monkeypatch):
-    """By naming its dialect a schema does not get around the bound."""
+    """A schema that names its dialect in `$schema` does not bypass the limit."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     name = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema = made({**explosive(40), **name, "items": {"$ref": "#"}})
@@ -36,7 +36,7 @@ def test_a_schema_of_its_own_kind_at_the_root_is_bounded_too(monkeypatch):
 
 @pytest.mark.parametrize("first", ["unevaluatedItems", "unevaluatedProperties"])
 def test_what_is_left_over_is_bounded_too(monkeypatch, first):
-    """Looking for what no part looked at follows each reference anew, and is not begun when there are too many."""
+    """The search for unevaluated items follows references anew, and is not started if there are too many."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     to = [{"$ref": f"#/$defs/a{i}", "$dynamicRef": f"#/$defs/a{i}"} for i in range(41)]
     defs = {f"a{i}": {"dependentSchemas": {"x": to[i + 1], "y": to[i + 1]}} for i in range(40)}
@@ -63,7 +63,7 @@ def test_what_is_left_over_is_bounded_too(monkeypatch, first):
     ],
 )
 def test_what_one_keyword_does_counts(monkeypatch, schema, value):
-    """Many values to compare with, many names to match, many errors, long errors: each takes its time."""
+    """Many values, names or errors and long errors of one keyword count towards the limit."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     assert "takes too long to check" in str(made(schema).reason(value))
 
@@ -91,13 +91,13 @@ AAAA = "a" * 60 + "!"
     ],
 )
 def test_no_pattern_takes_for_ever(dialect, schema, value, said):
-    """A pattern that makes other engines try each way to read a text is decided at once."""
+    """A pattern that makes backtracking engines run forever is matched at once."""
     assert made({**dialect, **schema}).reason(value) == said
 
 
 @pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
 def test_no_pattern_takes_for_ever_where_properties_are_left_over(dialect):
-    """`unevaluatedProperties` matches names in each part that holds."""
+    """`unevaluatedProperties` matches names against such a pattern in each valid subschema at once."""
     parts = {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"patternProperties": {ENDLESS: {}}}}}
     schema = made({**dialect, **parts, "unevaluatedProperties": False})
     assert schema.reason({"aa": 1}) is None
@@ -106,14 +106,14 @@ def test_no_pattern_takes_for_ever_where_properties_are_left_over(dialect):
 
 
 def test_many_items_that_must_differ_take_no_longer_than_others():
-    """They are not compared with each other one by one."""
+    """`uniqueItems` does not compare all items pairwise."""
     items = [{"a": number} for number in range(60_000)]
     assert made({"uniqueItems": True}).reason(items) is None
     assert "has non-unique elements" in str(made({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
 
 
 def test_an_answer_without_a_bottom_is_not_followed():
-    """A value that is nested beyond what can be checked is a reason, not a crash."""
+    """A value nested too deeply to be checked gives a reason, not a crash."""
     deep: list[Any] = []
     for _ in range(600):
         deep = [deep]
@@ -122,7 +122,7 @@ def test_an_answer_without_a_bottom_is_not_followed():
     def below(frames: int) -> str:
         return below(frames - 1) if frames else str(schema.reason(deep))
 
-    # Wherever the call stands: some places of the library do not survive Python's own limit.
+    # Try many stack depths: parts of the library do not survive Python's recursion limit.
     assert {below(frames) for frames in range(40)} == {"the answer is nested too deeply to be checked"}
     itself = {"if": {"const": {"x": 1}}, "then": {"$ref": "#"}, "unevaluatedProperties": False}
     assert "nested too deeply" in str(made(itself).reason({"x": 1}))
@@ -130,7 +130,7 @@ def test_an_answer_without_a_bottom_is_not_followed():
 
 
 def test_a_schema_with_very_many_patterns_is_refused():
-    """More than are kept compiled would be compiled again for each name."""
+    """A schema with more patterns than the compile cache holds is refused, as each name would recompile them."""
     most = {"patternProperties": {f"^a{i}": {} for i in range(MOST_PATTERNS)}}
     assert made(most).reason({"b": 1}) is None
     one_more = {**most, "properties": {"text": {"pattern": "^b"}}}
@@ -138,7 +138,7 @@ def test_a_schema_with_very_many_patterns_is_refused():
 
 
 def test_numbers_with_one_hash_are_compared_as_fast_as_others():
-    """All multiples of this number have the hash 0, also as floats."""
+    """Multiples of 2**61 - 1, which all have hash 0, also as floats, are compared quickly."""
     same = 2**61 - 1
     items = [number * same for number in range(100_000)]
     begun = time.monotonic()
@@ -149,11 +149,11 @@ def test_numbers_with_one_hash_are_compared_as_fast_as_others():
 
 @pytest.mark.parametrize("pair", [[1, 1.0], [0.0, -0.0], [2**70, float(2**70)], [1.5, 1.5], [-3, -3.0]])
 def test_numbers_that_are_equal_are_not_unique(pair):
-    """Whether they are written as integers or not."""
+    """Equal numbers are duplicates, whether integers or floats."""
     assert "has non-unique elements" in str(made({"uniqueItems": True}).reason(pair))
 
 
 @pytest.mark.parametrize("pair", [[1, True], [0, False], [1, "1"], [1.5, 2.5], [16, 10], [1, -1], [1, [1]]])
 def test_values_that_differ_are_unique(pair):
-    """A flag is no number, and a number no text."""
+    """A boolean is not a number, and a number is not a string."""
     assert made({"uniqueItems": True}).reason(pair) is None

@@ -24,7 +24,7 @@ from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, made, refused
     ],
 )
 def test_a_pattern_is_looked_for_anywhere(pattern, text, found):
-    """As JSON Schema has it: anchors are the author's, classes know Unicode, and the end is the end."""
+    """Patterns match anywhere, as in JSON Schema; classes are Unicode-aware and `$` matches only at the very end."""
     assert (made({"pattern": pattern}).reason(text) is None) == found
 
 
@@ -64,7 +64,7 @@ SAME_WORDS = [
 @pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
 @pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
 def test_our_keywords_say_what_the_library_says(monkeypatch, dialect, schema, value):
-    """Where the library's own keywords end in time, they and ours agree, word for word."""
+    """The replaced keywords give the same messages as the library's own."""
     said = made({**dialect, **schema}).reason(value)
     monkeypatch.setattr(schema_checks, "replaced", dict)
     assert said == made({**dialect, **schema}).reason(value)
@@ -81,7 +81,7 @@ def test_our_keywords_say_what_the_library_says(monkeypatch, dialect, schema, va
     ],
 )
 def test_references_start_from_where_they_stand(schema):
-    """In a resource of its own a reference leads to a part of that."""
+    """A reference inside an embedded resource resolves within that resource."""
     whole = made({**schema, "unevaluatedProperties": False})
     assert whole.reason({"a": 1}) is None
     assert "('b' was unexpected)" in str(whole.reason({"a": 1, "b": 1}))
@@ -89,7 +89,7 @@ def test_references_start_from_where_they_stand(schema):
 
 @pytest.mark.parametrize("reference", ["$recursiveRef", "$ref"])
 def test_references_are_followed_for_what_is_left_over(reference):
-    """2019-09 has one more kind of reference."""
+    """`unevaluatedProperties` follows `$ref`, and in 2019-09 also `$recursiveRef`."""
     name = {"$schema": "https://json-schema.org/draft/2019-09/schema"}
     node = {"properties": {"next": {reference: "#", "unevaluatedProperties": False}}}
     schema = made({**name, **node})
@@ -136,13 +136,13 @@ def test_references_are_followed_for_what_is_left_over(reference):
     ],
 )
 def test_the_reason_names_the_place(schema, value, said):
-    """The line says where and what, of alternatives the one that was meant, in the dialect of the schema."""
+    """The reason gives place and problem, for alternatives of the intended one, in the schema's dialect."""
     reason = made(schema).reason(value)
     assert reason is None if said is None else str(reason).startswith(said)
 
 
 def test_the_reason_names_three_places_at_most_and_the_outermost_first():
-    """What is wrong at the top matters most; the rest shows once that is mended."""
+    """The reason lists at most three places, outermost first; the others show after those are fixed."""
     wrong = {"children": [{"name": 1}, {"name": 2}, {"name": 3}, {"name": 4}]}
     assert str(made(PERSON).reason(wrong)).split("; ") == [
         "the answer: 'name' is a required property",
@@ -152,7 +152,7 @@ def test_the_reason_names_three_places_at_most_and_the_outermost_first():
 
 
 def test_the_reason_stays_short_and_keeps_its_point():
-    """Of a long value the middle is left out, never what is wrong with it."""
+    """A long value is shortened in the middle; the error message is kept."""
     schema = made({"additionalProperties": {"type": "number"}})
     reason = str(schema.reason({"k" * 500: "long\n" * 5_000}))
     assert reason.endswith("' is not of type 'number'")
@@ -161,7 +161,7 @@ def test_the_reason_stays_short_and_keeps_its_point():
 
 
 def test_a_schema_may_be_as_deep_as_a_file():
-    """Sixty levels, as in YAML, are more than an author needs; more would not be safe to check."""
+    """Up to sixty levels are allowed, as in YAML; deeper schemas would not be safe to check."""
     schema: dict[str, Any] = {}
     for _ in range(59):
         schema = {"not": schema}
@@ -170,7 +170,7 @@ def test_a_schema_may_be_as_deep_as_a_file():
 
 
 def test_an_alternative_that_nothing_matches_is_not_what_was_meant():
-    """`false` among the alternatives has no place to name; the reason is that of the whole."""
+    """A `false` alternative has no place to name, so the reason is that of the complete schema."""
     schema = AnswerSchema.load({"anyOf": [False, {"type": "integer"}]}, Path())
     assert "integer" in schema.reason("x")
     assert schema.reason(3) is None

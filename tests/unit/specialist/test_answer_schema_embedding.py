@@ -1,4 +1,4 @@
-"""Embedding `output_schema` in the schema of a tool: references still lead to the same place."""
+"""Embedding `output_schema` in a tool's schema: references still resolve to the same place."""
 
 import pytest
 from hypothesis import assume, example, given
@@ -23,32 +23,32 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
             {"$ref": "#/$defs/a", "$defs": {"a": {}}},
             {"$ref": "#/properties/answer/$defs/a", "$defs": {"a": {}}},
         ),
-        # References by an anchor are found wherever it stands.
+        # References to an anchor resolve wherever the anchor is.
         ({"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}, {"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}),
-        # In data nothing is a reference, and in `properties` a name is no keyword.
+        # Data contains no references, and names in `properties` are not keywords.
         *(({key: [{"$ref": "#"}]}, {key: [{"$ref": "#"}]}) for key in ("const", "enum", "default", "examples")),
         (
             {"properties": {"$ref": {"type": "null"}, "default": {"items": {"$ref": "#"}}}},
             {"properties": {"$ref": {"type": "null"}, "default": {"items": {"$ref": "#/properties/answer"}}}},
         ),
-        # An `$id` that nothing needs goes; one that is needed makes a resource of its own.
+        # An unused `$id` is removed; one that is used creates a separate resource.
         ({"$id": "http://x/y", "items": {"$ref": "#"}}, {"items": {"$ref": "#/properties/answer"}}),
         ({"$id": "http://x/y", "items": {"$ref": "y#"}}, {"$id": "http://x/y", "items": {"$ref": "y#"}}),
         (
             {"$defs": {"i": NESTED}, "allOf": [{"$ref": "item.json"}, {"$ref": "#/$defs/i"}]},
             {"$defs": {"i": NESTED}, "allOf": [{"$ref": "item.json"}, {"$ref": "#/properties/answer/$defs/i"}]},
         ),
-        # What an older dialect has and 2020-12 refuses cannot be embedded.
+        # A schema of an older dialect that 2020-12 refuses cannot be embedded.
         ({**DRAFT7, "items": [{}]}, None),
         ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, None),
     ],
 )
 def test_references_are_led_to_the_new_place(schema, embedded):
-    """A schema keeps its meaning inside the arguments of `respond`."""
+    """References are rewritten, so a schema keeps its meaning inside the arguments of `respond`."""
     assert made(schema).embedded(POINTER) == embedded
 
 
-# Names that JSON pointers escape, and names that are keywords elsewhere.
+# Names that JSON pointers escape, and names that are keywords in other places.
 NAMES = st.sampled_from(["a", "b", "a/b", "~", "% é", "$ref", "$id", "default", "enum", "properties", "$defs"])
 
 
@@ -107,7 +107,7 @@ ROOTS = st.tuples(st.dictionaries(NAMES, SCHEMAS, min_size=1), SCHEMAS.filter(la
 @example(({"a/b": {"type": "string"}}, {"items": {"$ref": "#/$defs/a~1b"}}), [1])
 @example(({"a": {}}, {"if": {"const": {"b": 1}}, "then": {"$ref": "#"}}), {"b": 1})
 def test_an_embedded_schema_decides_as_the_original_does(root, value):
-    """For any schema with references and any value: embedded or not, and our own check, all agree."""
+    """For any schema and value, the original, the embedded schema and our own check agree."""
     defs, top = root
     try:
         schema = made({"$defs": defs, **top})
@@ -116,7 +116,7 @@ def test_an_embedded_schema_decides_as_the_original_does(root, value):
     try:
         matches = Draft202012Validator(schema.schema, registry=Registry()).is_valid(value)
     except RecursionError:
-        # Some only lead back to themselves for a value that nobody could guess; that is said in words.
+        # Some schemas recurse without end only for particular values; the reason then says so.
         assert schema.reason(value) == "the answer is nested too deeply to be checked"
         return
     whole = {"properties": {"answer": schema.embedded(POINTER)}}
@@ -133,11 +133,11 @@ ANY_JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(sorted(Draft202012Validator.VALIDATORS)), ANY_JSON), ANY_JSON)
 def test_any_map_is_a_schema_or_is_refused_in_one_line(schema, value):
-    """Whatever stands in a file, nothing but ValueError comes out, and what is taken can be used."""
+    """Any dict is refused with a short ValueError or gives a usable schema."""
     try:
         taken = made(schema)
     except ValueError as error:
-        # It becomes a problem of a file, which shows it with escapes for what is not printable.
+        # The error becomes a problem of a file, which escapes unprintable characters.
         taken, said = None, str(error)
     if taken is None:
         assert 0 < len(said) <= 500

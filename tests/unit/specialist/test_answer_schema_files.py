@@ -1,4 +1,4 @@
-"""Loading `output_schema`: the forms it takes in a file, and the errors that name the place inside."""
+"""Loading `output_schema`: its forms in a file, and errors that name the place inside."""
 
 import json
 import os
@@ -33,20 +33,20 @@ additionalProperties: false
     ],
 )
 def test_a_schema_may_stand_in_a_file(tmp_path, name, text):
-    """JSON, tabs and a byte order mark included, and YAML are read; a relative path starts at the folder."""
+    """JSON, with tabs or a byte order mark, and YAML are read; relative paths start at the given folder."""
     (tmp_path / name).write_text(text, "utf-8")
     assert AnswerSchema.load(name, tmp_path).schema == PERSON
     assert AnswerSchema.load(str(tmp_path / name), Path("/nowhere")).schema == PERSON
 
 
 def test_json_is_read_as_json(tmp_path):
-    """What YAML would read in another way, such as a pair of escapes for one character, is JSON's."""
+    """A `.json` file is parsed as JSON where YAML differs, as for a surrogate pair of escapes."""
     (tmp_path / "a.json").write_text(r'{"const": "\ud83d\ude00"}', "utf-8")
     assert AnswerSchema.load("a.json", tmp_path).schema == {"const": "\U0001f600"}
 
 
 def test_the_schema_is_a_copy_of_what_was_given():
-    """What a program does to its map afterwards changes nothing."""
+    """Changing the given dict afterwards does not change the schema."""
     given_one = {"required": ["a"]}
     schema = made(given_one)
     given_one["required"].append("b")
@@ -76,7 +76,7 @@ def test_the_schema_is_a_copy_of_what_was_given():
     ],
 )
 def test_a_bad_file_is_named_with_the_reason(tmp_path, name, text, said):
-    """One clause: the file, where in it, and why."""
+    """The error names the file, the place in it and the reason."""
     (tmp_path / name).write_text(text, "utf-8")
     why = refused(name, tmp_path)
     assert said in why
@@ -84,19 +84,19 @@ def test_a_bad_file_is_named_with_the_reason(tmp_path, name, text, said):
 
 
 def test_aliases_that_multiply_are_refused(tmp_path):
-    """Few lines of YAML that stand for millions of values do not grow."""
+    """A few lines of YAML whose aliases expand to millions of values are refused."""
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
     )
     (tmp_path / "a.yaml").write_text(bomb, "utf-8")
     assert "contains more than 10,000 values" in refused("a.yaml", tmp_path)
     (tmp_path / "b.yaml").write_text("a: &a\n  b: *a\n", "utf-8")
-    # An alias inside of what it names is a plain text here, as in front matter.
+    # An alias inside its own anchor is read as plain text, as in front matter.
     assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}
 
 
 def test_what_is_no_file_is_refused(tmp_path):
-    """A missing file, a folder, a pipe that would block, an unusable name."""
+    """A missing file, a folder, a pipe that would block and an unusable name are refused."""
     os.mkfifo(tmp_path / "pipe")
     assert refused("gone.json", tmp_path) == f"no such file: {tmp_path / 'gone.json'}"
     assert refused("a\nb", tmp_path).startswith("no such file: ")
@@ -143,12 +143,12 @@ def test_what_is_no_file_is_refused(tmp_path):
     ],
 )
 def test_a_bad_schema_is_refused_with_the_place_inside(schema, said):
-    """Nothing is left for the moment when an answer is there."""
+    """A bad schema is refused at load time, before any answer arrives."""
     assert said in refused(schema)
 
 
 def test_a_map_that_holds_itself_is_refused():
-    """A program can make what no file can hold."""
+    """A dict that contains itself, which only a program can create, is refused."""
     schema: dict[str, Any] = {}
     schema["items"] = schema
     assert "contains a value that JSON cannot represent" in refused(schema)
@@ -156,7 +156,7 @@ def test_a_map_that_holds_itself_is_refused():
 
 
 def test_a_bad_schema_makes_the_file_unusable_at_its_place(tmp_path):
-    """A file never runs without what it promises; it is listed, with line, column, key and reason."""
+    """A file with a bad schema is listed with line, column, key and reason, but cannot run."""
     path = tmp_path / "finder.md"
     path.write_text("---\nname: finder\ndescription: d\noutput_schema: gone.json\n---\nBody\n", "utf-8")
     file = load(path)
@@ -169,7 +169,7 @@ def test_a_bad_schema_makes_the_file_unusable_at_its_place(tmp_path):
 
 
 def test_a_bad_schema_inside_a_file_is_told_beside_other_errors():
-    """All that is wrong is said at once, and of one value only once."""
+    """All errors of a file are reported together, and each bad value only once."""
     head = "---\nname: finder\ndescription: d\n"
     text = f"{head}tool_calls_limit: x\noutput_schema:\n  properties: {{age: {{type: numbr}}}}\n---\nBody\n"
     wrong = [problem for problem in load_text(text, Path("finder.md")).problems if problem.level == "error"]

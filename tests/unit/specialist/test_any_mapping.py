@@ -1,6 +1,6 @@
-"""Any values under the keys that we know: a specialist that holds them, or errors that name them; never a crash.
+"""Any values under known keys load as a specialist or give errors that name them, and never crash.
 
-EXAMPLES in the environment says how many mappings are tried.
+The environment variable EXAMPLES sets how many mappings are tried.
 """
 
 from pathlib import Path
@@ -62,7 +62,7 @@ def loaded(mapping: dict[str, object], body: str = "You look.") -> SpecialistFil
 @settings(max_examples=EXAMPLES)
 @given(MAPPINGS)
 def test_any_mapping_is_a_specialist_or_an_error_that_says_where(mapping):
-    """Two loads agree; an error names a line within the file; what is strict refuses what has a warning."""
+    """Loading is deterministic, errors name a line within the file, and strict mode refuses warnings."""
     file, again = loaded(mapping), loaded(mapping)
     assert file == again
     assert file.name
@@ -80,7 +80,7 @@ def test_any_mapping_is_a_specialist_or_an_error_that_says_where(mapping):
 @settings(max_examples=EXAMPLES)
 @given(MAPPINGS)
 def test_what_was_loaded_can_be_written_down_and_loaded_again(mapping):
-    """The values of a specialist, in their canonical spelling, load as the same specialist, without an error."""
+    """A specialist written in canonical spelling loads as the same specialist, without errors."""
     file = loaded({**mapping, "name": "agent", "description": "d"})
     if file.specialist is None:
         return
@@ -90,7 +90,7 @@ def test_what_was_loaded_can_be_written_down_and_loaded_again(mapping):
 
 def written(specialist: Specialist) -> dict[str, object]:
     """Return the front matter that says what a specialist's values are; a limit that is not there is `none`."""
-    # A map of switches sets what it turns off without naming the key of that.
+    # A map of switches sets `disallowed_tools` without naming that key.
     told = specialist.model_fields_set | ({"disallowed_tools"} if specialist.disallowed_tools else set())
     values = specialist.model_dump(mode="json", by_alias=True, include=told)
     if isinstance(values.get("countdown"), dict):

@@ -1,4 +1,4 @@
-"""Real agent files and oddities made from them, each held to what it must load as."""
+"""Real agent files and malformed variants of them load as their manifest expects."""
 
 import json
 import os
@@ -21,7 +21,7 @@ ENTRIES = json.loads(MANIFEST.read_text("utf-8"))["files"]
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["file"])
 def test_file_loads_as_expected(entry: dict[str, Any]) -> None:
-    """Name, description, tools, model, limit and status of one file are those of the manifest."""
+    """Name, description, tools, model, limit and status of each file match the manifest."""
     file = load(AGENTS / entry["file"])
     expected = entry["expected"]
     assert file.name == expected["name"]
@@ -35,7 +35,7 @@ def test_file_loads_as_expected(entry: dict[str, Any]) -> None:
 
 
 def test_every_place_lies_within_its_file() -> None:
-    """No problem points at a line that its file does not have."""
+    """No problem points at a line beyond the end of its file."""
     for entry in ENTRIES:
         path = AGENTS / entry["file"]
         lines = len(path.read_bytes().splitlines()) + 1

@@ -1,4 +1,4 @@
-"""The JSON Schema of the front matter."""
+"""The JSON Schema of the front matter, for editors."""
 
 import jsonschema
 import pytest
@@ -10,7 +10,7 @@ VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 
 
 def test_every_key_is_described() -> None:
-    """It is a valid schema that describes each canonical key and allows any other."""
+    """The schema is valid, describes each canonical key and allows other keys."""
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert tuple(schema["properties"]) == CANONICAL
@@ -31,7 +31,7 @@ def test_every_key_is_described() -> None:
     ],
 )
 def test_good_front_matter_is_valid(front: dict[str, object]) -> None:
-    """Editors accept what the loader accepts."""
+    """The schema accepts front matter that the loader accepts."""
     VALIDATOR.validate(front)
 
 
@@ -47,5 +47,5 @@ def test_good_front_matter_is_valid(front: dict[str, object]) -> None:
     ],
 )
 def test_bad_front_matter_is_not(front: dict[str, object]) -> None:
-    """Editors mark what the loader refuses."""
+    """The schema refuses front matter that the loader refuses."""
     assert not VALIDATOR.is_valid(front)

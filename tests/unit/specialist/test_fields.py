@@ -1,4 +1,4 @@
-"""The typed fields: kinds of values, words for what is wrong, the model itself."""
+"""The typed fields: kinds of values, error messages and the model itself."""
 
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def value(line: str) -> Any:
     ],
 )
 def test_values_in_every_kind_and_spelling(line: str, expected: object) -> None:
-    """Each kind of value is read, under each of its names."""
+    """Each kind of value is read under each of its key's names."""
     assert value(line) == expected
 
 
@@ -118,7 +118,7 @@ def test_values_in_every_kind_and_spelling(line: str, expected: object) -> None:
     ],
 )
 def test_bad_values_are_errors_in_plain_words(line: str, said: str) -> None:
-    """What was wanted and what was found stand in one line, at the value's place."""
+    """The error gives the expected and the actual value on one line, at the value's place."""
     file = loaded(line)
     assert [str(p).partition(":4:")[2].partition(": ")[2] for p in file.problems] == [said]
     assert (file.status, file.specialist) == ("error", None)
@@ -136,7 +136,7 @@ def test_bad_values_are_errors_in_plain_words(line: str, said: str) -> None:
     ],
 )
 def test_values_that_hold_nothing_back_are_forgiven(line: str, key: str, left: object) -> None:
-    """A wrong type where nothing is restricted by it is a warning."""
+    """A value of the wrong type is only a warning if it does not restrict the specialist."""
     file = loaded(line)
     assert file.status == "warning"
     assert file.specialist is not None
@@ -144,7 +144,7 @@ def test_values_that_hold_nothing_back_are_forgiven(line: str, key: str, left: o
 
 
 def test_a_key_of_a_map_left_empty_counts_as_not_given() -> None:
-    """As with whole keys: nothing is switched off by forgetting its value."""
+    """An empty key inside a map counts as not given, so a forgotten value disables nothing."""
     file = loaded("countdown:\n  from:\n  warn_at: 2")
     assert file.specialist is not None
     assert file.specialist.countdown == Countdown(warn_at=2)
@@ -152,27 +152,27 @@ def test_a_key_of_a_map_left_empty_counts_as_not_given() -> None:
 
 
 def test_descriptions_of_other_types_become_text() -> None:
-    """A list is joined, a map is taken as written, and both are warned about."""
+    """A list is joined and a map is kept as written, both with a warning."""
     for written, text in (("[a, b c]", "a, b c"), ("{a: b}", "{a: b}"), ("\n  Use when: x", "Use when: x")):
         file = load_text(f"---\nname: agent\ndescription: {written}\n---\nBody", Path("agent.md"))
         assert (file.description, file.status) == (text, "warning")
 
 
 def test_names_of_other_types_give_way_to_the_file() -> None:
-    """A name that is no text, empty or made of control characters is replaced by the file's."""
+    """A name that is not text, is empty or has only control characters is replaced by the file's name."""
     for written in ("[a]", "{a: b}", "''", "", "null", '"\\x01\\x02"'):
         file = load_text(f"---\nname: {written}\ndescription: d\n---\nBody", Path("agent.md"))
         assert (file.name, file.status) == ("agent", "warning")
 
 
 def test_names_lose_control_characters_only() -> None:
-    """A name that would upset a terminal is cleaned; slashes and colons are names."""
+    """Control characters are removed from a name; slashes and colons are kept."""
     file = load_text('---\nname: "SE: a/b\\n\\x1b[31m"\ndescription: d\n---\nBody', Path("agent.md"))
     assert file.name == "SE: a/b [31m"
 
 
 def test_fields_set_are_the_keys_of_the_file() -> None:
-    """Defaults and stand-ins do not count as given."""
+    """Defaults and placeholders do not count as given."""
     file = load_text("---\ndescription: d\ntool_calls_limit: none\nmodel:\n---\nBody", Path("agent.md"))
     assert file.specialist is not None
     assert file.specialist.model_fields_set == {"description", "tool_calls_limit"}
@@ -180,7 +180,7 @@ def test_fields_set_are_the_keys_of_the_file() -> None:
 
 
 def test_keys_without_effect() -> None:
-    """A notice each; a warning for those that hold an agent back elsewhere; unknown ones get a guess."""
+    """Keys without effect give a notice, restrictive ones a warning, unknown ones a warning with a suggestion."""
     file = loaded("color: red\nhooks: {a: b}\npermissionMode: plan\ntool_cals_limit: 3\nquux: 1")
     assert [(p.key, p.level) for p in file.problems] == [
         ("color", "notice"),
@@ -195,18 +195,18 @@ def test_keys_without_effect() -> None:
 
 
 def test_strict_turns_warnings_into_errors() -> None:
-    """A strict look refuses what a lenient one forgives, and leaves notices alone."""
+    """Strict mode turns warnings into errors and keeps notices."""
     assert (loaded("quux: 1").strict().status, loaded("quux: 1").strict().specialist) == ("error", None)
     assert (loaded("color: red").strict().status, loaded("color: red").strict().specialist is None) == ("ok", False)
 
 
 def test_every_canonical_key_is_a_field_and_the_other_way_round() -> None:
-    """The table of keys and the model agree."""
+    """The table of keys and the model's fields match."""
     assert set(CANONICAL) == set(Specialist.model_fields) - {"prompt", "path"}
 
 
 def test_model_is_usable_without_a_file() -> None:
-    """Defaults are those of the table; wrong values raise; it cannot be changed."""
+    """The model has the documented defaults, refuses wrong values and is immutable."""
     specialist = Specialist(name="a", description="b", prompt="c")
     assert (specialist.tool_calls_limit, specialist.landing, specialist.tools) == (30, "auto", None)
     assert (specialist.parallel_tools_limit, specialist.tool_timeout, specialist.tool_result_limit) == (4, 60, 20_000)
@@ -218,7 +218,7 @@ def test_model_is_usable_without_a_file() -> None:
 
 
 def test_listing_object() -> None:
-    """The object of a listing holds what the file gives, in plain values."""
+    """The JSON object of a listing contains the file's settings as plain values."""
     file = loaded("tools: Read\ntool_calls_limit: 5\nquux: 1")
     assert file.as_json() == {
         "name": "agent",

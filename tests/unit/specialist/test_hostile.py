@@ -1,4 +1,4 @@
-"""Files that nobody wrote on purpose, and files that somebody did."""
+"""Random and malicious files load without a crash."""
 
 from pathlib import Path
 
@@ -39,13 +39,13 @@ def check(file: SpecialistFile, data: bytes | str) -> None:
 @given(st.binary())
 @example(b"\xff\xfe-\x00-\x00-\x00\n\x00")
 def test_any_bytes_load(data: bytes) -> None:
-    """Whatever a file holds, it is listed, and its problems lie within it."""
+    """Any bytes load as a listed file whose problems lie within it."""
     check(load_text(data, PATH), data.replace(b"\0", b""))
 
 
 @given(st.lists(PIECES, max_size=40), st.booleans())
 def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:
-    """Every mix of what YAML and we give a meaning to is survived."""
+    """Any mix of YAML syntax and supported keys loads without a crash."""
     text = "".join(pieces)
     text = f"---\n{text}\n---\nBody" if fenced else text
     check(load_text(text, PATH), text)
@@ -77,7 +77,7 @@ def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:
     ids=lambda front: front[:20],
 )
 def test_large_and_deep_files_load(front: str) -> None:
-    """Size and depth end in a listing with problems, never in a crash of the interpreter."""
+    """Very large or deeply nested files are listed with problems and never crash the interpreter."""
     for text in (f"---\n{front}\n---\nBody", f"---\n{front}", front):
         file = load_text(text, PATH)
         check(file, text)
@@ -85,7 +85,7 @@ def test_large_and_deep_files_load(front: str) -> None:
 
 
 def test_alias_bombs_do_not_grow() -> None:
-    """Aliases that would multiply to millions of values are an error where they are used."""
+    """Aliases that would expand to millions of values are an error where they are used."""
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
     )
@@ -94,20 +94,20 @@ def test_alias_bombs_do_not_grow() -> None:
 
 
 def test_aliases_nest_no_deeper_than_text() -> None:
-    """A chain of aliases is as deep as the text that it stands for."""
+    """A chain of aliases counts as deep as its expansion, so a chain that is too deep is an error."""
     chain = "k0: &a0 [x]\n" + "".join(f"k{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 3000))
     file = load_text(f"---\n{HEAD}{chain}output_schema: {{a: *a2999}}\n---\nBody", PATH)
     assert file.status == "error"
 
 
 def test_tags_construct_nothing() -> None:
-    """A tag that would run code elsewhere is a list with an odd name."""
+    """A YAML tag that would run code in an unsafe loader is ignored."""
     file = load_text(f"---\n{HEAD}tools: !!python/object/apply:os.abort [Read]\n---\nBody", PATH)
     assert file.tools == ("Read",)
 
 
 def test_odd_keys() -> None:
-    """Numbers, null, lists and merge keys as keys are told and change nothing."""
+    """Numbers, null, lists and merge keys used as keys are reported and have no effect."""
     file = load_text(f"---\n{HEAD}1: x\nnull: y\n? [a]\n: z\n<<: {{model: opus}}\n---\nBody", PATH)
     assert (file.name, file.model, file.status) == ("agent", None, "warning")
     assert [problem.line for problem in file.problems] == [4, 5, 6, 8]
@@ -120,7 +120,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), m
 
 @given(TEXTS, TEXTS, st.lists(st.from_regex(r"[A-Za-z_]{1,12}", fullmatch=True)), st.integers(0, 10**6))
 def test_plain_files_round_trip_through_dumps(name: str, description: str, tools: list[str], limit: int) -> None:
-    """What `frontmatter.dumps` writes loads as it was, without a warning about its form."""
+    """A file written by `frontmatter.dumps` loads with the same values, without a warning about its form."""
     post = frontmatter.Post("Body", name=name, description=description, tools=tools, tool_calls_limit=limit)
     file = load_text(frontmatter.dumps(post), PATH)
     assert (file.name, file.description, file.tools, file.tool_calls_limit) == (name, description, tuple(tools), limit)
@@ -130,7 +130,7 @@ def test_plain_files_round_trip_through_dumps(name: str, description: str, tools
 
 
 def test_the_handler_serves_python_frontmatter() -> None:
-    """The lenient rules work through the library's own door too."""
+    """The lenient rules also work as a handler of the python-frontmatter library."""
     post = frontmatter.loads("---\nname: a\ndescription: b: c\n---\nBody", handler=LenientHandler(Problems(PATH)))
     assert (post.metadata, post.content) == ({"name": "a", "description": "b: c"}, "Body")
     assert LenientHandler(Problems(PATH)).detect("---\nname: a\n---\n")
@@ -138,14 +138,14 @@ def test_the_handler_serves_python_frontmatter() -> None:
 
 
 def test_a_name_that_is_proposed_is_printable() -> None:
-    """What stands after "did you mean" may come from the file itself."""
+    """Unprintable characters in a suggested name are escaped, because the name may come from the file itself."""
     file = load_text('---\nname: a\ndescription: d\ntools: lookk\npython_tools: ["m:loo\\u2028\\ek"]\n---\nb', PATH)
     (problem,) = (problem for problem in file.problems if problem.key == "tools")
     assert r"did you mean loo\u2028\x1bk?" in problem.text
 
 
 def test_thousands_of_tools_are_not_compared_each_with_each() -> None:
-    """What is near is proposed for the first few names; all others would take minutes."""
+    """Suggestions are made only for the first few names, because comparing all would take minutes."""
     names, functions = (", ".join(f"{kind}{number}x" for number in range(3_000)) for kind in ("saer", "m:sear"))
     file = load_text(
         f"---\nname: a\ndescription: d\ntools: [serach, {names}]\npython_tools: [{functions}]\n---\nb", PATH

@@ -1,4 +1,4 @@
-"""Folders of other users: their specialists are not loaded unasked, and the user is told how to load them."""
+"""Specialists in other users' folders are not loaded by default, and the message explains how to load them."""
 
 import os
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Give = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home with nothing in it, and no user of sudo."""
+    """Set an empty home directory, and unset SUDO_UID."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_CONFIG_HOME", "SUDO_UID"):
         monkeypatch.delenv(name, raising=False)
@@ -33,13 +33,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def give(monkeypatch: pytest.MonkeyPatch) -> Give:
-    """Return a function that has some paths belong to another user, whether the tests run as root or not."""
+    """Return a function that makes paths appear to belong to another user, whether or not the tests run as root."""
     strangers: set[str] = set()
     real = os.stat
 
     def stat(path, *arguments, follow_symlinks=True, **options):
         info = real(path, *arguments, follow_symlinks=follow_symlinks, **options)
-        at = os.path.realpath(path) if follow_symlinks else os.path.abspath(path)  # noqa: PTH100 - a link stays one
+        at = os.path.realpath(path) if follow_symlinks else os.path.abspath(path)  # noqa: PTH100 - keeps a link
         if at not in strangers:
             return info
         return os.stat_result((*info[:4], OTHER, *info[5:]))
@@ -53,7 +53,7 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project whose specialist has the name of one that comes along, entered at a folder in it."""
+    """Create a project whose specialist has the name of a packaged one, and change into a subfolder."""
     root = tmp_path / "shared"
     for folder in (".git", "specialists", ".claude/agents", "mine"):
         (root / folder).mkdir(parents=True)
@@ -69,7 +69,7 @@ def found(root: Path, **how: bool) -> Path:
 
 @pytest.mark.parametrize("what", ["", ".git"])
 def test_a_folder_of_another_user_is_not_taken_as_the_project(shared: Path, give: Give, what: str) -> None:
-    """The folder or its `.git`; the folder that one stands in is the root then, and nothing above it is loaded."""
+    """If the folder or its `.git` is another user's, the current folder is the root, and nothing above it is loaded."""
     assert project_root(shared / "mine") == shared
     assert found(shared) == shared / "specialists" / "a.md"
     give(shared / what)
@@ -81,7 +81,7 @@ def test_a_folder_of_another_user_is_not_taken_as_the_project(shared: Path, give
 
 @pytest.mark.parametrize("what", ["specialists", ".claude", ".claude/agents"])
 def test_a_place_of_another_user_in_a_folder_of_ones_own_is_not_loaded(shared: Path, give: Give, what: str) -> None:
-    """As anybody can make one in `/tmp`; the other places of the project are loaded."""
+    """Another user's specialist folder, as anyone can create in `/tmp`, is skipped; the project's others load."""
     (shared / ".claude" / "agents" / "b.md").write_text(TEXT.replace("thoughts-analyzer", "b"))
     give(shared / what)
     registry = Registry(places(shared))
@@ -95,7 +95,7 @@ def test_a_place_of_another_user_in_a_folder_of_ones_own_is_not_loaded(shared: P
 
 
 def test_the_listing_says_whose_it_is_and_what_to_do(shared: Path, give: Give) -> None:
-    """One line each for `list`, a name that is not found, and a run, whose answer still comes."""
+    """`list`, a failed lookup and a run, which still answers, each show the owner and the remedy on one line."""
     give(shared)
     line = (
         f"{shared}/specialists:1:1: {shared} belongs to another user (uid {OTHER}); its files are not loaded; if you "
@@ -117,7 +117,7 @@ def test_the_listing_says_whose_it_is_and_what_to_do(shared: Path, give: Give) -
 
 @pytest.mark.parametrize("value", ["{}", "/nowhere:{}", "*"])
 def test_the_environment_names_folders_that_may_belong_to_anybody(shared: Path, give: Give, monkeypatch, value) -> None:
-    """For a container that works on a mounted folder; another folder is not meant by it."""
+    """The variable allows the folders it names, as for a container's mounted folder, and no others."""
     give(shared)
     monkeypatch.setenv(VARIABLE, value.format(shared).replace(":", os.pathsep))
     assert project_root(shared / "mine") == shared
@@ -127,7 +127,7 @@ def test_the_environment_names_folders_that_may_belong_to_anybody(shared: Path, 
 
 
 def test_a_root_or_a_folder_that_is_named_is_meant(shared: Path, give: Give) -> None:
-    """`--root`, `root=` and `--dir` of commands and of a program; `--root` of another folder is not this one."""
+    """An explicit `--root`, `root=` or `--dir` loads that folder; a `--root` of another folder does not."""
     give(shared)
     assert found(shared, meant=True) == shared / "specialists" / "a.md"
     assert Runner(root=shared).registry.find("thoughts-analyzer").path == shared / "specialists" / "a.md"
@@ -139,7 +139,7 @@ def test_a_root_or_a_folder_that_is_named_is_meant(shared: Path, give: Give) -> 
 
 
 def test_what_root_owns_is_taken_and_with_sudo_what_the_caller_owns(shared: Path, give: Give, monkeypatch) -> None:
-    """As ssh and git have it: root may change everything anyway, and sudo works in the folders of its caller."""
+    """As in ssh and git, root's folders are accepted, and under sudo also those of the calling user."""
     assert ownership_problem(shared) is None
     if Path("/").stat().st_uid == 0:
         monkeypatch.setattr(os, "geteuid", lambda: OTHER)
@@ -156,7 +156,7 @@ def test_what_root_owns_is_taken_and_with_sudo_what_the_caller_owns(shared: Path
 
 
 def test_a_link_of_another_user_is_looked_at_itself(shared: Path, give: Give) -> None:
-    """Where anybody may make links, one of somebody else's may lead to a folder of one's own."""
+    """The owner of the link itself counts, because another user's link may point to one's own folder."""
     (shared / "specialists").rename(shared / "mine" / "notes")
     (shared / "specialists").symlink_to("mine/notes")
     assert found(shared).parent == shared / "specialists"
@@ -165,7 +165,7 @@ def test_a_link_of_another_user_is_looked_at_itself(shared: Path, give: Give) ->
 
 
 def test_what_comes_along_is_loaded_also_from_a_checkout_of_another_user(shared: Path, give: Give, monkeypatch) -> None:
-    """Whoever runs the program from there trusts it; it is the project too, and as that it is refused."""
+    """Packaged specialists load even from another user's checkout, but are refused as that project's files."""
     monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: shared / "specialists")
     give(shared)
     assert [file.status for file in Registry(places(shared)).files()] == ["error", "error", "ok"]
@@ -173,12 +173,12 @@ def test_what_comes_along_is_loaded_also_from_a_checkout_of_another_user(shared:
 
 
 def test_a_folder_inside_of_ones_own_project_may_be_a_project_of_its_own(shared: Path) -> None:
-    """As with `--root`: nothing above it is searched."""
+    """A subfolder used as the root is its own project, as with `--root`; nothing above it is searched."""
     assert shared not in [place.path.parent for place in places(shared / "mine")]
 
 
 def test_servers_of_another_user_are_passed_over(shared: Path, give: Give) -> None:
-    """A `.mcp.json` above the folder that one stands in; the one in that folder is taken."""
+    """Another user's `.mcp.json` above the current folder is ignored; one in the current folder is used."""
     from run_specialist.specialist.mcp_servers.servers import project_file
 
     (shared / ".git").rmdir()

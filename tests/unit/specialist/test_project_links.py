@@ -1,4 +1,4 @@
-"""Links in a project: inside of it they are followed, out of it they are not; the user's own lead anywhere."""
+"""A project's links are followed inside the project only; the user's own links may lead anywhere."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ TRIES = 300
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with nothing in it."""
+    """Set an empty home directory, and disable the packaged specialists."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project with a folder beside its specialists."""
+    """Create a project with a folder beside its specialists."""
     for folder in (".git", "specialists", "prompts"):
         (tmp_path / "project" / folder).mkdir(parents=True)
     return tmp_path / "project"
@@ -54,7 +54,7 @@ def listed(root: Path, folder: Path | None = None) -> dict[str, str]:
 
 
 def test_a_link_that_stays_in_the_project_is_followed(root: Path) -> None:
-    """Relative, absolute, through other links and linked folders, and out of the project and back."""
+    """Relative, absolute and chained links are followed, also ones that leave the project and return to it."""
     write(root / "prompts" / "a.md")
     link(root / "specialists" / "relative.md", "../prompts/a.md")
     assert listed(root) == {"a": "ok"}
@@ -67,7 +67,7 @@ def test_a_link_that_stays_in_the_project_is_followed(root: Path) -> None:
 
 
 def test_a_linked_folder_in_the_project_is_searched(root: Path) -> None:
-    """`.claude/agents` may be a link to `specialists`, which is listed once, or to any other folder."""
+    """`.claude/agents` may link to `specialists`, which is then listed once, or to any other project folder."""
     write(root / "specialists" / "a.md")
     link(root / ".claude" / "agents", "../specialists")
     assert listed(root) == {"a": "ok"}
@@ -78,7 +78,7 @@ def test_a_linked_folder_in_the_project_is_searched(root: Path) -> None:
 
 
 def test_the_project_itself_may_be_reached_by_a_link(root: Path, tmp_path: Path, monkeypatch) -> None:
-    """As `/tmp` is one on macOS: by its own path, by the other one, and from inside."""
+    """A project reached through a link, like `/tmp` on macOS, works by either path and from inside."""
     write(root / "prompts" / "a.md")
     alias = link(tmp_path / "alias", root)
     link(root / "specialists" / "a.md", alias / "prompts" / "a.md")
@@ -91,7 +91,7 @@ def test_the_project_itself_may_be_reached_by_a_link(root: Path, tmp_path: Path,
 
 
 def test_what_git_ignores_is_found_all_the_same(root: Path) -> None:
-    """Specialists that one user keeps for themselves are often ignored."""
+    """Files ignored by git are found, because users often ignore their private specialists."""
     write(root / ".claude" / "agents" / "a.md")
     (root / ".gitignore").write_text(".claude/\n*.md\n")
     assert listed(root) == {"a": "ok"}
@@ -101,7 +101,7 @@ def test_what_git_ignores_is_found_all_the_same(root: Path) -> None:
 def test_a_link_out_of_the_project_is_an_error_that_does_not_say_what_is_there(
     root: Path, tmp_path: Path, *, has_git: bool
 ) -> None:
-    """The same line whether the target exists or not; a project need not be one of git."""
+    """The error is the same whether or not the target exists, with git or without."""
     if not has_git:
         (root / ".git").rmdir()
     write(tmp_path / "outside.md", "secret")
@@ -118,7 +118,7 @@ def test_a_link_out_of_the_project_is_an_error_that_does_not_say_what_is_there(
 
 
 def test_a_link_to_a_file_of_the_users_own_does_not_take_its_place(root: Path, home: Path) -> None:
-    """The link is refused, and the file itself is still found; a folder likewise."""
+    """A project's link to a user's file or folder is refused, and the user's own file is still found."""
     mine = write(home / ".claude" / "agents" / "mine.md")
     link(root / "specialists" / "mine.md", mine)
     link(root / ".claude" / "agents", mine.parent)
@@ -131,7 +131,7 @@ def test_a_link_to_a_file_of_the_users_own_does_not_take_its_place(root: Path, h
 
 
 def test_links_of_the_users_own_lead_anywhere(root: Path, home: Path, tmp_path: Path) -> None:
-    """In the user's places, in a folder that is given and lies in no project, and by a path on the command line."""
+    """Links in the user's folders, a given folder outside projects and a command-line path may lead anywhere."""
     elsewhere = write(tmp_path / "elsewhere" / "a.md")
     link(home / ".claude" / "agents" / "a.md", elsewhere)
     link(tmp_path / "given" / "b.md", write(tmp_path / "elsewhere" / "b.md"))
@@ -142,7 +142,7 @@ def test_links_of_the_users_own_lead_anywhere(root: Path, home: Path, tmp_path: 
 
 
 def test_a_link_of_the_users_own_counts_as_what_it_leads_to(root: Path, home: Path, tmp_path: Path) -> None:
-    """A file of a project that the user has linked, and that becomes a link out of its project, is refused."""
+    """A linked project file is refused once it becomes a link out of its own project."""
     other = tmp_path / "team"
     (other / ".git").mkdir(parents=True)
     link(home / ".claude" / "agents" / "a.md", write(other / "agents" / "a.md"))
@@ -153,7 +153,7 @@ def test_a_link_of_the_users_own_counts_as_what_it_leads_to(root: Path, home: Pa
 
 
 def test_a_given_folder_is_held_to_the_project_that_it_lies_in(root: Path, tmp_path: Path) -> None:
-    """Also where that is another project than the one we are in, and where `--dir` says the project's own folder."""
+    """A given folder is restricted to the project that contains it, be it the current project or another one."""
     outside = write(tmp_path / "outside.md")
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)
@@ -167,7 +167,7 @@ def test_a_given_folder_is_held_to_the_project_that_it_lies_in(root: Path, tmp_p
 
 @pytest.mark.parametrize("own", [True, False])
 def test_what_is_no_stored_file_is_never_opened(root: Path, home: Path, *, own: bool) -> None:
-    """FIFOs, devices, sockets and files of processes: nothing hangs, in the user's own places neither."""
+    """FIFOs, devices, sockets and `/proc` files are refused without blocking, also in the user's own folders."""
     folder = home / ".claude" / "agents" if own else root / "specialists"
     folder.mkdir(parents=True, exist_ok=True)
     os.mkfifo(folder / "pipe.md")
@@ -178,7 +178,7 @@ def test_what_is_no_stored_file_is_never_opened(root: Path, home: Path, *, own: 
     link(folder / "process.md", "/proc/self/environ")
     with socket.socket(socket.AF_UNIX) as listening:
         here = Path.cwd()
-        os.chdir(folder)  # the path of a socket is short
+        os.chdir(folder)  # socket paths have a small maximum length
         try:
             listening.bind("socket.md")
         finally:
@@ -189,7 +189,7 @@ def test_what_is_no_stored_file_is_never_opened(root: Path, home: Path, *, own: 
 
 
 def test_a_kernel_file_is_refused_where_the_whole_disk_is_the_project() -> None:
-    """Started in `/`, everything is inside; what processes hold is still no file of a project."""
+    """`/proc` files are not regular files, so they are refused even if the project is `/`."""
     if not Path("/proc/self/environ").exists():
         pytest.skip("there are no files of processes")
     for project in (Path("/"), None):
@@ -205,7 +205,7 @@ def schema(root: Path, value: str, project: Path | None) -> SpecialistFile:
 
 
 def test_a_schema_lies_inside_of_the_project(root: Path, tmp_path: Path) -> None:
-    """By a relative or absolute path, or a link that stays inside; else one error with its line and column."""
+    """A schema path must stay in the project, also through links; otherwise one error gives line and column."""
     (tmp_path / "shape.json").write_text('{"type": "object"}')
     (root / "shape.json").write_text('{"type": "object"}')
     link(root / "inside.json", "specialists/../shape.json")
@@ -217,13 +217,13 @@ def test_a_schema_lies_inside_of_the_project(root: Path, tmp_path: Path) -> None
         assert (problem.line, problem.column, problem.key, problem.level) == (3, 16, "output_schema", "error")
         assert "it leads outside the project" in problem.text
         assert "object" not in problem.text
-    # A file of the user's own may name any.
+    # The user's own file may name any path.
     assert schema(root, str(tmp_path / "shape.json"), None).problems == ()
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_new_writes_nothing_outside_of_the_project(root: Path, tmp_path: Path, *, force: bool) -> None:
-    """Neither into a linked folder nor through a link in place of the file; inside the project it may."""
+    """`new` writes through no link that leaves the project; links inside it are allowed."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "victim").write_text("precious")
@@ -246,7 +246,7 @@ def test_new_writes_nothing_outside_of_the_project(root: Path, tmp_path: Path, *
 
 
 def test_new_writes_over_a_file_whole(root: Path) -> None:
-    """Nothing of a longer one is left behind; a FIFO in its place is refused."""
+    """Overwriting leaves nothing of a longer file behind; a FIFO in its place is refused."""
     given = {"description": "Answers when something changed, from the changelog of the project."}
     path = root / "specialists" / "a.md"
     path.write_text("x" * 100_000)
@@ -259,7 +259,7 @@ def test_new_writes_over_a_file_whole(root: Path) -> None:
 
 
 def test_links_that_come_and_go_disclose_nothing(root: Path, tmp_path: Path) -> None:
-    """Whoever swaps a file or a folder for a link while files are read gains nothing by it."""
+    """Swapping a file or folder for a link during reads discloses nothing from outside the project."""
     if not can_swap():
         pytest.skip("only Linux exchanges two names in one step")
     write(root / "specialists" / "a.md", "harmless")

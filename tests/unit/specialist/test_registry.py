@@ -1,4 +1,4 @@
-"""Where specialists are found."""
+"""Where specialists are searched for, and in which order."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ def paths(*arguments: Path) -> tuple[Path, ...]:
 
 
 def test_project_root_is_found_upwards(tmp_path: Path) -> None:
-    """The nearest folder with a `.git` is the root, a file as in worktrees too; else where one stands."""
+    """The nearest folder with a `.git` folder or file is the root; without one it is the current folder."""
     deep = tmp_path / "project" / "a" / "b"
     deep.mkdir(parents=True)
     assert project_root(deep) == deep
@@ -32,7 +32,7 @@ def test_project_root_is_found_upwards(tmp_path: Path) -> None:
 
 
 def test_places_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The given folder first, then the project's, the user's, and those that come along."""
+    """The given folder is searched first, then the project's, the user's and the packaged ones."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "given").mkdir()
@@ -52,7 +52,7 @@ def test_places_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_no_place_of_the_users_own_lies_in_whatever_folder_we_are_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A relative path would have a project's files taken for the user's, which need no trust."""
+    """A relative HOME or config path is ignored, because a project's files would then pass as the user's own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for config in ("config", ".", "~nobody-of-this-name/config"):
@@ -63,7 +63,7 @@ def test_no_place_of_the_users_own_lies_in_whatever_folder_we_are_in(
 
 
 def test_a_place_is_searched_once(tmp_path: Path) -> None:
-    """A folder that is named twice keeps its nearest turn."""
+    """A folder named twice is searched once, at its first position."""
     folder = tmp_path / "specialists"
     folder.mkdir()
     assert paths(tmp_path, folder).count(folder) == 1
@@ -71,13 +71,13 @@ def test_a_place_is_searched_once(tmp_path: Path) -> None:
 
 
 def test_a_given_folder_must_exist(tmp_path: Path) -> None:
-    """A folder that is named on purpose and is not there is a mistake."""
+    """An explicitly given folder that does not exist is an error."""
     with pytest.raises(UsageError, match="is not a folder"):
         places(tmp_path, tmp_path / "nowhere")
 
 
 def test_rule_9_the_nearer_file_wins_and_the_other_is_reported(tmp_path: Path) -> None:
-    """Rule 9: of two files of one name the nearer runs; the other says who hides it."""
+    """Rule 9: of two files with one name the nearer one is used; the other reports which file hides it."""
     near, far = write(tmp_path / "near" / "a.md", "x"), write(tmp_path / "far" / "b.md", "x")
     registry = Registry([tmp_path / "near", tmp_path / "far"])
     first, second = registry.files()
@@ -87,7 +87,7 @@ def test_rule_9_the_nearer_file_wins_and_the_other_is_reported(tmp_path: Path) -
 
 
 def test_find_by_name_stem_case_and_path(tmp_path: Path) -> None:
-    """A specialist is found by its name, else by its file's, else whatever the case, else by its path."""
+    """A specialist is found by name, then by file stem, then case-insensitively, then by path."""
     a, b = write(tmp_path / "a.agent.md", "Note Finder"), write(tmp_path / "sub" / "b.md", "a")
     registry = Registry([tmp_path])
     assert registry.find("a").path == b
@@ -98,7 +98,7 @@ def test_find_by_name_stem_case_and_path(tmp_path: Path) -> None:
 
 
 def test_not_found_names_near_ones_and_places(tmp_path: Path) -> None:
-    """A wrong name is answered with near names and with where they were sought, in one line."""
+    """An unknown name gives a one-line error with similar names and the folders searched."""
     write(tmp_path / "codebase-locator.md")
     with pytest.raises(SpecialistNotFound) as caught:
         Registry([tmp_path, tmp_path / "nowhere"]).find("codebase-locater")
@@ -112,7 +112,7 @@ def test_not_found_names_near_ones_and_places(tmp_path: Path) -> None:
 
 
 def test_names_for_completion(tmp_path: Path) -> None:
-    """Names come from the head of each file, or from the file's name."""
+    """Names come from each file's front matter, or else from its file name."""
     write(tmp_path / "a.md", "'quoted'")
     write(tmp_path / "b.agent.md")
     (tmp_path / "c.md").write_bytes(b"\xff\xfe")
@@ -123,7 +123,7 @@ def test_names_for_completion(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_rule_8_forbidden_files_and_folders_are_reported(tmp_path: Path) -> None:
-    """Rule 8: without the right to read, a file and a folder still show in the listing."""
+    """Rule 8: an unreadable file and an unreadable folder are still listed."""
     write(tmp_path / "a.md").chmod(0)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub").chmod(0)
@@ -135,7 +135,7 @@ def test_rule_8_forbidden_files_and_folders_are_reported(tmp_path: Path) -> None
 
 
 def test_one_file_through_two_places_is_listed_once(tmp_path: Path) -> None:
-    """A link to a file that is listed already adds nothing."""
+    """A link to a file that is already listed adds nothing."""
     write(tmp_path / "one" / "a.md")
     (tmp_path / "two").symlink_to(tmp_path / "one")
     assert len(Registry([tmp_path / "one", tmp_path / "two"]).files()) == 1

@@ -1,4 +1,4 @@
-"""Whose word counts: call, preset of the call, file, preset of the file, default; and where each value comes from."""
+"""Precedence of settings: call, call's preset, file, file's preset, default; and the origin of each value."""
 
 from itertools import product
 from pathlib import Path
@@ -31,7 +31,7 @@ def origin(key: str, *lines: str, **overrides: Any) -> str:
     return str(resolve(file_of(*lines), overrides).origin(key))
 
 
-# For each key: by the call itself, by a preset, by the file, and the default; all different.
+# For each key: the values from the call, a preset, the file and the default; all different.
 FOUR_WORDS = [
     ("landing", "order", "finalize", "finalize", "force", "auto"),
     ("parallel_tools_limit", 7, "finalize", 1, 3, 4),
@@ -43,7 +43,7 @@ FOUR_WORDS = [
 @pytest.mark.parametrize(("key", "by_call", "preset", "by_preset", "by_file", "default"), FOUR_WORDS)
 @pytest.mark.parametrize("said", list(product([False, True], repeat=4)))
 def test_s3_4_every_order_of_strength(key, by_call, preset, by_preset, by_file, default, said):
-    """Whichever of the four speak, the strongest is heard: call, its preset, the file's key, the file's preset."""
+    """In every combination, the first of call, call's preset, file and file's preset that sets the key wins."""
     call, call_preset, file_key, file_preset = said
     lines = [f"{key}: {by_file}"] * file_key + [f"preset: {preset}"] * file_preset
     overrides = {key: by_call} if call else {}
@@ -66,13 +66,13 @@ def test_s3_4_every_order_of_strength(key, by_call, preset, by_preset, by_file, 
 
 @pytest.mark.parametrize(("key", "value"), [("budget_notice", False), ("landing", "finalize"), ("landing_prompt", "x")])
 def test_s3_4_a_preset_of_the_call_beats_only_the_keys_that_it_names(key, value):
-    """What `finalize` says nothing of stays as the file has it."""
+    """Keys that the `finalize` preset does not set keep the file's values."""
     found = settings("budget_notice: true", "landing: order", "landing_prompt: x", preset="finalize")
     assert getattr(found, key) == value
 
 
 def test_s3_4_a_preset_of_the_call_takes_the_place_of_the_files():
-    """Nothing is left of the file's preset: two manners of landing are not mixed."""
+    """The call's preset replaces the file's preset completely; the two are not mixed."""
     resolved = resolve(file_of("preset: finalize", "summary_limit: 9"), {"preset": "soft-landing"})
     found = resolved.settings
     assert (found.preset, found.landing, found.summarize_at, found.parallel_tools_limit) == (
@@ -85,7 +85,7 @@ def test_s3_4_a_preset_of_the_call_takes_the_place_of_the_files():
 
 
 def test_s2_11_the_limit_of_the_call_beats_the_files():
-    """2 beats 10, whatever preset either of them has; 0 is a limit, None takes it away."""
+    """The call's 2 overrides the file's 10 with any preset; 0 is a limit, and None removes it."""
     assert settings("tool_calls_limit: 10", tool_calls_limit=2).tool_calls_limit == 2
     assert settings("tool_calls_limit: 10", "preset: finalize", tool_calls_limit=2).tool_calls_limit == 2
     assert settings("tool_calls_limit: 10", tool_calls_limit=2, preset="finalize").tool_calls_limit == 2
@@ -95,7 +95,7 @@ def test_s2_11_the_limit_of_the_call_beats_the_files():
 
 @pytest.mark.parametrize("key", LIMITS)
 def test_s3_4_none_takes_any_limit_away(key):
-    """In Python None, in a file and in a flag the word; a limit that the file's preset sets goes too."""
+    """None in Python or `none` in a file or flag removes any limit, including one set by the file's preset."""
     lines = [f"{key}: 5", "preset: soft-warning"]
     assert getattr(settings(*lines), key) == 5
     assert getattr(settings(*lines, **{key: None}), key) is None
@@ -104,7 +104,7 @@ def test_s3_4_none_takes_any_limit_away(key):
 
 
 def test_s3_4_what_was_given_is_known_even_where_it_is_the_default():
-    """A 30 that somebody wrote is told from the 30 that nobody did; what the file says is not changed by a run."""
+    """An explicit 30 is distinguished from the default 30, and a run does not change the file's values."""
     thirty = {"tool_calls_limit": 30}
     for lines, overrides, given in (((), {}, False), (("tool_calls_limit: 30",), {}, True), ((), thirty, True)):
         found = settings(*lines, **overrides)
@@ -150,13 +150,13 @@ REMAINING, BUDGET, JSON = "remaining", "budget", "json"
     ids=str,
 )
 def test_s3_4_a_countdown_is_laid_over_another_key_by_key(lines, overrides, countdown):
-    """A map replaces only the keys that it gives; `none` means no countdown and no warning."""
+    """A countdown map replaces only the keys it contains; `none` means no countdown and no warning."""
     found = settings(*lines, **overrides).countdown
     assert (found.from_, found.style, found.warn_at) == countdown
 
 
 def test_s3_4_inside_of_a_countdown_each_key_has_its_own_origin():
-    """What the file gives by its line, the rest by the preset, and what nobody gives is a default."""
+    """Each countdown key has its own origin: the file with its line, the preset, or the default."""
     resolved = resolve(file_of("preset: soft-warning", "countdown:", "  from: 3"), {})
     origins = [resolved.origin(f"countdown.{key}") for key in ("from", "warn_at", "style")]
     assert origins == [Origin("file", 5), Origin("preset", 4, "soft-warning"), Origin("default")]
@@ -166,7 +166,7 @@ def test_s3_4_inside_of_a_countdown_each_key_has_its_own_origin():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_set_what_the_table_says_and_nothing_else(preset):
-    """Named by the file or by the call, a preset makes the same settings."""
+    """A preset sets exactly the documented settings, whether the file or the call names it."""
     expected: dict[str, Any] = {
         "soft-landing": {"budget_notice": True, "countdown": Countdown(), "landing": "auto"},
         "soft-warning": {
@@ -192,13 +192,13 @@ def test_presets_set_what_the_table_says_and_nothing_else(preset):
 
 
 def test_a_preset_of_none_is_none_of_the_calls():
-    """What a caller passes on without having one leaves the file's preset alone."""
+    """`preset=None` in a call keeps the file's preset."""
     assert settings("preset: finalize", preset=None).landing == "finalize"
     assert settings("preset: finalize", preset=None).preset == "finalize"
 
 
 def test_a_specialist_made_in_code_resolves_its_preset_too():
-    """There is no file and no line; what was passed beats the preset."""
+    """A Specialist created in Python resolves its preset, and values passed explicitly win over it."""
     made = Specialist(name="a", description="b", prompt="c", preset="finalize", parallel_tools_limit=2)
     resolved = resolve(SpecialistFile(Path("<a>"), "a", "b", specialist=made), {})
     assert (resolved.settings.landing, resolved.settings.parallel_tools_limit) == ("finalize", 2)
@@ -235,19 +235,19 @@ def test_a_specialist_made_in_code_resolves_its_preset_too():
     ids=str,
 )
 def test_s3_4_an_explicit_setting_that_makes_no_sense_is_refused(overrides, said):
-    """A limit that was misspelt must not let a run go on under another one; one line says what was wanted."""
+    """An unknown or invalid setting is refused with one line that gives the expected value."""
     with pytest.raises(UsageError) as caught:
         resolve(file_of(), overrides)
     assert str(caught.value) == said
 
 
 def test_checked_settings_are_those_and_no_other():
-    """What stands in for name and prompt is not taken for given."""
+    """Placeholders for name and prompt do not count as given."""
     assert checked({"turns_limit": 3, "countdown": "none"}).model_fields_set == {"turns_limit", "countdown"}
 
 
 def test_s0_9_all_errors_of_a_file_are_told_at_once():
-    """One line for each, with place, key and reason; warnings only where they count as errors."""
+    """Each error gets a line with place, key and reason; warnings are included only in strict mode."""
     file = file_of("tool_calls_limit: many", "quux: 1", "budget_notice: perhaps")
     with pytest.raises(SpecialistUnusable) as caught:
         resolve(file, {})

@@ -11,7 +11,7 @@ from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
 
 
 def test_plain_file_has_nothing_to_say() -> None:
-    """A file as it should be loads without any remark."""
+    """A well-formed file loads without problems."""
     file = file_of(HEAD + "tools: Read, Grep\nmodel: sonnet\ntool_calls_limit: 12")
     assert (file.status, file.problems) == ("ok", ())
     assert (file.name, file.description, file.tools, file.model) == ("agent", "Finds notes", ("Read", "Grep"), "sonnet")
@@ -31,7 +31,7 @@ def test_plain_file_has_nothing_to_say() -> None:
     ],
 )
 def test_rule_1_marks_are_read_and_warned_about(mark: bytes, encoding: str, said: str) -> None:
-    """Rule 1: a byte order mark tells the encoding, and is left out with a warning."""
+    """Rule 1: a byte order mark sets the encoding and is removed with a warning."""
     file = load_text(mark + f"---\r\n{HEAD}---\r\nBody é".encode(encoding), Path("agent.md"))
     assert (file.name, file.description, file.specialist and file.specialist.prompt) == (
         "agent",
@@ -43,7 +43,7 @@ def test_rule_1_marks_are_read_and_warned_about(mark: bytes, encoding: str, said
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 def test_rule_1_line_ends_become_lf_without_a_word(end: str) -> None:
-    """Rule 1: CRLF and CR are no reason for a warning, and lines still count."""
+    """Rule 1: CRLF and CR become LF without a warning, and line numbers stay right."""
     text = f"---\n{HEAD}tool_calls_limit: x\n---\nOne\nTwo\n"
     assert lines_of(load_text(text.replace("\n", end), Path("agent.md"))) == [
         "4:19: tool_calls_limit: must be an integer of at least 0, or none, got x"
@@ -53,14 +53,14 @@ def test_rule_1_line_ends_become_lf_without_a_word(end: str) -> None:
 
 
 def test_rule_1_bad_utf8_is_replaced_at_a_place() -> None:
-    """Rule 1: a byte that is no UTF-8 becomes a replacement character, and the warning points at it."""
+    """Rule 1: an invalid UTF-8 byte becomes a replacement character, and the warning gives its place."""
     file = load_text(b"---\nname: agent\ndescription: caf\xe9\n---\nBody", Path("agent.md"))
     assert file.description == "caf\ufffd"
     assert lines_of(file)[0].startswith("3:17: is not valid UTF-8 here")
 
 
 def test_rule_1_characters_that_no_store_takes_are_replaced() -> None:
-    """Rule 1: NUL and lone surrogates never get through."""
+    """Rule 1: NUL and lone surrogates are replaced with a warning."""
     file = load_text(f"---\n{HEAD}---\nBo\0dy \ud800", Path("agent.md"))
     assert file.specialist is not None
     assert file.specialist.prompt == "Bo\ufffddy \ufffd"
@@ -95,7 +95,7 @@ def test_rule_1_characters_that_no_store_takes_are_replaced() -> None:
     ],
 )
 def test_rule_2_odd_fences_are_taken_with_a_warning(text: str, line: int) -> None:
-    """Rule 2: fences that are not quite right are found, and the warning names the line."""
+    """Rule 2: malformed fences are recognized, and the warning names the line."""
     file = load_text(text, Path("agent.md"))
     assert (file.name, file.description) == ("agent", "Finds notes")
     assert file.specialist is not None
@@ -111,7 +111,7 @@ def test_rule_2_rule_lines_in_the_body_stay_there() -> None:
 
 
 def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
-    """Rule 2: without a closer, a rule far below is no fence; the body starts at its first sentence."""
+    """Rule 2: if the closing fence is missing, a later rule line is not one; the body starts at its first sentence."""
     text = f"---\n{HEAD}tools: Read\n\n# Title\n\nYou do this: well.\n\n---\n\nMore"
     file = load_text(text, Path("agent.md"))
     assert file.tools == ("Read",)
@@ -121,7 +121,7 @@ def test_rule_2_unclosed_front_matter_does_not_swallow_the_body() -> None:
 
 
 def test_rule_2_a_title_ends_an_unclosed_description() -> None:
-    """Rule 2: a description that no fence closes ends at the title of the body, also where code below holds keys."""
+    """Rule 2: an unclosed description ends at the body's title, also if code below contains keys."""
     body = "# Finder\n\n## Role\nYou find: notes.\n\n```yaml\nmodel: opus\n```"
     file = load_text(f"---\nname: agent\ndescription: Finds notes\n{body}\n\n---\n\nMore", Path("agent.md"))
     assert (file.description, file.model) == ("Finds notes", None)
@@ -131,7 +131,7 @@ def test_rule_2_a_title_ends_an_unclosed_description() -> None:
 
 
 def test_rule_2_a_title_ends_an_unclosed_name() -> None:
-    """Rule 2: text below a heading is body, without a blank line between them too."""
+    """Rule 2: text below a heading is body, even without a blank line before the heading."""
     file = load_text("---\nname: agent\n# Finder\n\n## Role\nYou find: notes.\n\n---\n\nMore", Path("agent.md"))
     assert file.name == "agent"
     assert file.specialist is not None
@@ -147,20 +147,20 @@ def test_rule_2_a_title_ends_an_unclosed_name() -> None:
     ],
 )
 def test_rule_2_comments_above_the_first_key(text: str) -> None:
-    """Rule 2: a comment between an odd fence and the first key hides nothing."""
+    """Rule 2: a comment between a malformed fence and the first key is skipped."""
     file = load_text(text, Path("agent.md"))
     assert (file.name, file.description, len(file.problems)) == ("agent", "Finds notes", 1)
 
 
 def test_rule_3_a_code_fence_around_the_file_is_told() -> None:
-    """Rule 3: a file that starts with a code fence has no front matter, and the warning says why."""
+    """Rule 3: a file that starts with a code fence has no front matter, and the warning gives that reason."""
     file = load_text(f"```agent\n---\n{HEAD}---\nBody\n```", Path("finder.md"))
     assert file.name == "finder"
     assert "no front matter (the file starts with a code fence)" in file.problems[0].text
 
 
 def test_rule_2_indented_lines_belong_to_the_key_above_when_unclosed() -> None:
-    """Rule 2: a block value with a blank line in it is still front matter."""
+    """Rule 2: in unclosed front matter, a block value may contain a blank line."""
     file = load_text("---\nname: agent\ndescription: |\n  One\n\n  Two\nmodel: opus\n\nBody", Path("agent.md"))
     assert (file.description, file.model) == ("One\n\nTwo", "opus")
 
@@ -169,7 +169,7 @@ def test_rule_2_indented_lines_belong_to_the_key_above_when_unclosed() -> None:
     "text", ["Find notes.\n\n---\n\nMore", "# Title\n\n---\n\nText\n\n---\n", "---\n\nText only.\n\n---\nMore", "---"]
 )
 def test_rule_3_no_front_matter(text: str) -> None:
-    """Rule 3: the file's name and the first words stand in, and the whole text is the prompt."""
+    """Rule 3: without front matter, the file's name and first words are used, and the complete text is the prompt."""
     file = load_text(text, Path("some/finder.agent.md"))
     assert file.name == "finder"
     assert file.description
@@ -180,7 +180,7 @@ def test_rule_3_no_front_matter(text: str) -> None:
 
 
 def test_rule_3_stand_in_description_is_text_of_the_body() -> None:
-    """Rule 3: the first words of the body describe it, also where only the description is missing."""
+    """Rule 3: a missing description is taken from the first words of the body."""
     assert load_text("\n\nFind notes.\nFast.", Path("a.md")).description == "Find notes."
     assert file_of("name: agent").description == "You find notes."
     assert lines_of(file_of("name: agent"))[0].startswith("1:1: description: missing")

@@ -33,7 +33,7 @@ from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
     ],
 )
 def test_rule_6_bad_limits_are_never_guessed(written: str) -> None:
-    """Rule 6: what is no whole number is an error at its place, and the file is still listed."""
+    """Rule 6: a limit that is not an integer is an error at its place, and the file is still listed."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.name, file.description, file.specialist, file.tool_calls_limit) == ("agent", "Finds notes", None, None)
     assert [(p.line, p.column, p.key, p.level) for p in file.problems] == [(4, 19, "tool_calls_limit", "error")]
@@ -44,7 +44,7 @@ def test_rule_6_bad_limits_are_never_guessed(written: str) -> None:
     ("written", "limit"), [("0", 0), ("30", 30), ("+7", 7), ("007", 7), ("0x1e", 30), ("9" * 40, 10**40 - 1)]
 )
 def test_rule_6_whole_numbers(written: str, limit: int) -> None:
-    """Rule 6: every whole number is a limit, 0 and very large ones too."""
+    """Rule 6: every non-negative integer is a limit, including 0 and very large ones."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.problems) == (limit, ())
 
@@ -57,7 +57,7 @@ def test_rule_6_number_in_quotes() -> None:
 
 @pytest.mark.parametrize("written", ["none", "None", "'none'"])
 def test_rule_6_none_is_no_limit(written: str) -> None:
-    """Rule 6: `none` is a value that the file gives: no limit."""
+    """Rule 6: `none` is an explicit value that means no limit."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.status) == ("none", "ok")
     assert file.specialist is not None
@@ -67,7 +67,7 @@ def test_rule_6_none_is_no_limit(written: str) -> None:
 
 @pytest.mark.parametrize("written", ["", "~", "null", "# later"])
 def test_rule_6_empty_is_not_given(written: str) -> None:
-    """Rule 6: a key that is left empty counts as not given, with a warning."""
+    """Rule 6: an empty key counts as not given, with a warning."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.status) == (None, "warning")
     assert file.specialist is not None
@@ -76,7 +76,7 @@ def test_rule_6_empty_is_not_given(written: str) -> None:
 
 
 def test_rule_6_all_errors_at_once() -> None:
-    """Rule 6: each bad value is told, each at its own place."""
+    """Rule 6: each bad value is reported at its own place."""
     file = file_of(HEAD + "tool_calls_limit: x\ncost_limit: $5\nlanding: soon\ncountdown:\n  from: 1.5\n  form: 2")
     assert lines_of(file) == [
         "4:19: tool_calls_limit: must be an integer of at least 0, or none, got x",
@@ -122,7 +122,7 @@ def test_rule_7_switches_that_are_off_take_tools_away() -> None:
 
 
 def test_rule_7_all_off_but_some() -> None:
-    """Rule 7: a map that turns everything off leaves what it turns on."""
+    """Rule 7: a map that turns everything off keeps only the tools that it turns on."""
     file = file_of(HEAD + "tools:\n  '*': false\n  read: true\n  bash: false")
     assert file.specialist is not None
     assert (file.specialist.tools, file.specialist.disallowed_tools) == (("read",), ("bash",))
@@ -130,12 +130,12 @@ def test_rule_7_all_off_but_some() -> None:
 
 @pytest.mark.parametrize("written", ["model:\n  - opus\n  - haiku", "tools:\n  - Bash", "tools:\n  read: true"])
 def test_rule_7_remarks_on_a_block_stand_at_its_key(written: str) -> None:
-    """Rules 4 and 7: what is said about a list or map as a whole points at the line of its key."""
+    """Rules 4 and 7: a problem with a complete list or map points at the line of its key."""
     assert [(p.line, p.column) for p in file_of(HEAD + written).problems] == [(4, 1)]
 
 
 def test_rule_7_tools_that_we_lack() -> None:
-    """Rule 7: a warning names them, and says so when none is left."""
+    """Rule 7: a warning names unavailable tools, and says when no tool is left."""
     assert lines_of(file_of(HEAD + "tools: Read, Bash, WebFetch")) == ["4:8: tools: not available here: Bash, WebFetch"]
     assert lines_of(file_of(HEAD + "tools: Bash")) == [
         "4:8: tools: not available here: Bash; no tool is left, so the specialist cannot be run"
@@ -144,7 +144,7 @@ def test_rule_7_tools_that_we_lack() -> None:
 
 
 def test_s0_9_a_bad_file_is_named_with_line_and_reason_and_the_others_load(tmp_path: Path) -> None:
-    """S0.9 and rule 8: one file that cannot be run harms no other and is never left out."""
+    """S0.9 and rule 8: a file that cannot be run is still listed and does not affect other files."""
     (tmp_path / "bad.md").write_text("---\nname: bad\ndescription: d\ntool_calls_limit: twelve\n---\nBody\n")
     (tmp_path / "binary.md").write_bytes(bytes(range(256)))
     (tmp_path / "folder.md").mkdir()
@@ -161,7 +161,7 @@ def test_s0_9_a_bad_file_is_named_with_line_and_reason_and_the_others_load(tmp_p
 
 @pytest.mark.parametrize("make", ["folder", "missing", "fifo"])
 def test_rule_8_what_cannot_be_read_is_an_error(make: str, tmp_path: Path) -> None:
-    """Rule 8: a folder, a missing file and a pipe are told, not raised."""
+    """Rule 8: a folder, a missing file and a pipe are reported as problems, not raised."""
     path = tmp_path / "x.md"
     if make == "folder":
         path.mkdir()
@@ -173,7 +173,7 @@ def test_rule_8_what_cannot_be_read_is_an_error(make: str, tmp_path: Path) -> No
 
 
 def test_rule_9_turns_like_keys_are_never_tool_calls() -> None:
-    """Rule 9: limits of other programs set the turns, and nothing else."""
+    """Rule 9: other programs' limits, such as `steps`, set only the turns limit."""
     file = file_of(HEAD + "steps: 7")
     assert file.tool_calls_limit is None
     assert file.specialist is not None

@@ -7,7 +7,7 @@ from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
 
 @pytest.mark.parametrize("name", ["yes", "2024", "2026-01-05", "1:30", "true", "1e3"])
 def test_rule_4_scalars_are_text_where_text_is_wanted(name: str) -> None:
-    """Rule 4: no booleans, numbers or dates come out of a name."""
+    """Rule 4: a name is never parsed as a boolean, number or date."""
     assert file_of(f"name: {name}\ndescription: d").name == name
 
 
@@ -23,13 +23,13 @@ def test_rule_4_scalars_are_text_where_text_is_wanted(name: str) -> None:
     ],
 )
 def test_rule_4_texts_are_taken_raw(written: str, description: str) -> None:
-    """Rule 4: what YAML would cut or take for a tag, an anchor or an alias is kept."""
+    """Rule 4: text that YAML would cut or read as a tag, an anchor or an alias is kept."""
     file = file_of(f"name: agent\ndescription: {written}\nmodel: opus")
     assert (file.description, file.model) == (description, "opus")
 
 
 def test_rule_4_quotes_and_blocks_mean_what_yaml_says() -> None:
-    """Rule 4: a comment after a quoted text is a comment, and blocks keep or fold their lines."""
+    """Rule 4: a comment after quoted text is removed, and blocks keep or fold their lines as in YAML."""
     assert file_of('name: agent\ndescription: "a # b" # c').description == "a # b"
     assert file_of("name: agent\ndescription: |\n  a\n\n  b").description == "a\n\nb"
     assert file_of("name: agent\ndescription: >-\n  a\n  b").description == "a b"
@@ -37,7 +37,7 @@ def test_rule_4_quotes_and_blocks_mean_what_yaml_says() -> None:
 
 
 def test_rule_4_duplicate_keys_last_wins() -> None:
-    """Rule 4: the warning names both lines; other spellings of a key are the same key."""
+    """Rule 4: the last of duplicate keys wins, in any spelling, and the warning names both lines."""
     file = file_of(HEAD + "maxTurns: 3\nmax-turns: 4\ncountdown:\n  from: 1\n  from: 2")
     assert file.specialist is not None
     assert (file.specialist.turns_limit, file.specialist.countdown.from_) == (4, 2)
@@ -48,7 +48,7 @@ def test_rule_4_duplicate_keys_last_wins() -> None:
 
 
 def test_rule_5_broken_yaml_is_read_field_by_field() -> None:
-    """Rule 5: the parser's place is told, and the other fields load as they would have."""
+    """Rule 5: the warning gives the parser's position, and the other fields load normally."""
     file = file_of(
         "name: agent\ndescription: Use when: 'a', 'b'\ntools: [Read, Grep]\ntool_calls_limit: 7\nmodel: opus"
     )
@@ -58,7 +58,7 @@ def test_rule_5_broken_yaml_is_read_field_by_field() -> None:
 
 
 def test_rule_5_only_known_keys_end_a_description() -> None:
-    """Rule 5: talk in an example is text, and so are keys inside an open example."""
+    """Rule 5: dialogue in an example is text, and so are keys inside an open example."""
     talk = 'Examples:\n\n<example>\nContext: now\nuser: "hi"\nmodel: of thinking\n</example>\nassistant: done'
     file = file_of(f"name: agent\ndescription: {talk}\ncolor: red\nmodel: opus")
     assert file.description == talk
@@ -67,7 +67,7 @@ def test_rule_5_only_known_keys_end_a_description() -> None:
 
 
 def test_rule_5_an_example_that_never_closes_hides_nothing() -> None:
-    """Rule 5: an `<example>` without its end does not swallow the keys below."""
+    """Rule 5: an unclosed `<example>` does not absorb the keys below it."""
     file = file_of("name: agent\ndescription: a: <example> b\nmodel: opus")
     assert (file.description, file.model) == ("a: <example> b", "opus")
 
@@ -90,14 +90,14 @@ def test_rule_5_an_example_that_never_closes_hides_nothing() -> None:
     ],
 )
 def test_rule_5_raw_descriptions(written: str, description: str) -> None:
-    """Rule 5: a description that is no YAML is the text that its author saw."""
+    """Rule 5: a description that is not valid YAML is kept as written."""
     file = file_of(f"name: agent\ndescription: {written}\ntools: Read")
     assert (file.name, file.description, file.tools) == ("agent", description, ("Read",))
     assert file.status == "warning"
 
 
 def test_rule_5_blocks_and_tabs_in_broken_files() -> None:
-    """Rule 5: fields that are fine on their own are read as YAML; tabs break only their own field."""
+    """Rule 5: valid fields of a broken file are read as YAML; a tab breaks only its own field."""
     file = file_of("name:agent\ndescription: |\n  One\n  Two\nhooks:\n\tPre: x\ncountdown: {from: 3}")
     assert (file.name, file.description) == ("agent", "One\nTwo")
     assert file.specialist is not None
@@ -106,7 +106,7 @@ def test_rule_5_blocks_and_tabs_in_broken_files() -> None:
 
 
 def test_rule_5_comments_above_the_next_key_are_no_text() -> None:
-    """Rule 5: comment lines at the end of a broken description are left out; a heading with text below is kept."""
+    """Rule 5: comments at the end of a broken description are removed; a heading followed by text is kept."""
     assert file_of("name: agent\ndescription: a: b\n# of all\nmodel: opus").description == "a: b"
     assert file_of("name: agent\ndescription: a: b\n\n# last").description == "a: b"
     kept = "a: b\n# When\nAlways"
@@ -114,7 +114,7 @@ def test_rule_5_comments_above_the_next_key_are_no_text() -> None:
 
 
 def test_rule_5_text_over_several_lines_is_told() -> None:
-    """Rule 5: the warning at a broken value says how far its text goes."""
+    """Rule 5: the warning for a broken value names the last line of its text."""
     file = file_of("name: agent\ndescription: One: a\nTwo\n\nThree\ntools:\n\t- Read\nmodel: opus")
     assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
     assert lines_of(file)[0] == "3:1: description: is not valid YAML; using its text up to line 6"
@@ -122,13 +122,13 @@ def test_rule_5_text_over_several_lines_is_told() -> None:
 
 
 def test_rule_5_what_follows_the_first_block_is_read() -> None:
-    """Rule 5: keys that stand further left than the first end the YAML, and are not lost."""
+    """Rule 5: keys indented less than the first key end the YAML, but are still read."""
     file = file_of("  name: agent\ndescription: Finds notes\ntools: Read")
     assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read",))
     assert "not valid YAML" in lines_of(file)[0]
 
 
 def test_rule_5_no_break_spaces_are_blanks() -> None:
-    """Rule 5: no-break spaces pasted from a web page separate like blanks."""
+    """Rule 5: no-break spaces, as pasted from a web page, count as spaces."""
     file = file_of("name:\u00a0agent\ndescription:\u00a0Finds notes\ntools:\u00a0Read,\u00a0Grep")
     assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read", "Grep"))

@@ -1,4 +1,4 @@
-"""MCP servers as files name them: shapes, misfits, variables, what is shown, what needs trust."""
+"""MCP servers named in files: accepted forms, invalid entries, variables, display and trust."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def project(folder: Path, servers: object) -> Path:
     ],
 )
 def test_a_command_in_every_shape(value: Any) -> None:
-    """A map by name, a list of either kind of map, words as in a shell or as a list; numbers are words too."""
+    """A map by name or a list of maps is accepted; a command is a shell-like string or a list, numbers included."""
     assert read(value) == {"web": ServerConfig("web", ("npx", "-y", "web", "8080"))}
 
 
@@ -61,18 +61,18 @@ def test_a_command_in_every_shape(value: Any) -> None:
     ],
 )
 def test_a_url_in_every_shape(value: Any) -> None:
-    """Other programs' names for it are taken."""
+    """Other programs' names for the URL key are accepted."""
     assert read(value) == {"web": ServerConfig("web", url="https://example.org/mcp")}
 
 
 def test_a_word_with_blanks_stays_one_where_arguments_stand_apart() -> None:
-    """A program's path may hold blanks; only a command without `args` is split as in a shell."""
+    """Only a command without `args` is split as in a shell, because a program's path may contain blanks."""
     assert one(command="/opt/my server", args=[]).command == ("/opt/my server",)
     assert one(command="'/opt/my server' -v").command == ("/opt/my server", "-v")
 
 
 def test_environment_headers_folder_and_time() -> None:
-    """What goes with a server, every value as text."""
+    """Environment and header values are read as text; working folder and timeout are read too."""
     server = one(command="x", env={"PORT": 80, "DEBUG": True, "NONE": None}, cwd="sub", timeout=5)
     assert (server.env, server.cwd, server.timeout) == ((("DEBUG", "true"), ("NONE", ""), ("PORT", "80")), "sub", 5.0)
     assert one(url="http://h/", headers={"X-Key": "${KEY}"}).headers == (("X-Key", "${KEY}"),)
@@ -104,7 +104,7 @@ MISFITS = [
 
 @pytest.mark.parametrize(("entry", "why"), MISFITS)
 def test_an_entry_that_makes_no_sense_says_why(entry: dict[str, Any], why: str) -> None:
-    """It is among the servers as one that cannot be had, with nothing that could be started or talked to."""
+    """An invalid entry is kept as unusable, with the reason and without a command or URL."""
     server = one(**entry)
     assert server.unusable.startswith(why)
     assert (server.command, server.url, server.is_loopback) == (None, None, False)
@@ -113,17 +113,17 @@ def test_an_entry_that_makes_no_sense_says_why(entry: dict[str, Any], why: str) 
 
 @pytest.mark.parametrize(("entry", "why"), [(5, "must be a map"), ("npx", "must be a map"), ([1], "must be a map")])
 def test_an_entry_that_is_no_map_says_so(entry: object, why: str) -> None:
-    """A word is no server: it may be meant as a command or as a name."""
+    """An entry that is not a map is unusable, because a string could be a command or a name."""
     assert read({"it": entry})["it"].unusable.startswith(why)
 
 
 def test_a_server_that_is_switched_off_is_none() -> None:
-    """As other programs write it."""
+    """`disabled: true` or `enabled: false`, as other programs write it, removes the server."""
     assert read({"a": {"command": "x", "disabled": True}, "b": {"command": "x", "enabled": False}}) == {}
 
 
 def test_names_are_made_of_letters_that_a_tool_may_have() -> None:
-    """Odd characters become `_`; of two that are alike then the second is told and left out."""
+    """Characters not allowed in tool names become `_`; a second server with the same result is reported."""
     servers = read({"my server": {"command": "x"}, "my.server": {"command": "y"}, "ünï": {"command": "z"}})
     assert [(key, server.name, server.command) for key, server in servers.items()] == [
         ("my_server", "my_server", ("x",)),
@@ -134,7 +134,7 @@ def test_names_are_made_of_letters_that_a_tool_may_have() -> None:
 
 
 def test_a_name_alone_is_looked_up_in_the_project(tmp_path: Path) -> None:
-    """From any folder of the project; what defines the server is told, because trust in the file is not trust in it."""
+    """A bare name is looked up from any folder of the project; its source is kept, as it needs its own trust."""
     inside = project(tmp_path, {"web": {"command": "x"}, "off": {"command": "y", "disabled": True}})
     source = tmp_path / ".mcp.json"
     for value in (["web", "off"], {"web": None}, [{"name": "web"}]):
@@ -144,7 +144,7 @@ def test_a_name_alone_is_looked_up_in_the_project(tmp_path: Path) -> None:
 
 
 def test_a_name_alone_is_not_looked_up_beyond_the_project(tmp_path: Path) -> None:
-    """A `.mcp.json` above the folder with the `.git` belongs to somebody else."""
+    """A `.mcp.json` above the folder with `.git` is outside the project and ignored."""
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"web": {"command": "x"}}}')
     (tmp_path / "inner" / ".git").mkdir(parents=True)
     assert read(["web"], tmp_path / "inner")["web"].unusable.startswith("has neither a command nor a url")
@@ -162,13 +162,13 @@ def test_a_name_alone_is_not_looked_up_beyond_the_project(tmp_path: Path) -> Non
     ],
 )
 def test_a_damaged_list_of_the_project_is_named(tmp_path: Path, content: bytes, why: str) -> None:
-    """Its path, and what is wrong with it."""
+    """The error names the path of a damaged `.mcp.json` and the reason."""
     (tmp_path / ".mcp.json").write_bytes(content)
     assert read(["web"], tmp_path)["web"].unusable == f"{tmp_path / '.mcp.json'} {why}"
 
 
 def test_variables_are_filled_in_for_starting_only() -> None:
-    """`${VAR}` and `${VAR:-default}` in every value; as in a shell a default also stands in for what is empty."""
+    """`${VAR}` and `${VAR:-default}` are expanded in every value; as in a shell, empty also takes the default."""
     server = one(command="${BIN} --key=${KEY:-none} $HOME ${1}", env={"A": "${KEY:-}"}, cwd="${BIN}/x")
     filled = server.expanded({"BIN": "/bin/x", "KEY": ""})
     assert filled.command == ("/bin/x", "--key=none", "$HOME", "${1}")
@@ -181,7 +181,7 @@ def test_variables_are_filled_in_for_starting_only() -> None:
 
 
 def test_what_is_shown_holds_no_secrets() -> None:
-    """No value of a variable or a header, no password, no query, no key on the command line."""
+    """The displayed server contains no variable or header values, passwords, query or keys."""
     command = one(command=["run", "--token", "sk-" + "a" * 30, "two words"], env={"KEY": "geheim"}, cwd="sub")
     assert str(command) == "run --token [redacted] 'two words', with KEY set, in sub"
     web = one(url="https://me:geheim@example.org:8/mcp?key=geheim#x", headers={"X": "geheim"})
@@ -212,12 +212,12 @@ def test_what_is_shown_holds_no_secrets() -> None:
     ],
 )
 def test_which_url_is_surely_on_this_machine(entry: dict[str, Any], loopback: bool) -> None:
-    """No proxy is asked then; a variable in host or port may lead anywhere."""
+    """Loopback URLs, which bypass the proxy, are recognized; a variable in host or port rules it out."""
     assert one(**entry).is_loopback is loopback
 
 
 def test_the_variables_that_are_filled_in_are_named_wherever_they_are_written() -> None:
-    """In command, URL, folder, variables and headers, each once; a default makes no difference."""
+    """Variables in command, URL, folder, env and headers are listed once each, with or without a default."""
     command = one(command=["${A}", "x${B:-y}"], cwd="${C}", env={"D": "${E}", "F": "${A}"})
     assert command.variables == ("A", "B", "C", "E")
     assert one(url="https://h/${A}", headers={"B": "Bearer ${C}"}).variables == ("A", "C")
@@ -225,7 +225,7 @@ def test_the_variables_that_are_filled_in_are_named_wherever_they_are_written() 
 
 
 def test_the_fingerprint_changes_with_anything_that_was_trusted(tmp_path: Path) -> None:
-    """Command, variables, headers and folder; not with where the definition stands."""
+    """The fingerprint covers command, env, headers and folder, but not where the server is defined."""
     entries = [
         {"command": "x"}, {"command": "y"}, {"command": "x", "env": {"A": "1"}}, {"command": "x", "env": {"A": "2"}},
         {"command": "x", "cwd": "y"}, {"url": "http://h/"}, {"url": "http://h/", "headers": {"A": "1"}},
@@ -241,7 +241,7 @@ def file_of(*lines: str, path: Path = HERE / "finder.md") -> Any:
 
 
 def test_a_check_tells_an_entry_that_makes_no_sense_with_its_line_and_leaves_it_out() -> None:
-    """The entry's own line and column; the others are kept."""
+    """An invalid entry is reported at its own line and column and ignored; the others are kept."""
     file = file_of(
         "mcp_servers:", "  web:", "    command: npx", "  two:", "    args: [x]", "  old: {url: 'http://h/', type: sse}"
     )
@@ -255,7 +255,7 @@ def test_a_check_tells_an_entry_that_makes_no_sense_with_its_line_and_leaves_it_
 
 
 def test_a_check_tells_a_name_that_the_project_does_not_list(tmp_path: Path) -> None:
-    """Where the project can be told; a file that lies in none may be run in any."""
+    """An unknown server name is reported if the file's project is known; a file outside any project is not checked."""
     inside = project(tmp_path, {"web": {"command": "x"}})
     file = file_of("mcp_servers: [web, wed]", path=inside / "finder.md")
     (problem,) = file.problems
@@ -268,7 +268,7 @@ def test_a_check_tells_a_name_that_the_project_does_not_list(tmp_path: Path) -> 
 
 
 def test_what_is_given_in_clear_is_masked_wherever_settings_are_shown():
-    """Values of `env` and `headers` that name no variable, keys in commands, passwords in URLs; in a map and a list."""
+    """Literal env and header values, keys in commands and URL passwords are masked, in maps and lists."""
     clear = {
         "a": {"command": "x", "args": ["--key", "sk-" + "a1" * 20], "env": {"KEY": "plain", "OTHER": "${OTHER}"}},
         "b": {"url": "https://me:secret7@host/mcp", "headers": {"X-Key": "plain"}},
@@ -285,7 +285,7 @@ def test_what_is_given_in_clear_is_masked_wherever_settings_are_shown():
 
 
 def test_a_misspelt_key_of_a_server_is_told():
-    """With its line and a guess; keys that other programs know are left in peace."""
+    """A misspelt server key is reported with its line and a suggestion; other programs' keys are ignored."""
     text = "---\nname: n\ndescription: d\nmcp_servers:\n  owls: {command: x, arg: [y], autoApprove: [z]}\n---\nP.\n"
     (problem,) = load_text(text, Path("n.md")).problems
     assert str(problem).startswith("n.md:5:3: mcp_servers: owls: arg: unknown key; did you mean args?")

@@ -1,4 +1,4 @@
-"""What the names in `tools` stand for."""
+"""How names in `tools` map to the available tools."""
 
 import fnmatch
 
@@ -32,12 +32,12 @@ AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")
     ],
 )
 def test_names_of_other_programs(written: str, ours: str) -> None:
-    """Names of Claude Code, Gemini CLI, opencode and Copilot stand for ours."""
+    """Tool names of Claude Code, Gemini CLI, opencode and Copilot map to the built-in ones."""
     assert resolve_tools([written], (), AVAILABLE) == ResolvedTools((ours,))
 
 
 def test_globs_reach_the_tools_of_a_server() -> None:
-    """A server stands for all of its tools, as a glob, by its name alone, and as `server/*`."""
+    """A glob, the server's name alone and `server/*` each select all tools of a server."""
     both = ("mcp__web__fetch", "mcp__web__search")
     for written in ("mcp__web__*", "mcp__web", "web/*"):
         assert resolve_tools([written], (), AVAILABLE).names == both
@@ -45,7 +45,7 @@ def test_globs_reach_the_tools_of_a_server() -> None:
 
 
 def test_a_server_whose_name_begins_another_one() -> None:
-    """`mcp__a` stands for what goes on with `__`, and for nothing else that begins like it."""
+    """`mcp__a` matches names that continue with `__`, and no other names with that prefix."""
     available = ("mcp__a__x", "mcp__a__b__y", "mcp__ab__z", "mcp__a_", "mcp__a___w")
     assert resolve_tools(["mcp__a"], (), available).names == ("mcp__a__x", "mcp__a__b__y", "mcp__a___w")
     assert resolve_tools(["mcp__a__b"], (), available).names == ("mcp__a__b__y",)
@@ -54,7 +54,7 @@ def test_a_server_whose_name_begins_another_one() -> None:
 
 
 def test_only_globs_are_held_against_each_tool(monkeypatch) -> None:
-    """A file may name thousands of tools beside thousands that there are."""
+    """Only globs are compared with each tool, because a file may name thousands of tools."""
     compared = []
     monkeypatch.setattr(fnmatch, "fnmatchcase", lambda *both: compared.append(both))
     there = [f"mcp__web__tool{number}" for number in range(3_000)]
@@ -66,14 +66,14 @@ def test_only_globs_are_held_against_each_tool(monkeypatch) -> None:
 
 
 def test_star_and_nothing_named() -> None:
-    """`*` and no list mean all; an empty list means none and is no mistake."""
+    """`*` or no list selects all tools; an empty list selects none and is valid."""
     assert resolve_tools(["*"], (), AVAILABLE).names == AVAILABLE
     assert resolve_tools(None, (), AVAILABLE).names == AVAILABLE
     assert resolve_tools([], (), AVAILABLE) == ResolvedTools(())
 
 
 def test_taken_away_first() -> None:
-    """What is disallowed is not there, however it is named."""
+    """A disallowed tool is removed, whichever of its names is used."""
     assert resolve_tools(["Read", "Grep"], ["read_file"], AVAILABLE).names == ("grep",)
     assert resolve_tools(None, ["mcp__web__*", "Task", "nothing"], AVAILABLE).names == (
         *BUILT_IN[:-1],
@@ -82,7 +82,7 @@ def test_taken_away_first() -> None:
 
 
 def test_unknown_names_and_nothing_known() -> None:
-    """Names without a tool are told; a list of only such names must not run."""
+    """Unknown names are reported; a list of only unknown names must not run."""
     assert resolve_tools(["Read", "Bash"], (), AVAILABLE) == ResolvedTools(("read",), ("Bash",))
     assert resolve_tools(["Bash(ls)", "Write"], (), AVAILABLE) == ResolvedTools(
         (), ("Bash(ls)", "Write"), nothing_known=True
@@ -91,5 +91,5 @@ def test_unknown_names_and_nothing_known() -> None:
 
 
 def test_repeated_names_count_once() -> None:
-    """Two names for one tool give it once, where it was named first."""
+    """Two names for one tool select it once, at its first position."""
     assert resolve_tools(["Grep", "Read", "grep_search"], (), AVAILABLE).names == ("grep", "read")

@@ -1,4 +1,4 @@
-"""Writers of new stores, which are closed in the end."""
+"""Fixtures that create writers of new stores and close them at the end of the test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,13 +16,13 @@ SOON = Backoff(first=0.001, patience=0.05)
 
 @pytest.fixture(autouse=True)
 def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait a moment only for a process that may have been cut off; here it died."""
+    """Shorten the grace period for processes that may have been cut off; in these tests they are dead."""
     monkeypatch.setattr(writers, "GRACE", 0.01)
 
 
 @pytest.fixture
 def make_writer() -> Iterator[Callable[[str], Writer]]:
-    """Make writers, each as a process of its own would have one."""
+    """Create writers, each of which acts as if it were in a process of its own."""
     made: list[Writer] = []
 
     def make(url: str) -> Writer:
@@ -48,5 +48,5 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lasting(make_writer: Callable[[str], Writer], path: Path) -> Writer:
-    """Return a writer of a file."""
+    """Return a writer of an SQLite file."""
     return make_writer(f"sqlite:///{path}")

@@ -1,4 +1,4 @@
-"""Runs that are over, as they are stored, listed and named."""
+"""Helpers to store finished runs, list them and name them."""
 
 import asyncio
 from contextlib import closing

@@ -1,7 +1,7 @@
-"""Writers that are killed at random; prints what each of their runs was told to be kept, as lines of RUN TURN.
+"""Processes that write runs and are killed at random; prints each acknowledged turn as a line of RUN TURN.
 
-Run as a program: the URL of a store, how many pairs of processes, a seed. What takes long is imported once, and the
-processes are forked before there is any thread.
+Run as a program with these arguments: the URL of a store, the number of pairs of processes, a seed. Slow imports are
+done once, and the processes are forked before any thread exists.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ import sys
 import time
 
 import psycopg  # noqa: F401 - imported once for all processes
-import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401 - likewise
+import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401 - imported once for all processes
 
-import run_specialist.store.ledger  # noqa: F401 - likewise
+import run_specialist.store.ledger  # noqa: F401 - imported once for all processes
 from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, turn_of, write

@@ -1,4 +1,4 @@
-"""What the tests of opening a store share."""
+"""Helpers shared by the tests of opening a store."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Records to write, and the rows that came of them, read past all code of the store."""
+"""Records to write, and the stored rows, read without any code of the store."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How often a store that is away is tried again."""
+"""The pauses between attempts to reach an unavailable store."""
 
 from run_specialist.store.backoff import Backoff
 from tests.loop_jobs import Clock
@@ -14,7 +14,7 @@ def pauses(backoff, clock, patience):
 
 
 def test_pauses_double_up_to_the_longest_and_end_with_the_patience():
-    """The first attempt follows at once, the last one when the time is up."""
+    """The first retry is immediate, pauses double up to the longest, and the last retry is made at the timeout."""
     clock = Clock()
     backoff = Backoff(clock=clock)
     assert pauses(backoff, clock, 60.0)[:7] == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
@@ -23,7 +23,7 @@ def test_pauses_double_up_to_the_longest_and_end_with_the_patience():
 
 
 def test_attempts_that_take_long_count_too():
-    """A lock that was waited for in vain for as long as the patience lasts is tried once more."""
+    """After a wait for a lock that took the entire timeout, exactly one retry is made."""
     clock = Clock()
     made = []
     for pause in Backoff(clock=clock).pauses(10.0):
@@ -33,6 +33,6 @@ def test_attempts_that_take_long_count_too():
 
 
 def test_the_patience_that_was_given_wins():
-    """Whatever suits the store."""
+    """An explicit timeout overrides the timeout that suits the store."""
     clock = Clock()
     assert sum(pauses(Backoff(clock=clock, patience=1.0), clock, 60.0)) == 1.0

@@ -51,7 +51,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 async def test_a_store_that_cannot_be_opened_costs_one_line(path, make_writer, broken):
-    """Each run is told once, in words that name the place; it is left as it was."""
+    """If a store cannot be opened, each run gets one warning that names the path, and the path is not changed."""
     broken_path = BROKEN[broken](path)
     before = path.read_bytes() if path.is_file() else None
     writer = make_writer(f"sqlite:///{broken_path}")
@@ -71,7 +71,7 @@ async def test_a_store_that_cannot_be_opened_costs_one_line(path, make_writer, b
 
 
 async def test_a_server_that_is_not_there_costs_one_line(make_writer):
-    """The password is in none of it."""
+    """If the server is unreachable, the run gets one warning, which does not show the password."""
     writer = make_writer("postgresql://me:secret@127.0.0.1:1/runs")
     told = await write(writer.journal("run-1"), *begun("run-1"))
     assert told
@@ -80,7 +80,7 @@ async def test_a_server_that_is_not_there_costs_one_line(make_writer):
 
 
 async def test_a_store_that_is_sound_passes_the_check(writer, store_url):
-    """It is there afterwards, with all its tables."""
+    """A sound store passes the check, which creates it with all its tables."""
     writer.check()
     assert set(counts(store_url).values()) == {0}
 
@@ -98,7 +98,10 @@ def with_pragma(monkeypatch, pragma):
 
 
 async def test_a_full_disk_costs_one_line_and_what_was_kept_stays(monkeypatch, lasting, path):
-    """The run is told from which turn on it is not stored; all runs are told, and none tries again."""
+    """On a full disk every run is warned once from which turn on it is not stored, and none retries.
+
+    Turns stored before that stay intact.
+    """
     with_pragma(monkeypatch, "pragma max_page_count = 60")
     journal, other = lasting.journal("run-1"), lasting.journal("run-2")
     for records in (begun("run-1"), turn_of(1), turn_of(2)):
@@ -115,7 +118,7 @@ async def test_a_full_disk_costs_one_line_and_what_was_kept_stays(monkeypatch, l
 
 
 async def test_a_store_that_somebody_has_locked_costs_one_line(monkeypatch, lasting, path):
-    """After the wait for the lock, and a second one."""
+    """A store locked by another process costs one warning, after the wait for the lock and one retry."""
     with_pragma(monkeypatch, "pragma busy_timeout = 1")
     journal = lasting.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1)) is None
@@ -129,7 +132,7 @@ async def test_a_store_that_somebody_has_locked_costs_one_line(monkeypatch, last
 
 
 async def test_a_lock_that_is_let_go_in_time_costs_nothing(monkeypatch, lasting, path):
-    """The second try finds the store free."""
+    """If the lock is released in time, the retry writes to the store and there is no warning."""
     broken = []
     whole = Ledger._write
 
@@ -147,7 +150,7 @@ async def test_a_lock_that_is_let_go_in_time_costs_nothing(monkeypatch, lasting,
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "another in its place"])
 async def test_a_store_that_was_deleted_is_missed(lasting, path, again):
-    """The database itself would take all commits without a word."""
+    """The writer notices a deleted database file, though SQLite itself would accept every commit silently."""
     journal = lasting.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1)) is None
     for file in path.parent.glob("runs.db*"):
@@ -159,7 +162,7 @@ async def test_a_store_that_was_deleted_is_missed(lasting, path, again):
 
 
 async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, lasting):
-    """Whatever is raised on the thread, those who wait for it go on, and it is told in one line."""
+    """An unexpected exception on the writer's thread releases all waiting runs and causes one warning."""
 
     def fail(self, batch):
         raise SystemExit("a\nb")
@@ -182,7 +185,7 @@ async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, l
     ],
 )
 async def test_it_is_told_once_from_where_on_a_run_is_not_stored(turns, lost, words):
-    """Counted are turns that are kept whole; a second reason is none."""
+    """The warning is given once and counts completely stored turns; a second failure adds no second warning."""
     journal = RunJournal(Inbox(), "run-1", turns=turns)
     journal.mark_failed("disk full", lost)
     journal.mark_failed("another reason", lost)
@@ -190,7 +193,7 @@ async def test_it_is_told_once_from_where_on_a_run_is_not_stored(turns, lost, wo
 
 
 async def test_a_run_of_which_something_is_kept_is_stored():
-    """Though it is nothing but its first record."""
+    """A run counts as stored even if only its first record is."""
     journal = RunJournal(Inbox(), "run-1")
     journal.mark_committed([opened("run-1")], turns=None, events=0)
     journal.mark_failed("disk full", turn_of(1))
@@ -198,7 +201,7 @@ async def test_a_run_of_which_something_is_kept_is_stored():
 
 
 async def test_nothing_is_kept_behind_a_gap(monkeypatch, writer, store_url):
-    """A run whose row cannot be written loses what was on its way as well, and tells only one reason."""
+    """After a row that cannot be written, the run's queued rows are dropped too, and only one reason is reported."""
     begun_to_write, goes_on = threading.Event(), threading.Event()
     whole = Ledger.write_batch
 
@@ -222,7 +225,7 @@ async def test_nothing_is_kept_behind_a_gap(monkeypatch, writer, store_url):
 
 
 async def test_a_mistake_of_ours_in_opening_costs_no_run_more_than_its_store(monkeypatch, lasting, path):
-    """It is told in one line, and nobody waits for a thread that has ended."""
+    """An unexpected exception while opening the store causes one warning, and no run waits for the ended thread."""
 
     def fail(url):
         raise SystemExit("a\nb")
@@ -233,7 +236,7 @@ async def test_a_mistake_of_ours_in_opening_costs_no_run_more_than_its_store(mon
 
 
 async def test_a_thread_that_cannot_begin_costs_one_line(monkeypatch, lasting, path):
-    """A process may have as many threads as it is allowed to have."""
+    """If the thread cannot be started because of a thread limit, the run gets one warning."""
 
     def fail(self):
         raise RuntimeError("can't start new thread")

@@ -6,6 +6,6 @@ from run_specialist.store.from_rows import run_snapshot
 
 
 def test_what_an_older_program_kept_beside_is_left_out():
-    """A run that it stored can be read and gone on with all the same."""
+    """Extra columns written by an older program are ignored, and its run can be read and resumed."""
     kept = RunSnapshot({"tool_calls": 3}, Spending(Usage(10), 0.5), calls=3, warnings=("odd",))
     assert run_snapshot({**asdict(kept), "of_old": 1}) == kept

@@ -1,4 +1,4 @@
-"""Runs can be looked at and deleted when the disk is full."""
+"""Runs can be read and deleted when the disk is full."""
 
 import json
 import shutil
@@ -59,7 +59,10 @@ print(json.dumps(told))
 
 
 def test_a_store_on_a_full_disk_can_be_read_and_emptied(tmp_path):
-    """Not a byte is free, so SQLite can make neither a log nor an index of it; afterwards runs are kept again."""
+    """With no byte free, runs can be read and deleted, and then stored again.
+
+    SQLite can then create neither a WAL nor its index.
+    """
     alone = [shutil.which("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
     try:
         subprocess.run([*alone, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], check=True, capture_output=True)
@@ -78,7 +81,7 @@ def test_a_store_on_a_full_disk_can_be_read_and_emptied(tmp_path):
 
 @pytest.fixture
 async def url(make_writer, tmp_path):
-    """Keep two runs that are over."""
+    """Store two finished runs and return the URL."""
     url = f"sqlite:///{tmp_path}/runs.db"
     with closing(make_writer(url)) as writer:
         for run_id in ("run-1", "run-2"):
@@ -88,7 +91,7 @@ async def url(make_writer, tmp_path):
 
 @pytest.fixture
 def full(monkeypatch):
-    """Have every ordinary deletion fail as on a full disk."""
+    """Make every ordinary deletion fail as on a full disk."""
 
     def fail(url, _ids):
         raise StoreUnusable(f"{url}: database or disk is full")
@@ -97,7 +100,7 @@ def full(monkeypatch):
 
 
 async def test_a_full_disk_does_not_cost_the_runs_that_were_not_chosen(url, full, make_writer):
-    """The store is removed only where nothing of it is to stay."""
+    """Deleting some runs on a full disk keeps the others: the file is removed only if no run is to be kept."""
     with Store(url) as store:
         with pytest.raises(StoreUnusable, match="free disk space"):
             store.delete(["run-1"])
@@ -111,7 +114,7 @@ async def test_a_full_disk_does_not_cost_the_runs_that_were_not_chosen(url, full
 
 
 async def test_a_store_that_another_process_uses_is_not_removed(url, full, make_writer, monkeypatch):
-    """It would write on into a file that has no name any more."""
+    """A store that another process uses is not removed, as that process would write on to an unlinked file."""
     monkeypatch.setattr("run_specialist.store.sqlite_file.WAIT", 0.01)
     make_writer(url).check()
     with Store(url) as store, pytest.raises(StoreUnusable, match="free disk space"):
@@ -120,7 +123,7 @@ async def test_a_store_that_another_process_uses_is_not_removed(url, full, make_
 
 
 async def test_a_run_at_work_is_not_emptied_away(url, full, monkeypatch):
-    """Though nobody has the file open at the moment."""
+    """A store with a running run is not removed, even if no process has the file open."""
     change(url, "update runs set status = 'running' where run_id = 'run-2'")
     monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: True)
     with Store(url) as store, pytest.raises(StoreUnusable, match="free disk space"):
@@ -129,7 +132,7 @@ async def test_a_run_at_work_is_not_emptied_away(url, full, monkeypatch):
 
 
 async def test_what_is_wrong_beside_the_disk_empties_nothing(url, monkeypatch):
-    """A store that cannot be written for another reason stays as it is."""
+    """If a store cannot be written for another reason than a full disk, it is left unchanged."""
 
     def fail(url, _ids):
         raise StoreUnusable(f"{url} is damaged")

@@ -12,7 +12,7 @@ from tests.unit.store.records import opened, received, returned, stored
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> Inbox:
-    """An inbox that would linger for an hour."""
+    """Return an inbox that lingers for an hour."""
     monkeypatch.setattr(inbox_, "LINGER", 3600.0)
     return Inbox()
 
@@ -27,7 +27,7 @@ def taken_by_a_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
 
 @pytest.mark.anyio
 async def test_what_follows_something_urgent_goes_with_it_until_somebody_waits(patient):
-    """Calls and how the run then stands are one transaction; whoever waits does not wait for more."""
+    """Records that follow an urgent one join its transaction until a run waits, which then waits for nothing more."""
     journal = RunJournal(patient, "r1")
     thread, batches = taken_by_a_thread(patient)
     journal.write(opened("r1"))
@@ -42,7 +42,7 @@ async def test_what_follows_something_urgent_goes_with_it_until_somebody_waits(p
 
 
 def test_nobody_lingers_over_what_is_closed(patient):
-    """At the end what is there is handed out at once."""
+    """A closed inbox hands out its records at once."""
     journal = RunJournal(patient, "r1")
     journal.write(opened("r1"))
     patient.close()
@@ -54,7 +54,7 @@ def test_nobody_lingers_over_what_is_closed(patient):
 
 @pytest.mark.anyio
 async def test_a_reply_and_what_a_quick_tool_returns_are_one_transaction(patient):
-    """The reply waits no longer than for the calls that follow it at once."""
+    """A reply and the results of quick tools share a transaction: it waits only for calls that follow at once."""
     journal = RunJournal(patient, "r1")
     thread, batches = taken_by_a_thread(patient)
     journal.write(received(1))
@@ -67,7 +67,7 @@ async def test_a_reply_and_what_a_quick_tool_returns_are_one_transaction(patient
 
 
 def test_a_reply_is_kept_soon_though_nobody_waits(monkeypatch):
-    """It was paid for, and the tool that it calls may take an hour."""
+    """A reply is stored soon even if no run waits: it was paid for, and its tool may take an hour."""
     monkeypatch.setattr(inbox_, "LINGER", 0.0)
     inbox = Inbox()
     journal = RunJournal(inbox, "r1")
@@ -85,7 +85,10 @@ def named(batch: Batch | None) -> list[str]:
 
 @pytest.mark.anyio
 async def test_of_a_crowd_a_part_is_written_at_a_time_the_oldest_first(patient, monkeypatch):
-    """Whoever is in a part goes on as soon as that is settled, and what comes meanwhile stands behind."""
+    """Many runs are written in batches, oldest first.
+
+    A run continues once its batch is settled; records that arrive meanwhile are queued.
+    """
     monkeypatch.setattr(inbox_, "MAX_RUNS", 2)
     journals = [RunJournal(patient, f"r{number}") for number in range(5)]
     for journal in journals:
@@ -107,7 +110,10 @@ async def test_of_a_crowd_a_part_is_written_at_a_time_the_oldest_first(patient, 
 
 
 def test_a_run_is_taken_over_when_all_that_was_taken_of_it_is_written(patient, monkeypatch):
-    """Of a crowd too: whoever goes on with it counts on from its newest event. Others need not wait for that."""
+    """A run is taken over only after all its records are written, so that its newest event number is known.
+
+    Other runs need not wait for that.
+    """
     monkeypatch.setattr(inbox_, "MAX_RUNS", 2)
     for number in range(5):
         RunJournal(patient, f"r{number}").write(opened(f"r{number}"))
@@ -119,7 +125,7 @@ def test_a_run_is_taken_over_when_all_that_was_taken_of_it_is_written(patient, m
 
 @pytest.mark.anyio
 async def test_whoever_waits_for_what_is_being_written_is_woken_after_it(patient):
-    """Though nothing of its run is left in the inbox."""
+    """A run that waits for records being written is woken after the write, even if none of its records is queued."""
     journal = RunJournal(patient, "r0")
     journal.write(opened("r0"))
     patient.close()
@@ -135,7 +141,7 @@ async def test_whoever_waits_for_what_is_being_written_is_woken_after_it(patient
 
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5))
 def test_nothing_is_left_in_an_inbox_that_is_emptied(writes, most):
-    """Whatever came from whichever run, it is handed out once, and each run's in order."""
+    """Every record is handed out exactly once, and those of each run in order."""
     inbox, handed = Inbox(), {}
     journals = [RunJournal(inbox, str(number)) for number in range(10)]
     written = [(number, received(turn)) for turn, number in enumerate(writes, 1)]

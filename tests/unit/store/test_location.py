@@ -10,7 +10,7 @@ from run_specialist.store.location import NONE, Location, place, shown
 
 
 def test_the_flag_beats_the_environment_and_that_the_default(monkeypatch, tmp_path):
-    """Who is named, is named; the default is nobody's word."""
+    """The flag overrides the environment variable, which overrides the default; the default is not explicit."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("SPECIALIST_STORE", raising=False)
     default = place(None)
@@ -26,7 +26,7 @@ def test_the_flag_beats_the_environment_and_that_the_default(monkeypatch, tmp_pa
 
 
 def test_a_plain_path_is_an_sqlite_file(monkeypatch, tmp_path):
-    """Without a scheme, it becomes absolute, so a change of the folder harms nothing."""
+    """A path without a scheme is an SQLite file; it is made absolute, so changing the directory does no harm."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/somebody")
     assert place("runs.db").url == f"sqlite:///{tmp_path}/runs.db"
@@ -39,13 +39,13 @@ def test_a_plain_path_is_an_sqlite_file(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("word", ["none", "None"])
 def test_none_turns_storing_off(word):
-    """It is a word, not a file."""
+    """`none` turns storing off and is not taken for a file name."""
     assert place(word) == Location(NONE, named=True)
 
 
 @given(st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1).filter(lambda word: word not in "***:@/"))
 def test_a_password_is_never_shown(password):
-    """However it is written, in front of the host or behind the question mark."""
+    """A password is never shown, whether it stands before the host or in the query string."""
     password = f"<{password}>"
     assert password not in shown(f"postgresql://me:{password}@host:5432/runs")
     if "&" not in password:
@@ -53,7 +53,7 @@ def test_a_password_is_never_shown(password):
 
 
 def test_what_is_no_secret_is_shown():
-    """Who reads the line must see which store is meant."""
+    """The non-secret parts of a URL are shown, so that the reader can see which store is meant."""
     assert shown("postgresql://me:secret@host:5432/runs?sslmode=require") == (
         "postgresql://me:***@host:5432/runs?sslmode=require"
     )
@@ -61,7 +61,7 @@ def test_what_is_no_secret_is_shown():
 
 
 def test_asking_for_the_place_costs_no_library():
-    """Every start asks, also those that store nothing."""
+    """Determining the location imports no database library, since every start does it, even without a store."""
     script = (
         "import sys; from run_specialist.store.location import place; place('x.db'); "
         "print([one for one in ('sqlalchemy', 'alembic', 'platformdirs', 'sqlite3') if one in sys.modules])"

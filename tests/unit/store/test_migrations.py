@@ -53,20 +53,20 @@ def run_ids(url):
 
 
 def test_each_revision_is_a_version():
-    """The version of the schema is the number of revisions, and their names count it."""
+    """The schema version is the number of revisions, and the revisions are named by it."""
     assert [file.name[:4] for file in sorted(REVISIONS.glob("0*.py"))] == [
         f"{number:04}" for number in range(1, identity.VERSION + 1)
     ]
 
 
 def test_a_new_store_and_one_brought_up_to_date_are_the_same(store_url):
-    """What is made at once has the tables, columns and indexes that the revisions make."""
+    """A new store has the same tables, columns and indexes as a migrated one."""
     open_engine(store_url).dispose()
     assert differences(store_url) == []
 
 
 def test_an_older_store_gets_what_is_missing(store_url):
-    """After its migration nothing differs, and before it something did."""
+    """An older store differs from a new one before its migration and not after it."""
     make_first_version(store_url)
     assert differences(store_url)
     open_engine(store_url).dispose()
@@ -75,14 +75,14 @@ def test_an_older_store_gets_what_is_missing(store_url):
 
 @pytest.mark.parametrize("write", [True, False])
 def test_an_older_store_keeps_its_rows(store_url, write):
-    """Runs of the first version are there, have no parent, and say what they said; who only reads migrates too."""
+    """Runs of the first version keep their content and have no parent; opening a store to read migrates it too."""
     make_first_version(store_url, "one", "two")
     open_engine(store_url, write=write).dispose()
     assert run_ids(store_url) == [("one", None, "Why?"), ("two", None, "Why?")]
 
 
 def test_the_header_tells_the_new_version_at_once(tmp_path):
-    """After a migration the look at the first bytes suffices again, though somebody else has the store open."""
+    """After a migration the file header has the new version at once, even while another process has the store open."""
     make_first_version(f"sqlite:///{tmp_path}/runs.db")
     other = sqlite3.connect(tmp_path / "runs.db")
     other.execute("select * from runs").fetchall()
@@ -92,7 +92,7 @@ def test_the_header_tells_the_new_version_at_once(tmp_path):
 
 
 def test_a_migration_that_breaks_off_changes_nothing(store_url, monkeypatch):
-    """Its first statement is undone when the second fails; the next opening does the whole."""
+    """If the second statement of a migration fails, the first is undone; the next opening does the entire migration."""
 
     def fail(*args):
         raise KeyboardInterrupt
@@ -109,7 +109,7 @@ def test_a_migration_that_breaks_off_changes_nothing(store_url, monkeypatch):
 
 
 def test_eight_processes_migrate_one_store(store_url):
-    """One does it, the others wait, all can use it."""
+    """Of eight processes that open an old store, one migrates it, the others wait, and all can use it."""
     make_first_version(store_url, "one")
     assert open_at_once(store_url, 8, first=["alembic.command"]) == ["ok"] * 8
     assert run_ids(store_url) == [("one", None, "Why?")]
@@ -117,7 +117,7 @@ def test_eight_processes_migrate_one_store(store_url):
 
 
 def test_two_stores_are_migrated_at_once(tmp_path):
-    """Alembic keeps what it works on in globals; two threads of one process do not get into each other's store."""
+    """Two threads can migrate two stores at once, although Alembic keeps its context in globals."""
     urls = [f"sqlite:///{tmp_path}/{number}.db" for number in range(6)]
     for url in urls:
         make_first_version(url, url)
@@ -130,12 +130,12 @@ def test_two_stores_are_migrated_at_once(tmp_path):
 
 
 def test_a_store_whose_header_is_behind_is_not_migrated_twice(tmp_path, monkeypatch):
-    """A process that died between the migration and the checkpoint leaves an old header and a new WAL."""
+    """A process killed before the checkpoint leaves an old header and a new WAL; nothing is migrated twice."""
     url = f"sqlite:///{tmp_path}/runs.db"
     make_first_version(url, "one")
     reader = create_engine(url)
     with reader.connect() as held:
-        # A reader of the old state keeps the checkpoint from moving anything.
+        # A reader of the old state prevents the checkpoint.
         held.exec_driver_sql("begin")
         held.exec_driver_sql("select * from runs").all()
         monkeypatch.setattr("run_specialist.store.sqlite_file.WAIT", 0.05)
@@ -148,7 +148,7 @@ def test_a_store_whose_header_is_behind_is_not_migrated_twice(tmp_path, monkeypa
 
 
 def test_a_current_store_is_opened_without_alembic(store_url):
-    """Its import takes longer than the opening of a thousand stores."""
+    """A current store is opened without importing Alembic, which takes longer than opening a thousand stores."""
     open_engine(store_url).dispose()
     loaded = open_at_once(store_url, 1, "'alembic' in sys.modules")
     assert loaded == ["False"]

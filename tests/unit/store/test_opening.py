@@ -12,14 +12,14 @@ from tests.unit.store.opened import add_run, count, open_at_once, refusal, snaps
 
 @pytest.fixture
 def store(tmp_path):
-    """Give a current store in an SQLite file, closed."""
+    """Return a current store in an SQLite file, closed."""
     path = tmp_path / "store" / "runs.db"
     open_engine(f"sqlite:///{path}").dispose()
     return path
 
 
 def test_a_store_is_made_and_found_again(store_url):
-    """What one engine wrote the next one reads, on either database."""
+    """A store created by one engine can be read by the next, on either database."""
     first = open_engine(store_url)
     add_run(first, "one")
     first.dispose()
@@ -31,7 +31,7 @@ def test_a_store_is_made_and_found_again(store_url):
 
 
 def test_who_only_reads_makes_nothing(store_url):
-    """Without a store the way to one is told, and nothing is there afterwards."""
+    """Opening a missing store to read creates nothing and fails with a hint how to get a store."""
     assert "there is no store at" in refusal(store_url, write=False)
     assert refusal(store_url, write=False).endswith("yet; the first run creates it")
     path = file_of(store_url)
@@ -39,7 +39,7 @@ def test_who_only_reads_makes_nothing(store_url):
 
 
 def test_who_only_reads_cannot_write(store_url):
-    """The database itself refuses it."""
+    """The database itself refuses writes from a reader."""
     open_engine(store_url).dispose()
     reader = open_engine(store_url, write=False)
     with pytest.raises(DBAPIError, match="read"):
@@ -48,7 +48,7 @@ def test_who_only_reads_cannot_write(store_url):
 
 
 def test_a_reader_sees_one_state(store_url):
-    """What is committed while a transaction reads is not half seen by it."""
+    """A read transaction sees one consistent state, whatever is committed meanwhile."""
     writer, reader = open_engine(store_url), open_engine(store_url, write=False)
     with reader.connect() as connection:
         assert count(connection) == 0
@@ -61,7 +61,7 @@ def test_a_reader_sees_one_state(store_url):
 
 
 def test_eight_processes_make_one_store(store_url):
-    """All succeed, whoever was first."""
+    """Eight processes that create one store at the same time all succeed."""
     assert open_at_once(store_url, 8) == ["ok"] * 8
     engine = open_engine(store_url, write=False)
     with engine.connect() as connection:
@@ -70,7 +70,7 @@ def test_eight_processes_make_one_store(store_url):
 
 
 def test_an_sqlite_store_is_for_its_owner_alone(store):
-    """Everything that was read stands in it."""
+    """Only the owner can access an SQLite store, since it holds everything that a run has read."""
     engine = open_engine(f"sqlite:///{store}")
     add_run(engine, "one")
     assert stat.S_IMODE(store.parent.stat().st_mode) == 0o700
@@ -80,7 +80,7 @@ def test_an_sqlite_store_is_for_its_owner_alone(store):
 
 
 def test_an_sqlite_store_loses_nothing_and_shrinks(store):
-    """Its settings are those that were measured."""
+    """The SQLite settings are the measured ones: commits are durable and the file shrinks."""
     engine = open_engine(f"sqlite:///{store}")
     with engine.connect() as connection:
         names = ("journal_mode", "synchronous", "busy_timeout", "auto_vacuum")
@@ -89,7 +89,7 @@ def test_an_sqlite_store_loses_nothing_and_shrinks(store):
 
 
 def test_writers_queue_up(store, monkeypatch):
-    """A transaction takes the lock as it begins: one that reads first would be refused at its first write."""
+    """A transaction takes the write lock as it begins; if it read first, its first write would be refused."""
     monkeypatch.setattr(sqlite_file, "WAIT", 0.05)
     one, other = open_engine(f"sqlite:///{store}"), open_engine(f"sqlite:///{store}")
     with one.begin(), other.connect() as second, pytest.raises(DBAPIError, match="locked"):
@@ -100,7 +100,7 @@ def test_writers_queue_up(store, monkeypatch):
 
 @pytest.mark.parametrize("name", ["a b.db", "50%.db", "what?.db", "#1.db", "ünï.db", "a&mode=memory"])
 def test_any_file_name_will_do(tmp_path, name):
-    """Nothing in a name is taken for an option."""
+    """Any file name works; no part of it is taken for an option."""
     engine = open_engine(place(str(tmp_path / name)).url)
     add_run(engine, "one")
     engine.dispose()
@@ -108,7 +108,10 @@ def test_any_file_name_will_do(tmp_path, name):
 
 
 def test_a_store_that_was_not_finished_is_made_anew(store):
-    """Its maker died in its only commit: the header says that all is there, the journal says that nothing is."""
+    """A store whose creator died in its only commit is recreated.
+
+    Its header says that everything is there, its journal says that nothing is.
+    """
     made = bytearray(store.read_bytes())
     made[18:20] = b"\1\1"  # not in WAL mode yet
     store.write_bytes(made)
@@ -124,7 +127,7 @@ def test_a_store_that_was_not_finished_is_made_anew(store):
 
 
 def test_an_empty_file_is_a_new_store(tmp_path):
-    """As is a database in which nothing was ever made: whoever began it died."""
+    """An empty file, or a database without tables, is treated as a new store: its creator died."""
     (tmp_path / "empty.db").touch()
     with sqlite3.connect(tmp_path / "begun.db", isolation_level=None) as begun:
         begun.execute("pragma auto_vacuum = incremental")

@@ -39,7 +39,7 @@ def another_process(url):
 
 @pytest.fixture
 def url(store_url):
-    """Give a store that is there."""
+    """Return the URL of an existing store."""
     open_engine(store_url).dispose()
     return store_url
 
@@ -55,7 +55,7 @@ def died(url, token):
     if file_of(url) is None:
         engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            # Granted as soon as the session that holds it is gone.
+            # Granted as soon as the session that holds it ends.
             asked = "select pg_advisory_lock((classid::bigint << 32) | objid::bigint) from pg_locks "
             connection.execute(text(asked + "where locktype = 'advisory' and granted")).all()
         engine.dispose()
@@ -63,7 +63,7 @@ def died(url, token):
 
 
 def test_an_owner_lives_until_it_lets_go(url):
-    """Asking does not take the lock from it, and letting go twice is no harm."""
+    """An owner is alive until it releases its lock; a check does not take the lock; a second release is harmless."""
     owner = acquire(url)
     assert is_alive(url, owner.token)
     assert is_alive(url, owner.token)
@@ -73,7 +73,7 @@ def test_an_owner_lives_until_it_lets_go(url):
 
 
 def test_each_owner_is_one_of_its_own(url):
-    """Two in one process do not let go for each other."""
+    """Two owners in one process do not release each other's lock."""
     one, other = acquire(url), acquire(url)
     one.close()
     assert not is_alive(url, one.token)
@@ -82,7 +82,7 @@ def test_each_owner_is_one_of_its_own(url):
 
 
 def test_a_process_that_is_killed_is_dead(url):
-    """The system lets go for it."""
+    """A killed process counts as dead, since the system releases its lock."""
     with another_process(url) as (process, token):
         assert is_alive(url, token)
         process.kill()
@@ -91,7 +91,7 @@ def test_a_process_that_is_killed_is_dead(url):
 
 
 def test_an_owner_says_who_it_is(url):
-    """Process id and host, for who wants to resume a run that is at work."""
+    """An owner is described by process id and host, for a user who wants to resume a running run."""
     with another_process(url) as (process, token):
         assert describe(url, token).startswith(f"process {process.pid} on ")
     assert describe(url, "never was") == UNKNOWN
@@ -99,12 +99,12 @@ def test_an_owner_says_who_it_is(url):
 
 @pytest.mark.parametrize("token", ["", "never was", "../../runs", "a\0b", "\udcff"])
 def test_a_token_that_never_was_is_dead(url, token):
-    """Whatever a store that was written by hand says."""
+    """A token that never existed counts as dead, for example in a store written by hand."""
     assert not is_alive(url, token)
 
 
 def test_a_forked_child_cannot_let_go_for_its_parent(url):
-    """It has a copy of everything, and closes it when it ends."""
+    """A forked child, which inherits and closes copies of everything, does not release its parent's lock."""
     owner = acquire(url)
     child = os.fork()
     if not child:
@@ -120,12 +120,12 @@ def test_a_forked_child_cannot_let_go_for_its_parent(url):
 
 @pytest.fixture
 def store(tmp_path):
-    """Give the URL of a store in a file, which need not be there."""
+    """Return the URL of a store in a file, which need not exist."""
     return f"sqlite:///{tmp_path}/runs.db"
 
 
 def test_files_of_the_dead_are_removed(store):
-    """By who asks for one of them, by the next owner, and by an owner that ends as it should."""
+    """Lock files of dead owners are removed by a check, by the next owner, and by an owner that ends normally."""
     for _ in range(2):
         with another_process(store) as (process, token):
             process.kill()
@@ -142,7 +142,7 @@ def test_files_of_the_dead_are_removed(store):
 
 
 def test_two_who_ask_at_once_do_not_take_each_other_for_the_owner(store, tmp_path):
-    """Asking shares the lock."""
+    """Two simultaneous checks do not take each other for the owner, since they share the lock."""
     with another_process(store) as (process, token):
         process.kill()
         process.wait()
@@ -153,7 +153,7 @@ def test_two_who_ask_at_once_do_not_take_each_other_for_the_owner(store, tmp_pat
 
 
 def test_a_file_that_is_just_being_made_is_left(store, tmp_path):
-    """Between its making and its lock it is free and empty."""
+    """A lock file that is being created, and is still unlocked and empty, is not removed."""
     folder = tmp_path / "runs.db.owners"
     folder.mkdir()
     (folder / "abc.lock").touch()
@@ -162,7 +162,7 @@ def test_a_file_that_is_just_being_made_is_left(store, tmp_path):
 
 
 def test_locks_are_for_their_owner_alone(store, tmp_path):
-    """They name a host and a process."""
+    """Only the owner can access the lock files, since they name a host and a process."""
     owner = acquire(store)
     folder = tmp_path / "runs.db.owners"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -171,7 +171,7 @@ def test_locks_are_for_their_owner_alone(store, tmp_path):
 
 
 def test_a_store_has_one_folder_by_whatever_name(store, tmp_path):
-    """Else a run could be resumed while it is at work."""
+    """A store has one lock folder under all its path names; otherwise a running run could be resumed."""
     (tmp_path / "link.db").symlink_to(tmp_path / "runs.db")
     owner = acquire(store)
     assert is_alive(f"sqlite:///{tmp_path}/link.db", owner.token)
@@ -179,7 +179,7 @@ def test_a_store_has_one_folder_by_whatever_name(store, tmp_path):
 
 
 def test_who_may_not_ask_does_not_take_it_for_dead():
-    """What cannot be told is not safe."""
+    """If a process may not check the lock, it does not consider the owner dead."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         owner = acquire(f"sqlite:///{name}/runs.db")

@@ -15,7 +15,7 @@ WORD = "geheim"
 
 @pytest.fixture
 def database():
-    """Give the URL of an empty database."""
+    """Return the URL of an empty database."""
     with postgresql_url() as url:
         yield url
 
@@ -30,13 +30,13 @@ def execute(url, *statements):
 
 
 def test_no_server_is_waited_for_without_end():
-    """A network that swallows everything would hold a run up for minutes; who knows better says so in the URL."""
+    """The connection timeout is limited, as a silent network would block a run for minutes; the URL can override it."""
     assert parsed("postgresql://me@host/runs").query["connect_timeout"] == "10"
     assert parsed("postgresql://me@host/runs?connect_timeout=60").query["connect_timeout"] == "60"
 
 
 def test_a_setting_in_the_url_wins(database):
-    """At this end and at the server; but the encoding is ours, for no other holds every text."""
+    """Client and server settings in the URL override the defaults, except the encoding: only UTF-8 holds every text."""
     mine = "keepalives_idle=77&options=-c tcp_keepalives_idle=66 -c work_mem=1MB&client_encoding=latin1"
     url = parsed(f"{database}?{mine}")
     assert (url.query["keepalives_idle"], url.query["keepalives_interval"]) == ("77", "5")
@@ -49,7 +49,7 @@ def test_a_setting_in_the_url_wins(database):
 
 
 def test_the_server_s_reasons_are_told(database):
-    """A wrong password and a missing database, in one line each."""
+    """A wrong password and a missing database are each reported in one line."""
     url = parsed(database)
     wrong = url.set(password=WORD).render_as_string(hide_password=False)
     assert "password authentication failed" in refusal(wrong)
@@ -59,14 +59,14 @@ def test_the_server_s_reasons_are_told(database):
 
 
 def test_tables_of_another_program_are_left_alone(database):
-    """In the schema that is ours by name, a table that is not ours."""
+    """A table of another program in a schema with our name is left unchanged, and the store is refused."""
     execute(database, "create schema run_specialist", "create table run_specialist.runs (distance real)")
     assert "contains tables of another program in the schema run_specialist" in refusal(database)
     execute(database, "insert into run_specialist.runs values (42.195)")
 
 
 def test_tables_of_the_same_name_elsewhere_do_not_matter(database):
-    """`runs` is a name that others use, too."""
+    """Tables of the same name in other schemas do not matter: `runs` is a common name."""
     execute(database, "create table runs (distance real)", "create table alembic_version (version_num text)")
     engine = open_engine(database)
     add_run(engine, "one")
@@ -76,7 +76,7 @@ def test_tables_of_the_same_name_elsewhere_do_not_matter(database):
 
 
 def test_a_newer_database_is_refused(database):
-    """Its tables stay as they are."""
+    """A database of a newer version is refused and its tables are left unchanged."""
     open_engine(database).dispose()
     execute(database, "update run_specialist.alembic_version set version_num = '0099'")
     assert "newer run-specialist (its tables are of version 99" in refusal(database)
@@ -84,14 +84,14 @@ def test_a_newer_database_is_refused(database):
 
 
 def test_a_version_that_is_not_ours_is_refused(database):
-    """Another program used Alembic in a schema of our name."""
+    """An unknown version, left by another program that uses Alembic in a schema with our name, is refused."""
     open_engine(database).dispose()
     execute(database, "update run_specialist.alembic_version set version_num = 'a1b2c3'")
     assert "tables of another program" in refusal(database)
 
 
 def test_somebody_who_may_not_make_a_schema_can_use_one(database):
-    """An administrator makes the store, others only write into it."""
+    """A user without the right to create a schema can write to a store that an administrator has created."""
     open_engine(database).dispose()
     role = f"limited_{secrets.token_hex(4)}"
     execute(
@@ -114,7 +114,7 @@ def test_somebody_who_may_not_make_a_schema_can_use_one(database):
 
 
 def test_a_store_that_another_process_is_making_is_waited_for(database, monkeypatch):
-    """Not for ever."""
+    """Opening waits for another process that is creating the store, up to a timeout."""
     monkeypatch.setattr("run_specialist.store.postgresql.WAIT", 1)
     engine = create_engine(parsed(database))
     with engine.begin() as held:

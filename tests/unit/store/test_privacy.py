@@ -1,4 +1,4 @@
-"""Who may read a store that was made with wider rights than ours."""
+"""Access rights of a store that was created with wider permissions than our own."""
 
 import stat
 
@@ -18,7 +18,7 @@ def modes(folder):
 
 @pytest.fixture
 async def wide(tmp_path):
-    """Make a store that everybody may read, and leave it with its log, as a process that was killed does."""
+    """Create a store that everybody may read, and leave its WAL behind as a killed process does."""
     folder = tmp_path / "run-specialist"
     writer = Writer(Location(f"sqlite:///{folder}/runs.db", named=True))
     assert await write(writer.journal("run-0"), *begun("run-0")) is None
@@ -30,7 +30,7 @@ async def wide(tmp_path):
 
 @pytest.mark.parametrize("named", [False, True])
 async def test_the_default_store_is_narrowed_and_one_that_was_named_stays(wide, named):
-    """Somebody who names a store may share it on purpose."""
+    """Permissions of the default store are narrowed; those of an explicitly named one are kept, as it may be shared."""
     assert {"runs.db", "runs.db-wal", "runs.db-shm", "runs.db.owners"} <= set(modes(wide))
     writer = Writer(Location(f"sqlite:///{wide}/runs.db", named=named))
     assert await write(writer.journal("run-1"), *begun("run-1")) is None
@@ -42,7 +42,7 @@ async def test_the_default_store_is_narrowed_and_one_that_was_named_stays(wide, 
 
 
 async def test_rights_that_the_owner_took_from_itself_stay_away(wide):
-    """A file made read-only on purpose is not made writable."""
+    """Narrowing does not add permissions: a file made read-only on purpose does not become writable."""
     extra = wide / "runs.db-journal"
     extra.touch()
     extra.chmod(0o444)
@@ -53,7 +53,7 @@ async def test_rights_that_the_owner_took_from_itself_stay_away(wide):
 
 
 async def test_a_link_is_not_followed(wide, tmp_path):
-    """Who put the default store elsewhere decides about the rights there."""
+    """The permissions of a symlink's target are not changed: the user who made the link decides about them."""
     away = tmp_path / "away"
     away.mkdir()
     (away / "runs.db").symlink_to(wide / "runs.db")
@@ -68,7 +68,7 @@ async def test_a_link_is_not_followed(wide, tmp_path):
 
 
 async def test_a_folder_that_is_not_ours_alone_keeps_its_rights(wide, tmp_path):
-    """A home, or the folder of all devices, holds more than a store."""
+    """A folder that holds more than the store, such as the home directory or `/dev`, keeps its permissions."""
     shared = wide.rename(tmp_path / "shared")
     writer = Writer(Location(f"sqlite:///{shared}/runs.db", named=False))
     assert await write(writer.journal("run-1"), *begun("run-1")) is None

@@ -24,7 +24,7 @@ from tests.unit.store.records import (
 
 @pytest.fixture
 def three(store_url):
-    """A store with three runs, of which r2 is the newest."""
+    """Return a store with three runs, of which r2 is the newest."""
     keep(
         store_url,
         r1=run_of("r1", 1_000.0),
@@ -41,7 +41,7 @@ def ids(found):
 
 
 def test_a_listing_has_the_newest_first(three):
-    """With all that is told of each run."""
+    """A listing is sorted from newest to oldest and has all fields of each run."""
     found = three.runs()
     assert ids(found) == ["r2", "r3", "r1"]
     assert found[0] == replace(
@@ -52,7 +52,7 @@ def test_a_listing_has_the_newest_first(three):
 
 
 def test_a_listing_is_narrowed(three):
-    """By beginnings of ids, specialist, status, age and number; what stands beside each other must all be true."""
+    """A listing is filtered by id prefix, specialist, status, age and number; all filters must match."""
     assert ids(three.runs(ids=["r1", "r2"])) == ["r2", "r1"]
     assert ids(three.runs(ids=["r"], limit=2)) == ["r2", "r3"]
     assert ids(three.runs(ids=["_1", "%"])) == []
@@ -65,7 +65,7 @@ def test_a_listing_is_narrowed(three):
 
 
 def test_a_run_without_an_outcome_is_running_while_its_process_lives_and_then_interrupted(store_url):
-    """Both are stored as running; the lock of the process tells."""
+    """A run stored as running is shown as running while its process holds the lock, then as interrupted."""
     keep(store_url, dead=begun("dead"), dead_too=[replace(opened("dead_too"), at=2.0)], over=run_of("over"))
     with closing(Writer(nowhere(store_url))) as writer, Store(store_url) as store:
         write(writer, alive=begun("alive"))
@@ -81,7 +81,10 @@ def test_a_run_without_an_outcome_is_running_while_its_process_lives_and_then_in
 
 
 def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
-    """An id that is the beginning of another one means itself; the last one is none that another run started."""
+    """A run is found by its id, by a prefix or as the last one.
+
+    An exact id wins over a longer one it is a prefix of; the last run is never one that another run started.
+    """
     keep(store_url, r1=run_of("r1", 3.0), r12=run_of("r12", 2.0), x1=run_of("x1", 1.0), child=run_of("child", 4.0))
     change(store_url, "update runs set parent_id = 'r1' where run_id = 'child'")
     with Store(store_url) as store:
@@ -102,7 +105,7 @@ def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
     ],
 )
 def test_an_id_that_fits_none_or_several_is_told_with_those_that_fit_or_are_near(store_url, given, told):
-    """In one line."""
+    """An id that matches no run or several is reported in one line, with the matching or the similar ids."""
     keep(store_url, **{f"2{number}": run_of(f"2{number}", float(number)) for number in range(1, 8)})
     with Store(store_url) as store, pytest.raises(RunNotFound) as caught:
         store.load(given)
@@ -110,7 +113,7 @@ def test_an_id_that_fits_none_or_several_is_told_with_those_that_fit_or_are_near
 
 
 def test_in_an_empty_store_no_run_is_the_last(store_url):
-    """That is said, and no id is made up."""
+    """Asking for the last run of an empty store is an error that says so."""
     keep(store_url)
     with closing(Writer(nowhere(store_url))) as writer:
         writer.check()
@@ -119,14 +122,14 @@ def test_in_an_empty_store_no_run_is_the_last(store_url):
 
 
 def test_a_store_that_is_not_there_is_missing(store_url):
-    """And who only looks makes none."""
+    """A missing store is reported as missing and is not created by reading."""
     for _ in range(2):
         with pytest.raises(StoreMissing, match=r"^there is no store at .* yet; the first run creates it$"):
             Store(store_url)
 
 
 def test_deleting_takes_all_that_was_kept_of_a_run_and_nothing_of_another(store_url):
-    """Ids are whole ones here; one that is not there is passed over."""
+    """Deleting a run removes all its rows and no other run's; it needs full ids and ignores unknown ones."""
     keep(store_url, r1=run_of("r1"), r12=run_of("r12"), r2=begun("r2"))
     before = counts(store_url, "r12")
     with Store(store_url) as store:
@@ -137,7 +140,7 @@ def test_deleting_takes_all_that_was_kept_of_a_run_and_nothing_of_another(store_
 
 
 def test_deleting_gives_the_room_back(tmp_path):
-    """Of an SQLite file, and says how much; a small run that stays costs little."""
+    """Deleting shrinks the SQLite file and reports by how much; keeping a small run costs little."""
     url = f"sqlite:///{tmp_path}/runs.db"
     noise = [turn for number in range(1, 30) for turn in turn_of(number, os.urandom(20_000).hex())]
     keep(url, r1=[*begun("r1"), *noise], r2=run_of("r2"))
@@ -152,7 +155,10 @@ def test_deleting_gives_the_room_back(tmp_path):
 
 
 def test_a_run_at_work_is_not_deleted_nor_any_other_with_it(store_url):
-    """The line says which and whose; when its process has died, it can be."""
+    """If a run is still running, none of the selection is deleted and the error names the run and its owner.
+
+    It can be deleted once its process has died.
+    """
     keep(store_url, dead=begun("dead"))
     writer = Writer(nowhere(store_url))
     with Store(store_url) as store:
@@ -162,7 +168,7 @@ def test_a_run_at_work_is_not_deleted_nor_any_other_with_it(store_url):
             with pytest.raises(UsageError, match=r"^alive is still running: .*; stop it first; nothing was deleted$"):
                 store.delete(["dead", "alive"])
             assert counts(store_url) == before
-            # What a living process has ended may go.
+            # A run that a living process has finished can be deleted.
             store.delete(["done", "dead"])
         assert ids(store.runs()) == ["alive"]
         store.delete(["alive"])

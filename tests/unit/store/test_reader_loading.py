@@ -34,7 +34,7 @@ DAY = 86_400.0
 
 
 def test_all_that_was_written_comes_back(store_url):
-    """Every field of every record, whatever characters are in it."""
+    """Every field of every record is read back, whatever characters it contains."""
     odd = "\udcff \0 é 🦉 " + "long " * 500
     call = ToolCall(odd, odd, None)
     first = Opened(at=1.0, run_id="r1", specialist="looker", model="m", question=odd, frozen={"system": odd, "n": [1]})
@@ -62,7 +62,7 @@ def test_all_that_was_written_comes_back(store_url):
 
 
 def test_a_run_that_has_only_begun_has_no_standing_and_no_outcome(store_url):
-    """Nor anything else."""
+    """A run that has only begun has no state, no outcome and no other records."""
     keep(store_url, r1=[opened("r1")])
     with Store(store_url) as store:
         kept = store.load("r1")
@@ -71,7 +71,7 @@ def test_a_run_that_has_only_begun_has_no_standing_and_no_outcome(store_url):
 
 
 def test_messages_come_in_order_and_the_calls_of_one_run_alone(store_url):
-    """Parts one after the other, and of another run nothing."""
+    """Messages are loaded in order, part by part, with the calls of this run only."""
     later = checkpointed(3, 0, [Message.user("Short."), Message.user("New.")], part=1, copies=1)
     keep(store_url, r1=[*run_of("r1", turns=11)[:-2], later], r2=run_of("r2", turns=2))
     with Store(store_url) as store:
@@ -83,7 +83,7 @@ def test_messages_come_in_order_and_the_calls_of_one_run_alone(store_url):
 
 
 def test_what_cannot_be_read_is_one_line(store_url):
-    """A row that was spoiled names its run and the store; the other runs are read."""
+    """A corrupt row causes a one-line error that names the run and the store; other runs can be read."""
     keep(store_url, r1=run_of("r1"), r2=run_of("r2"))
     change(store_url, "update runs set frozen = outcome, outcome = substr(question, 1, 1) where run_id = 'r1'")
     with Store(store_url) as store:
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_one_line(store_url):
 
 
 def test_the_past_of_a_specialist_are_its_runs_that_are_over(store_url):
-    """With how many calls were made, and how many of them repeated another."""
+    """The history of a specialist lists its finished runs with their number of calls and of repeated calls."""
     again = [returned(2, repeated=True), returned(3, repeated=True)]
     keep(
         store_url,
@@ -116,7 +116,7 @@ def test_the_past_of_a_specialist_are_its_runs_that_are_over(store_url):
 
 
 def test_the_size_grows_with_what_is_kept(store_url):
-    """Counted in bytes on both databases."""
+    """The size of a run grows with its content and is counted in bytes on both databases."""
     keep(store_url, r1=run_of("r1"))
     with Store(store_url) as store:
         before = store.size
@@ -126,7 +126,7 @@ def test_the_size_grows_with_what_is_kept(store_url):
 
 @pytest.mark.anyio
 async def test_s4_4_every_message_is_in_the_database(store_url):
-    """A plain tool loop at a limit of 3: 1 user, 3 calls with their results, 1 assistant, in order."""
+    """A run with a limit of 3 stores 1 user message, 3 calls with their results and 1 assistant message, in order."""
     script = [calls(("look", {"query": word}), first_id=at) for at, word in enumerate("abc", 1)]
     work = job(ScriptedProvider([*script, says("Owls eat mice.")]), 3, landing="none")
     with closing(Writer(nowhere(store_url))) as writer:

@@ -15,7 +15,7 @@ from tests.unit.store.opened import add_run, count, refusal, snapshot
 
 @pytest.fixture
 def store(tmp_path):
-    """Give a current store in an SQLite file, closed."""
+    """Return a current store in an SQLite file, closed."""
     path = tmp_path / "store" / "runs.db"
     open_engine(f"sqlite:///{path}").dispose()
     return path
@@ -63,7 +63,7 @@ def cut_in_half(path):
     ],
 )
 def test_what_is_not_for_us_is_not_touched(tmp_path, make, said, write):
-    """Not a byte changes, and nothing appears beside it."""
+    """A foreign file or a newer store is refused without changing a byte or creating a file beside it."""
     path = tmp_path / "runs.db"
     make(path)
     before = snapshot(tmp_path)
@@ -73,7 +73,7 @@ def test_what_is_not_for_us_is_not_touched(tmp_path, make, said, write):
 
 @pytest.mark.parametrize("write", [True, False])
 def test_a_damaged_store_is_refused(tmp_path, write):
-    """What is left of it stays as it is."""
+    """A damaged store is refused and left unchanged."""
     path = tmp_path / "runs.db"
     cut_in_half(path)
     before = path.read_bytes()
@@ -82,7 +82,7 @@ def test_a_damaged_store_is_refused(tmp_path, write):
 
 
 def test_a_newer_store_is_refused_though_its_header_does_not_say_so_yet(store):
-    """Whoever changed it has not moved it out of the WAL."""
+    """A newer store is refused even if its new version is still only in the WAL and not in the header."""
     writer = sqlite3.connect(store)
     writer.execute("pragma user_version = 99")
     assert int.from_bytes(store.read_bytes()[60:64]) == identity.VERSION
@@ -93,7 +93,7 @@ def test_a_newer_store_is_refused_though_its_header_does_not_say_so_yet(store):
 
 
 def test_what_is_no_file_is_refused(tmp_path):
-    """A folder, a pipe, a place below a file: each in a line of its own."""
+    """A folder, a pipe and a path below a file are each refused with their own message."""
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
     assert refusal(f"sqlite:///{tmp_path}") == f"{tmp_path} is a folder; use a file in it, e.g. {tmp_path}/runs.db"
@@ -105,7 +105,7 @@ def test_what_is_no_file_is_refused(tmp_path):
 
 
 def test_a_store_that_is_locked_is_waited_for_and_refused(store, monkeypatch):
-    """Before anything is asked of a model."""
+    """A locked store is waited for and then refused, before any request to a model."""
     monkeypatch.setattr(sqlite_file, "WAIT", 0.05)
     other = sqlite3.connect(store, isolation_level=None)
     other.execute("begin immediate")
@@ -115,7 +115,7 @@ def test_a_store_that_is_locked_is_waited_for_and_refused(store, monkeypatch):
 
 @pytest.fixture
 def open_to_all():
-    """Give a folder that others can look into."""
+    """Return a folder that other users can read."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -124,7 +124,7 @@ def open_to_all():
 
 
 def test_a_store_that_may_only_be_read_is_read(open_to_all):
-    """In a folder that takes no file, too; writing is refused, and names the path without permission."""
+    """A read-only store can be read, even in a read-only folder; writing is refused and the error names the path."""
     path = open_to_all / "runs.db"
     engine = open_engine(f"sqlite:///{path}")
     add_run(engine, "one")
@@ -142,7 +142,7 @@ def test_a_store_that_may_only_be_read_is_read(open_to_all):
 
 
 def test_a_store_that_may_not_be_read_is_refused(open_to_all):
-    """The line names the reason."""
+    """A store without read permission is refused and the error names the reason."""
     path = open_to_all / "runs.db"
     open_engine(f"sqlite:///{path}").dispose()
     path.chmod(0)
@@ -151,7 +151,7 @@ def test_a_store_that_may_not_be_read_is_refused(open_to_all):
 
 
 def test_a_store_that_cannot_be_made_is_refused(open_to_all):
-    """Nothing is left of the attempt."""
+    """A store that cannot be created is refused and leaves no files behind."""
     open_to_all.chmod(0o555)
     with nobody():
         assert f"cannot be written: no write permission on {open_to_all}" in refusal(f"sqlite:///{open_to_all}/runs.db")
@@ -163,7 +163,7 @@ def test_a_store_that_cannot_be_made_is_refused(open_to_all):
     "url", ["sqlite://", "sqlite:///:memory:", "sqlite://runs.db", "mysql://me:secret@host/runs", "postgresql:/runs"]
 )
 def test_a_url_that_names_no_store_is_refused(url):
-    """With the three ways to name one, and without the password."""
+    """A URL that names no store is refused; the error lists the three ways to name one and hides the password."""
     said = refusal(url)
     assert "is not a valid store; use a path, sqlite:///FILE, or postgresql://" in said
     assert "secret" not in said
@@ -181,7 +181,7 @@ def test_a_url_that_names_no_store_is_refused(url):
     ],
 )
 def test_a_database_that_cannot_be_reached_is_refused(url, said):
-    """With the reason, and without the password."""
+    """An unreachable database is refused with the reason and without the password."""
     pytest.importorskip("psycopg", reason="the PostgreSQL driver is not installed")
     refused = refusal(url)
     assert said in refused
@@ -189,7 +189,7 @@ def test_a_database_that_cannot_be_reached_is_refused(url, said):
 
 
 def test_without_its_driver_postgresql_says_how_to_get_it(monkeypatch):
-    """The extra is named."""
+    """Without its driver, a PostgreSQL URL is refused and the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     assert refusal("postgresql://me:secret@host/runs") == (
         "the PostgreSQL driver is not installed; run: pip install 'run-specialist[postgres]'"
@@ -197,5 +197,5 @@ def test_without_its_driver_postgresql_says_how_to_get_it(monkeypatch):
 
 
 def test_none_is_no_store_to_look_into():
-    """Who turned storing off is told so."""
+    """Reading with the store turned off (`none`) is refused with a message that says so."""
     assert refusal(NONE) == "runs are not stored (the store is `none`); choose a store with --store"

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that goes away and comes back costs a run nothing but the wait."""
+"""A PostgreSQL server that goes away and comes back only delays a run."""
 
 import asyncio
 
@@ -29,14 +29,14 @@ ANSWER = calls(("respond", {"answer": "It is known."}), first_id=90)
 
 @pytest.fixture(scope="module")
 def server():
-    """Give a server that may be stopped."""
+    """Return a server that the test may stop."""
     with postgres_server() as running:
         yield running
 
 
 @pytest.fixture
 def database(server):
-    """Give the URL of an empty store on it."""
+    """Return the URL of an empty store on it."""
     with Writers(server.url) as writers:
         writers.make().check()
     change(server.url, "drop schema run_specialist cascade")
@@ -44,7 +44,7 @@ def database(server):
 
 
 class Writers:
-    """Writers of one store, each as a process of its own would have one; closed in the end."""
+    """Writers of one store, each as if in a process of its own; they are closed at the end."""
 
     def __init__(self, url):
         self._url = url
@@ -65,7 +65,7 @@ class Writers:
 
 @pytest.fixture
 def writers(database):
-    """Give a maker of writers."""
+    """Return a factory of writers."""
     with Writers(database) as made:
         yield made
 
@@ -100,7 +100,7 @@ def after(pauses, doing):
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_a_restart_between_two_turns_loses_nothing(server, database, writers, mode):
-    """The run of three turns is stored whole, each row once, and nobody is warned."""
+    """After a restart between two turns, the entire run is stored, each row once, and there is no warning."""
     script = [looks(1), looks(2, lambda: server.restart(mode)), looks(3), ANSWER]
     journal = writers.make().journal("run-1")
     run = Run(job(ScriptedProvider(script), origin=ORIGIN), journal=journal)
@@ -116,7 +116,7 @@ async def test_a_restart_between_two_turns_loses_nothing(server, database, write
 
 
 async def test_a_server_that_stays_away_for_some_attempts_is_waited_for_at_the_checkpoint(server, database, writers):
-    """The next request goes out when the turn before it is kept, and not before."""
+    """While the server is away, the checkpoint retries; the next request is sent once the turn before is stored."""
     kept_at = []
 
     def note():
@@ -132,7 +132,7 @@ async def test_a_server_that_stays_away_for_some_attempts_is_waited_for_at_the_c
 
 
 async def test_a_server_that_may_not_be_written_yet_is_asked_by_a_new_session(database, writers):
-    """After a failover sessions lead to a standby, until it is promoted and they are made anew."""
+    """After a failover the writer reconnects until it reaches a promoted server, as old sessions lead to a standby."""
     writer = writers.make(Backoff(sleep=after(3, lambda: promote(database))))
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1")) is None
@@ -146,7 +146,7 @@ async def test_a_server_that_may_not_be_written_yet_is_asked_by_a_new_session(da
 
 
 async def test_other_runs_and_the_loop_go_on_while_the_store_is_away(server, writers):
-    """What waits is the run whose turn is to be kept; nothing blocks the thread of the loop."""
+    """While the store is away, only the run whose turn is to be stored waits; the event loop is never blocked."""
     away, back = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -171,7 +171,7 @@ async def test_other_runs_and_the_loop_go_on_while_the_store_is_away(server, wri
 
 
 class Answerless:
-    """Commits, and breaks the connection before the answer arrives."""
+    """Commits, and breaks the connection before the response arrives."""
 
     def __init__(self, monkeypatch, times=1):
         self.left = times
@@ -200,7 +200,7 @@ class Answerless:
 
 
 async def test_a_commit_whose_answer_was_lost_is_there_once(database, writers, monkeypatch):
-    """Whether it was committed is not known, so all of it is sent again."""
+    """If the response to a commit is lost, everything is sent again and stored exactly once."""
     writer = writers.make(Backoff(sleep=lambda _seconds: None))
     writer.check()
     Answerless(monkeypatch, times=3)
@@ -210,7 +210,7 @@ async def test_a_commit_whose_answer_was_lost_is_there_once(database, writers, m
 
 
 async def test_a_claim_whose_answer_was_lost_is_not_taken_for_another_s(database, writers, monkeypatch):
-    """It finds itself as the owner, whose lock is held."""
+    """If the response to a claim is lost, the retry recognises its own process as the owner."""
     with Writers(database) as first:
         assert await write(first.make().journal("run-1"), *begun("run-1"), *turn_of(1)) is None
     writer = writers.make(Backoff(sleep=lambda _seconds: None))
@@ -231,7 +231,7 @@ async def test_a_claim_whose_answer_was_lost_is_not_taken_for_another_s(database
 
 
 async def test_a_run_at_work_is_not_claimed_because_a_connection_broke(database, writers, monkeypatch):
-    """The second attempt finds the own process as the owner too, and it is the one that works on the run."""
+    """A run that this process is working on is not claimed again by the retry after a lost connection."""
     writer = writers.make(Backoff(sleep=lambda _seconds: None))
     assert await write(writer.journal("run-1"), *begun("run-1"), *turn_of(1)) is None
     broken = []
@@ -250,7 +250,7 @@ async def test_a_run_at_work_is_not_claimed_because_a_connection_broke(database,
 
 
 async def test_a_server_that_does_not_come_back_costs_one_line(server, database, writers):
-    """After the patience is over, and only the run's store."""
+    """A server that does not come back costs one warning after the timeout, and the run continues without its store."""
     writer = writers.make(Backoff(first=0.001, patience=0.01))
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1)) is None
@@ -265,7 +265,7 @@ async def test_a_server_that_does_not_come_back_costs_one_line(server, database,
 
 
 async def test_a_run_whose_lock_a_restart_took_is_not_taken_over(server, database, writers, monkeypatch):
-    """It waits for its model and writes nothing; its process takes the lock again before another believes it dead."""
+    """A waiting run whose lock was lost in a restart is not taken over: its process takes the lock again in time."""
     monkeypatch.setattr(writer_module, "GRACE", owners.GRACE)
     assert await write(writers.make().journal("run-1"), *begun("run-1")) is None
     ((owner,),) = ask(database, "select owner from runs")

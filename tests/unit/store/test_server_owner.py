@@ -1,4 +1,4 @@
-"""The lock of an owner on a PostgreSQL server: kept while the process lives, whatever becomes of its session."""
+"""The lock of an owner on a PostgreSQL server is held while the process lives, even if its session ends."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ PATIENCE = 60
 
 @pytest.fixture
 def url():
-    """Give an empty database: a lock needs no tables."""
+    """Return an empty database: a lock needs no tables."""
     with postgresql_url() as found:
         yield found
 
@@ -35,7 +35,7 @@ def until(holds):
 
 def holder(url, token):
     """Return the server's process that holds the lock of an owner; None where nobody does."""
-    return server_owner._query(url, f"select pid from {server_owner._HELD}", token)  # noqa: S608 - ours
+    return server_owner._query(url, f"select pid from {server_owner._HELD}", token)  # noqa: S608 - no user input
 
 
 def cut_owners(url):
@@ -48,7 +48,10 @@ def cut_owners(url):
 
 
 def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url, monkeypatch):
-    """The server's last word is heard, so that no ping is waited for; the token is the same, the session another."""
+    """A lock whose session was terminated is taken again at once, without waiting for a ping.
+
+    The token is the same, the session a new one.
+    """
     monkeypatch.setattr(server_owner, "PING", 3_600)
     owner = acquire(url)
     first = holder(url, owner.token)
@@ -59,7 +62,7 @@ def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url, monkeypatch):
 
 
 def test_a_lock_is_taken_again_after_a_while_without_a_server(url, monkeypatch):
-    """The thread that keeps it tries again and again, and survives every refusal."""
+    """The thread that holds the lock keeps retrying while the server is away, and survives every refusal."""
     owner, refused = acquire(url), threading.Semaphore(0)
     whole = server_owner.ServerOwner._locked
 
@@ -78,7 +81,7 @@ def test_a_lock_is_taken_again_after_a_while_without_a_server(url, monkeypatch):
 
 
 def test_a_session_is_pinged_though_nothing_is_heard_of_it(url, monkeypatch):
-    """A network that swallows everything closes no socket."""
+    """The session is pinged, because a network that drops all packets closes no socket."""
     monkeypatch.setattr(server_owner, "PING", 0.01)
     pinged = threading.Semaphore(0)
     whole = server_owner.ServerOwner.renew
@@ -90,7 +93,7 @@ def test_a_session_is_pinged_though_nothing_is_heard_of_it(url, monkeypatch):
 
 
 def test_no_thread_and_no_session_is_left_of_an_owner(url):
-    """Letting go ends both."""
+    """Releasing the lock ends its thread and its session."""
     before = set(threading.enumerate())
     owner = acquire(url)
     (keeper,) = set(threading.enumerate()) - before
@@ -109,7 +112,7 @@ SHOWN = {
 
 
 def test_the_server_notices_within_half_a_minute_that_a_host_is_gone(url):
-    """By default it takes two hours, and for so long a run of that host could not be resumed."""
+    """The server notices within 30 s that a host is gone; the default of two hours would block resuming its runs."""
     owner = acquire(url)
     shown = {name: owner._connection.execute(text(f"show {name}")).scalar() for name in SHOWN}
     owner.close()
@@ -117,7 +120,7 @@ def test_the_server_notices_within_half_a_minute_that_a_host_is_gone(url):
 
 
 def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for(url):
-    """A network that went away leaves its session behind for a while, with the lock."""
+    """A new lock does not wait for a broken session that the server still counts as the holder of the lock."""
     owner = acquire(url)
     left_behind = owner._connection
     owner._connection = create_engine(parsed(url)).connect()
@@ -129,7 +132,7 @@ def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for(url):
 
 
 def test_a_run_whose_lock_is_held_again_is_not_deleted(url, monkeypatch):
-    """Its session was cut, and at the second look its process has the lock again."""
+    """A run is not deleted if its process has taken the lock again by the second check."""
     engine = open_engine(url)
     add_run(engine, "run-1")
     engine.dispose()

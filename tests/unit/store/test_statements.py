@@ -1,4 +1,4 @@
-"""What is written without SQLAlchemy is what SQLAlchemy's schema says."""
+"""The SQL written without SQLAlchemy matches SQLAlchemy's schema."""
 
 import asyncio
 import subprocess
@@ -20,7 +20,7 @@ from tests.unit.store.records import begun, counts, ended, turn_of, write
 
 
 def test_a_new_file_gets_the_tables_that_sqlalchemy_would_create():
-    """The SQL that is written without SQLAlchemy, and what SQLAlchemy writes from the same definition."""
+    """The SQL that creates a file without SQLAlchemy equals what SQLAlchemy generates from the same definition."""
     created = [
         statement
         for table in (*metadata.tables.values(), stamp)
@@ -32,11 +32,11 @@ def test_a_new_file_gets_the_tables_that_sqlalchemy_would_create():
     wanted = [" ".join(str(one.compile(dialect=sqlite.dialect())).split()) for one in created]
     *made, stamped = sqlite_statements()
     assert made == [one.replace("( ", "(").replace(" )", ")").replace(" ,", ",") for one in wanted]
-    assert stamped == f"INSERT INTO alembic_version (version_num) VALUES ('{VERSION:04}')"  # noqa: S608 - ours
+    assert stamped == f"INSERT INTO alembic_version (version_num) VALUES ('{VERSION:04}')"  # noqa: S608 - no user input
 
 
 def test_the_packed_columns_are_those_that_sqlalchemy_packs():
-    """Whichever of the two writes or reads them."""
+    """The packed columns are the same with and without SQLAlchemy, for writing and for reading."""
     packed = {
         name: {column.name for column in table.columns if isinstance(column.type, PackedText)}
         for name, table in metadata.tables.items()
@@ -59,7 +59,10 @@ print({"sqlalchemy", "alembic"} & {*sys.modules})
 
 
 def test_a_file_is_made_and_written_without_a_database_library(tmp_path):
-    """Its import takes as long as a whole offline run; a run that goes on, likewise, once it was read."""
+    """A file is created and written without importing a database library, also by a resumed run once it is loaded.
+
+    The import takes as long as an entire offline run.
+    """
     url = f"sqlite:///{tmp_path}/runs.db"
     done = subprocess.run([sys.executable, "-c", WITHOUT, url], capture_output=True, text=True, check=False)
     assert (done.stderr, done.stdout) == ("", "set()\n")
@@ -68,7 +71,7 @@ def test_a_file_is_made_and_written_without_a_database_library(tmp_path):
 
 @pytest.fixture
 def session(tmp_path):
-    """Give a session in a new file."""
+    """Return a session in a new file."""
     session = FileSession(open_file(tmp_path / "runs.db", write=True))
     yield session
     session.close()
@@ -80,7 +83,7 @@ def level(session):
 
 
 def test_of_commits_in_close_succession_one_is_synced(session, monkeypatch):
-    """Each that comes after a pause, and each that is to last."""
+    """Commits in quick succession are not all synced: only those after a pause and those that must be durable are."""
     clock = [100.0]
     monkeypatch.setattr(file_session.time, "monotonic", lambda: clock[0])
     seen = []
@@ -92,7 +95,7 @@ def test_of_commits_in_close_succession_one_is_synced(session, monkeypatch):
 
 
 def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):
-    """Whatever was committed a moment before."""
+    """An outcome is synced even directly after another commit."""
     asked = []
     whole = FileSession.transaction
     monkeypatch.setattr(FileSession, "transaction", lambda self, *, lasting=False: asked.append(lasting) or whole(self))
@@ -108,8 +111,8 @@ def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):
     [("insert into nowhere values (?)", StoreFailure), ("insert into events values (1, 2, 3, ?)", Exception)],
 )
 def test_what_fails_is_undone(session, statement, error):
-    """By the fault of the store, or of a row; the next transaction finds the connection as it was."""
-    with pytest.raises(error) as raised:  # noqa: PT012, SIM117 - the whole transaction fails
+    """A failed transaction is rolled back, and the next one finds the connection unchanged."""
+    with pytest.raises(error) as raised:  # noqa: PT012, SIM117 - the entire transaction fails
         with session.transaction():
             session.write("insert into alembic_version values (?)", [("kept?",)])
             session.write(statement, [(object() if error is Exception else 1,)])

@@ -1,4 +1,4 @@
-"""Rows of what was said, made of stored messages; no database."""
+"""Conversation rows made from stored messages, without a database."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def short(rows):
 
 
 def test_calls_and_results_stand_in_the_order_of_their_messages():
-    """Those of one turn one after the other; a result knows its tool, and whether it failed."""
+    """Calls and results are in the order of their messages; a result has its tool's name and whether it failed."""
     failed = Message.results([ToolResult("call_1", "one"), ToolResult("call_2", "no such note", is_error=True)])
     rows = transcript_rows(run(kept(QUESTION, said(text("I look."), call(1), call(2, "read")), failed)))
     assert rows == [
@@ -82,7 +82,7 @@ def test_calls_and_results_stand_in_the_order_of_their_messages():
 
 
 def test_thinking_and_empty_texts_make_no_row():
-    """Neither in blocks of their own nor in the tags of some servers; texts beside each other are one."""
+    """Thinking and empty texts make no row, in blocks or in tags; adjacent texts are joined."""
     thought = {"type": "thinking", "thinking": "secret", "signature": "s"}
     hidden = {"type": "redacted_thinking", "data": "secret"}
     rows = transcript_rows(
@@ -105,7 +105,7 @@ def test_thinking_and_empty_texts_make_no_row():
 
 
 def test_our_last_words_belong_to_what_they_join():
-    """In a result, or in the question where there is none yet."""
+    """A text that the loop appends belongs to the result it is appended to, or to the question if there is none yet."""
     rows = transcript_rows(
         run(kept(QUESTION.with_instruction("Answer now."), said(call(1)), answered(1, words="Enough.")))
     )
@@ -117,7 +117,10 @@ def test_our_last_words_belong_to_what_they_join():
 
 
 def test_a_summary_stands_once_where_it_was_made():
-    """What it took over is not told again; what came later is. So it is with a second summary."""
+    """A summary is shown once, where it was made; messages it kept are not repeated.
+
+    The same holds for a second one.
+    """
     first = kept(QUESTION, said(call(1)), answered(1), said(call(2)), answered(2))
     pair = summary_pair("One is known.", 1, [])
     second = kept(QUESTION, *pair, said(call(2)), answered(2), said(call(3)), answered(3), part=1, copies=5)
@@ -137,7 +140,7 @@ def test_a_summary_stands_once_where_it_was_made():
 
 
 def test_a_summary_inside_the_first_message_is_told_alike():
-    """Where thinking binds the history, all that was said is retold in one message."""
+    """A summary inside the first message, used where thinking binds the history, is shown in the same way."""
     first = kept(QUESTION, said(call(1)), answered(1))
     retold = Flattened(QUESTION.blocks, "One is known.").message()
     second = kept(retold, said(text("That is it.")), part=1, copies=1)
@@ -149,7 +152,7 @@ def test_a_summary_inside_the_first_message_is_told_alike():
 
 
 def test_words_that_join_a_result_after_a_summary_are_not_lost():
-    """The result stands in the part before, and with its last words in the new one; it is told with them, once."""
+    """A text appended to a result after a summary is not lost: the result is shown with it, once."""
     first = kept(QUESTION, said(call(1)), answered(1), said(call(2)), answered(2))
     copies = (QUESTION, *summary_pair("One is known.", 1, []), said(call(2)), answered(2, words="Enough."))
     second = kept(*copies, said(text("Two.")), part=1, copies=5)
@@ -161,7 +164,7 @@ def test_words_that_join_a_result_after_a_summary_are_not_lost():
 
 
 def test_a_reply_that_nothing_was_done_about_is_shown_with_the_results_that_came():
-    """Two of its three calls had returned when the process died."""
+    """A reply whose calls were interrupted is shown with the results that exist: here two of three."""
     turn = StoredTurn(
         2, 0.0, 0.0, "auto", False, "wants_tools", "", (text("On I go."), call(2), call(3), call(4)), Usage(), 0.0
     )  # fmt: skip
@@ -187,7 +190,7 @@ def test_a_reply_that_nothing_was_done_about_is_shown_with_the_results_that_came
 
 
 def test_odd_blocks_are_passed_over_and_odd_arguments_are_none():
-    """A block of another kind, arguments that are no object, a result in blocks, one without its call."""
+    """Unknown blocks are skipped and arguments that are no object become None; results may be blocks or lack a call."""
     odd = {"type": "server_tool_use", "id": "x"}
     wrong = {"type": "tool_use", "id": "call_1", "name": "look", "input": "no object"}
     result = {"type": "tool_result", "tool_use_id": "other", "content": [text("in blocks")]}

@@ -1,4 +1,4 @@
-"""A run goes on where it was cut off, and only one process works on it at a time."""
+"""An interrupted run resumes where it stopped, and only one process works on it at a time."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def cut_off(make_writer, store_url):
-    """Make a run of one turn whose process has died."""
+    """Create a run of one turn whose process has died."""
     writer = make_writer(store_url)
     assert asyncio.run(write(writer.journal("run-1"), *begun("run-1"), *turn_of(1))) is None
     writer.close()
@@ -37,7 +37,7 @@ def cut_off(make_writer, store_url):
 
 
 async def test_s4_5_a_run_that_was_cut_off_goes_on(cut_off, writer):
-    """It has a living owner again, its turns are kept as before, and its events are numbered on."""
+    """A resumed run has a living owner, keeps its earlier turns, and continues its event numbers."""
     journal = writer.claim(stored("run-1", turns=1))
     ((status, owner),) = ask(cut_off, "select status, owner from runs")
     assert status == "running"
@@ -48,7 +48,7 @@ async def test_s4_5_a_run_that_was_cut_off_goes_on(cut_off, writer):
 
 
 async def test_a_run_that_goes_on_knows_how_much_of_it_is_kept(cut_off, writer):
-    """Its earlier turns stay stored, whatever becomes of the new ones."""
+    """A resumed run knows its stored turns; they stay stored even if new ones cannot be."""
     journal = writer.claim(stored("run-1", turns=1))
     change(cut_off, "update runs set owner = 'another'")
     with pytest.raises(TakenOver, match="this run is not stored from turn 2 on: "):
@@ -56,7 +56,10 @@ async def test_a_run_that_goes_on_knows_how_much_of_it_is_kept(cut_off, writer):
 
 
 async def test_a_run_that_ended_goes_on_as_one_without_an_outcome(writer, store_url):
-    """Also in the process that ended it: the earlier outcome stays until there is another, if this going breaks off."""
+    """A finished run is resumed without an outcome, also in the process that finished it.
+
+    If the resumption breaks off, the earlier outcome stays.
+    """
     assert await write(writer.journal("run-1"), *begun("run-1"), *turn_of(1), *ended("run-1")) is None
     journal = writer.claim(stored("run-1", turns=1))
     assert ask(store_url, "select status, ended_at, outcome is null from runs") == [("running", None, False)]
@@ -65,7 +68,7 @@ async def test_a_run_that_ended_goes_on_as_one_without_an_outcome(writer, store_
 
 
 async def test_a_run_that_is_still_at_work_is_left_alone(writer, make_writer, store_url):
-    """Neither another process nor its own may work on it a second time, and it is told who does."""
+    """A running run cannot be taken over by another process or by its own; the error names the owner."""
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"))
     other = make_writer(store_url)
@@ -77,7 +80,7 @@ async def test_a_run_that_is_still_at_work_is_left_alone(writer, make_writer, st
 
 
 async def test_of_two_that_take_a_run_over_one_gets_it(cut_off, make_writer):
-    """The second is told so, and nothing of its own is written."""
+    """If two processes take over a run, the second gets an error and writes nothing."""
     one, other = make_writer(cut_off), make_writer(cut_off)
     journal = one.claim(stored("run-1", turns=1))
     with pytest.raises(NotResumable, match="run-1 is still running"):
@@ -86,7 +89,10 @@ async def test_of_two_that_take_a_run_over_one_gets_it(cut_off, make_writer):
 
 
 async def test_two_that_both_saw_it_dead_do_not_both_get_it(cut_off, make_writer, monkeypatch):
-    """Between looking and taking another process may be faster; SQLite lets it wait, PostgreSQL does not."""
+    """If two processes both saw the owner dead, only one gets the run.
+
+    Between the check and the claim another process may be faster: SQLite makes it wait, PostgreSQL does not.
+    """
     slower, faster = make_writer(cut_off), make_writer(cut_off)
     slower.check()
     faster.check()
@@ -106,7 +112,7 @@ async def test_two_that_both_saw_it_dead_do_not_both_get_it(cut_off, make_writer
 
 
 async def test_of_two_that_reach_for_it_at_once_one_gets_it(cut_off, make_writer):
-    """Whichever it is, the other is told so."""
+    """Of two simultaneous attempts one succeeds and the other gets an error."""
 
     def reach(writer):
         try:
@@ -121,7 +127,7 @@ async def test_of_two_that_reach_for_it_at_once_one_gets_it(cut_off, make_writer
 
 
 async def test_a_run_that_went_on_since_it_was_read_is_not_taken_over(cut_off, make_writer):
-    """Its newest turns would be missing; nothing is changed by the attempt."""
+    """A run that has advanced since it was read is not taken over, and the attempt changes nothing."""
     between = make_writer(cut_off)
     assert await write(between.claim(stored("run-1", turns=1)), *turn_of(2)) is None
     between.close()
@@ -133,7 +139,7 @@ async def test_a_run_that_went_on_since_it_was_read_is_not_taken_over(cut_off, m
 
 @pytest.mark.parametrize("record", [received(2), returned(2)], ids=["reply", "call"])
 async def test_what_came_since_it_was_read_is_not_asked_or_run_twice(cut_off, make_writer, record):
-    """Somebody went on with the run and died in the middle of a turn."""
+    """If another process resumed the run and died in mid-turn, its newer records are seen and nothing is repeated."""
     between = make_writer(cut_off)
     assert await write(between.claim(stored("run-1", turns=1)), record) is None
     between.close()
@@ -142,7 +148,7 @@ async def test_what_came_since_it_was_read_is_not_asked_or_run_twice(cut_off, ma
 
 
 async def test_nobody_takes_a_run_over_in_the_middle_of_a_transaction(writer, store_url, monkeypatch):
-    """Between asking whose it is and writing its rows it stays ours."""
+    """Between the check of the owner and the write of its rows, no other process can take the run over."""
     found = []
     whole = Ledger._replace
 
@@ -153,7 +159,7 @@ async def test_nobody_takes_a_run_over_in_the_middle_of_a_transaction(writer, st
             other.execute(wait)
             try:
                 other.execute(take)
-            except Exception as error:  # noqa: BLE001 - each driver has one of its own
+            except Exception as error:  # noqa: BLE001 - each driver has its own exception
                 found.append(type(error).__name__)
         return whole(self, batch)
 
@@ -166,13 +172,13 @@ async def test_nobody_takes_a_run_over_in_the_middle_of_a_transaction(writer, st
 
 
 async def test_a_run_that_is_gone_cannot_go_on(cut_off, writer):
-    """It may have been deleted since it was read."""
+    """A run that was deleted after it was read cannot be resumed."""
     with pytest.raises(NotResumable, match="run-2 is no longer in "):
         writer.claim(stored("run-2"))
 
 
 async def test_a_store_that_cannot_be_opened_says_so_to_who_wants_to_go_on(make_writer, tmp_path):
-    """The reason is the store's, not the run's."""
+    """If the store cannot be opened, the error on resuming names the store's reason."""
     (tmp_path / "file").write_text("no folder")
     writer = make_writer(f"sqlite:///{tmp_path}/file/runs.db")
     with pytest.raises(StoreUnusable, match=r"file/runs\.db"):
@@ -180,7 +186,7 @@ async def test_a_store_that_cannot_be_opened_says_so_to_who_wants_to_go_on(make_
 
 
 async def test_who_closed_the_store_takes_nothing_over(cut_off, writer):
-    """And does not wait for a thread that is gone."""
+    """A closed writer takes over no run and does not wait for its ended thread."""
     writer.check()
     writer.close()
     with pytest.raises(StoreUnusable, match="the store was closed"):
@@ -188,7 +194,7 @@ async def test_who_closed_the_store_takes_nothing_over(cut_off, writer):
 
 
 async def test_a_run_that_was_taken_over_is_written_no_more(writer, store_url):
-    """A process that was thought dead stops, is told why once, and its other runs are kept."""
+    """A process whose run was taken over stops writing it and is warned once; its other runs are still stored."""
     journals = {run_id: writer.journal(run_id) for run_id in ("run-1", "run-2")}
     for run_id, journal in journals.items():
         await write(journal, *begun(run_id), *turn_of(1))
@@ -205,7 +211,7 @@ async def test_a_run_that_was_taken_over_is_written_no_more(writer, store_url):
 
 
 async def test_a_run_that_was_deleted_is_not_made_again(writer, store_url):
-    """Whoever deletes a run wants it to be gone."""
+    """A run that was deleted while it was running is not created again."""
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"))
     change(store_url, "delete from runs")

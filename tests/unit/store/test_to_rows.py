@@ -1,4 +1,4 @@
-"""Records become rows, and what a run may hold never keeps it from being stored."""
+"""Records become rows, and no content of a run can prevent its storage."""
 
 import json
 import math
@@ -26,21 +26,21 @@ def through_the_store(value: object) -> object:
 
 @given(BLOCKS)
 def test_blocks_come_back_as_the_same_bytes(blocks):
-    """What is stored of a message makes the same request as the message itself, whatever is in it."""
+    """Stored blocks give the same request bytes as the message itself."""
     again = through_the_store(tuple(blocks))
     assert Message("assistant", tuple(again)).encoded == Message("assistant", tuple(blocks)).encoded
 
 
 @given(JSON)
 def test_what_is_printed_is_ascii(value):
-    """What other programs read holds no character that could upset them."""
+    """Columns that other programs read are ASCII."""
     written = json_text(value, only_ascii=True)
     assert written.isascii()
     json.loads(written)
 
 
 class Unspeakable:
-    """Has no words."""
+    """Raises when it is converted to text."""
 
     def __str__(self) -> str:
         """Fail."""
@@ -79,7 +79,7 @@ def nested(depth):
     ],
 )
 def test_what_is_no_json_is_written_all_the_same(value, kept):
-    """A value of somebody's tool or server never keeps a run from being stored."""
+    """A value that is no JSON, returned by a tool or server, does not prevent storage."""
     written = json_text(value)
     assert kept in written
     json.loads(written)
@@ -87,12 +87,12 @@ def test_what_is_no_json_is_written_all_the_same(value, kept):
 
 @pytest.mark.parametrize(("value", "kept"), [("a\0b", "a\ufffdb"), ("\ud800x", "?x"), ("é", "é"), (None, "None")])
 def test_a_word_holds_nothing_that_a_database_refuses(value, kept):
-    """A NUL upsets one database, a lone surrogate both."""
+    """Text holds no NUL and no lone surrogate, which one or both databases refuse."""
     assert column_text(value) == kept
 
 
 def test_a_turn_is_kept_with_all_that_it_takes_to_act_on_it_again():
-    """The reply, what it was asked with, and what it cost."""
+    """A turn is stored with everything needed to repeat it: the reply, its request and its cost."""
     rows = rows_of("run-1", "me", [records.received(1)], event=1)
     assert rows.added["turns"] == [
         {
@@ -120,13 +120,13 @@ def test_a_turn_is_kept_with_all_that_it_takes_to_act_on_it_again():
     ("said", "kept"), [(10**30, LARGEST), (-1, 0), (2.7, 2), (math.nan, 0), (math.inf, LARGEST), (None, 0), ("many", 0)]
 )
 def test_figures_that_cannot_be_true_are_brought_within_what_a_column_takes(said, kept):
-    """A server that miscounts costs no run its store."""
+    """Impossible numbers from a server are clamped to what the column accepts."""
     rows = rows_of("run-1", "me", [records.received(1, usage=Usage(said))], event=1)
     assert rows.added["turns"][0]["input_tokens"] == kept
 
 
 def test_a_call_without_arguments_is_told_from_one_with_an_empty_object():
-    """None says that the model's arguments were no JSON object."""
+    """Missing arguments are distinguished from an empty object: None means that they were no JSON object."""
     calls = [records.returned(number) for number in (1, 2)]
     object.__setattr__(calls[0], "call", type(calls[0].call)("a", "look", None))
     object.__setattr__(calls[1], "call", type(calls[1].call)("b", "look", {}))
@@ -136,7 +136,7 @@ def test_a_call_without_arguments_is_told_from_one_with_an_empty_object():
 
 
 def test_events_are_counted_on():
-    """Numbers go on where they stopped."""
+    """Event numbers continue where they stopped."""
     rows = rows_of("run-1", "me", [EventLogged(event=records.event())] * 3, event=7)
     assert [row["number"] for row in rows.added["events"]] == [7, 8, 9]
     assert rows.event_count == 3
@@ -144,7 +144,7 @@ def test_events_are_counted_on():
 
 
 def test_an_event_is_kept_in_ascii():
-    """Whatever reads the table, no character in it can upset that."""
+    """Events are stored in ASCII, so that no character can upset a reader."""
     told = Called("started", "call-1", "look", {"query": "é\ud800"})
     (row,) = rows_of("run-1", "me", [EventLogged(event=told)], event=1).added["events"]
     assert row["body"].isascii()
@@ -152,14 +152,14 @@ def test_an_event_is_kept_in_ascii():
 
 
 def test_an_event_that_cannot_be_copied_is_kept_by_its_fields():
-    """Arguments of a caller's own program may be anything."""
+    """An event that cannot be copied is stored field by field; a caller's arguments may be anything."""
     odd = Called("started", "call-1", "look", MappingProxyType({"query": Unspeakable()}))
     body = json.loads(rows_of("run-1", "me", [EventLogged(event=odd)], event=1).added["events"][0]["body"])
     assert (body["event"], body["phase"], body["arguments"]) == ("tool_call", "started", {"query": "Unspeakable"})
 
 
 def test_the_outcome_is_kept_as_it_is_printed():
-    """Also inside of the last event."""
+    """The outcome is stored as it is printed, also inside the last event."""
     outcome = records.outcome("run-1")
     rows = rows_of("run-1", "me", [Ended(outcome=outcome), EventLogged(event=Finished(outcome))], event=1)
     assert rows.ending
@@ -169,14 +169,14 @@ def test_the_outcome_is_kept_as_it_is_printed():
 
 
 def test_a_run_begins_without_an_outcome():
-    """What is not known yet is not made up."""
+    """A new run has no outcome."""
     (row,) = rows_of("run-1", "me", [records.opened("run-1")], event=1).added["runs"]
     assert (row["status"], row["owner"], row["tool_calls"]) == (RUNNING, "me", 0)
     assert not {"outcome", "ended_at", "standing"} & set(row)
 
 
 def test_the_standing_follows_the_newest_record():
-    """Of several, the last says how the run stands."""
+    """The stored state is that of the newest record."""
     rows = rows_of("run-1", "me", [records.checkpointed(1, 0, []), records.checkpointed(2, 0, [])], event=1)
     assert rows.snapshot
     assert (rows.snapshot["tool_calls"], rows.snapshot["cost_usd"], rows.turns) == (2, 0.5, 2)
@@ -184,7 +184,7 @@ def test_the_standing_follows_the_newest_record():
 
 
 def test_the_beginning_of_a_part_is_marked_as_copied():
-    """What a summary made, or took over, is no message that was said."""
+    """Copied messages at the start of a part, made or kept by a summary, are marked as copied."""
     messages = [Message.user(str(number)) for number in range(4)]
     tail = rows_of("run-1", "me", [records.checkpointed(1, 1, messages, part=1, copies=3)], event=1).tails[1]
     assert [(row["place"], row["copied"]) for row in tail[1]] == [(1, True), (2, True), (3, False), (4, False)]
@@ -208,7 +208,7 @@ STOOD = st.builds(
 
 @given(st.lists(STOOD, max_size=6))
 def test_one_transaction_for_all_gives_what_one_for_each_would(stands):
-    """However many records wait for the thread, what is kept of them is the same."""
+    """One transaction for many records gives the same rows as one for each."""
     before = {(part, place): "old" for part in (0, 1) for place in range(6)}
     one_by_one = before
     for stand in stands:

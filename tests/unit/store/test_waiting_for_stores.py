@@ -1,4 +1,4 @@
-"""Waiting for a store ends: when it is closed, when the disk hangs, and after a cancellation."""
+"""Waiting for a store ends when it is closed, when the disk hangs, and after a cancellation."""
 
 import asyncio
 import subprocess
@@ -22,7 +22,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_closing_writes_what_is_queued_and_lets_the_lock_go(make_writer, store_url):
-    """Also of a run that has not ended, and of events that nobody waits for; a second time it does nothing."""
+    """Closing writes all queued records, also of unfinished runs, and releases the lock.
+
+    A second close does nothing.
+    """
     writer = make_writer(store_url)
     journal = writer.journal("run-1")
     for record in (*begun("run-1"), *turn_of(1), turn_of(2)[0]):
@@ -39,13 +42,13 @@ async def test_closing_writes_what_is_queued_and_lets_the_lock_go(make_writer, s
 
 
 def test_a_writer_that_was_never_used_closes(make_writer, tmp_path):
-    """Nothing was opened, so nothing is made."""
+    """An unused writer closes without creating a store."""
     make_writer(f"sqlite:///{tmp_path}/runs.db").close()
     assert not list(tmp_path.iterdir())
 
 
 async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, lasting):
-    """Closing gives up after a while, and a run that waits can be cancelled."""
+    """If the disk hangs, closing gives up after a timeout and a waiting run can be cancelled."""
     monkeypatch.setattr(writers, "PATIENCE_AT_THE_END", 0.01)
     hangs, goes_on = threading.Event(), threading.Event()
     whole = Ledger.write_batch
@@ -68,7 +71,7 @@ async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, lasting):
 
 
 async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lasting, path):
-    """Of two that wait for one transaction, one is cancelled meanwhile."""
+    """If one of two runs that wait for a transaction is cancelled, the other is not affected."""
     begun_to_write, goes_on = threading.Event(), threading.Event()
     whole = Ledger.write_batch
 
@@ -88,7 +91,7 @@ async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lastin
 
 
 def test_a_loop_that_is_closed_does_not_trouble_the_others(monkeypatch, lasting, path):
-    """A program may end its loop while it still waits for the store."""
+    """If an event loop closes while it waits for the store, the other loops are not affected."""
     begun_to_write, goes_on = threading.Event(), threading.Event()
     whole = Ledger.write_batch
 
@@ -123,7 +126,7 @@ for record in (*begun("run-1"), *turn_of(1)):
 
 
 def test_what_is_queued_is_written_when_the_program_ends(store_url):
-    """Also by a program that closes nothing; importing the writer imports no database library."""
+    """Queued records are written at exit even without close; importing the writer imports no database library."""
     done = subprocess.run([sys.executable, "-c", FORGETFUL, store_url], capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("", 0)
     assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 2}

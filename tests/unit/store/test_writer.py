@@ -1,4 +1,4 @@
-"""All runs of a process are written by one thread, in order and whole; those who wait are told when it is done."""
+"""One thread writes all runs of a process, in order and complete, and notifies those who wait."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s4_4_everything_of_a_run_is_kept(writer, store_url):
-    """Two turns: a row for the run, each reply, each message, each call with its output, and each event."""
+    """Two turns are stored completely: a row for the run, each reply, message, call with its output, and event."""
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1), *turn_of(2, "a longer note"), *ended("run-1")) is None
     assert counts(store_url) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "outputs": 2, "events": 5}
@@ -56,7 +56,7 @@ async def test_s4_4_everything_of_a_run_is_kept(writer, store_url):
 
 
 async def test_what_is_acknowledged_can_be_read_by_others(writer, store_url):
-    """After each wait another connection finds what was written, and the run as it then stood."""
+    """After each acknowledgement another connection can read the records and the run's state."""
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"))
     for turn in (1, 2, 3):
@@ -66,7 +66,7 @@ async def test_what_is_acknowledged_can_be_read_by_others(writer, store_url):
 
 
 async def test_a_tail_is_replaced_with_all_that_stood_behind_it(writer, store_url):
-    """Also by fewer messages, and in its own part alone."""
+    """Replacing a tail removes all later messages of its part, even if the new tail is shorter."""
     journal = writer.journal("run-1")
     three = [Message.user(text) for text in "abc"]
     await write(journal, opened("run-1"), checkpointed(0, 0, three), checkpointed(0, 0, three, part=1, copies=2))
@@ -83,7 +83,7 @@ async def test_a_tail_is_replaced_with_all_that_stood_behind_it(writer, store_ur
 
 
 async def test_rows_that_are_sent_again_are_there_once(writer, store_url, monkeypatch):
-    """A connection that breaks at the commit may have committed; what was written is written again."""
+    """Rows sent again are stored once: a connection that breaks at the commit may already have committed."""
     broken = breaking(monkeypatch, after=True)
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1), *ended("run-1")) is None
@@ -108,7 +108,7 @@ def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
 
 
 async def test_a_connection_that_was_cut_is_made_again(writer, store_url):
-    """A server that was started anew between two turns costs nothing, and the lock is held again."""
+    """After a server restart between two turns the writer reconnects and takes its lock again."""
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1")) is None
     if store_url.startswith("postgresql"):
@@ -120,7 +120,7 @@ async def test_a_connection_that_was_cut_is_made_again(writer, store_url):
 
 
 async def test_an_event_waits_for_what_is_urgent():
-    """A transaction for each event would cost more than it is worth; after the end nothing else would come."""
+    """An event waits for the next urgent record, as a transaction for each event would cost too much."""
     asked: list[tuple[str, bool]] = []
 
     class Noting(Inbox):
@@ -143,7 +143,7 @@ async def test_an_event_waits_for_what_is_urgent():
 
 
 async def test_an_event_that_nobody_waits_for_is_kept_with_the_next_record(writer, store_url):
-    """And numbered in the order in which it was told."""
+    """An event is stored with the next record and numbered in the order of emission."""
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"), EventLogged(event=event()))
     for record in (EventLogged(event=event()), EventLogged(event=event())):
@@ -153,7 +153,7 @@ async def test_an_event_that_nobody_waits_for_is_kept_with_the_next_record(write
 
 
 async def test_who_has_nothing_to_wait_for_goes_on(make_writer, tmp_path):
-    """A run whose records are all kept does not wake the thread."""
+    """A run whose records are all stored does not wake the thread."""
     journal = make_writer(f"sqlite:///{tmp_path}/runs.db").journal("run-1")
     await write(journal, *begun("run-1"))
     waiting = asyncio.ensure_future(journal.committed())
@@ -163,7 +163,7 @@ async def test_who_has_nothing_to_wait_for_goes_on(make_writer, tmp_path):
 
 @pytest.mark.exhaustive
 async def test_a_thousand_children_share_the_thread(writer, store_url):
-    """Every row of every run is there, and each run has its own numbers."""
+    """A thousand runs share the thread: every row is stored and each run has its own event numbers."""
 
     async def child(run_id: str) -> None:
         journal = writer.journal(run_id)
@@ -185,7 +185,7 @@ async def test_a_thousand_children_share_the_thread(writer, store_url):
 
 
 def test_loops_in_several_threads_share_the_thread(writer, store_url):
-    """Each loop is woken by itself, also when another one was closed meanwhile."""
+    """Each event loop is woken separately, even if another one was closed meanwhile."""
 
     async def child(run_id: str) -> str | None:
         return await write(writer.journal(run_id), *begun(run_id), *turn_of(1), *ended(run_id))
@@ -225,7 +225,7 @@ else:
 
 
 def test_eight_processes_share_a_store(store_url):
-    """All of them make it at once and write into it, and every row is there."""
+    """Eight processes create and write one store at once, and every row is stored."""
     done = subprocess.run([sys.executable, "-c", CHILDREN, store_url], capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("", 0)
     assert counts(store_url) == {
@@ -239,7 +239,7 @@ def test_eight_processes_share_a_store(store_url):
 
 
 def test_blocks_come_back_from_the_database_as_the_same_bytes(writer, store_url):
-    """Whatever a model or a tool said, the request that is made of it again is the same."""
+    """Blocks of models and tools read from the database give the same request bytes."""
     messages: list[Message] = []
 
     @given(blocks=BLOCKS)
@@ -256,7 +256,7 @@ def test_blocks_come_back_from_the_database_as_the_same_bytes(writer, store_url)
 
 @pytest.mark.parametrize("odd", ["a\0b", "\ud800", "\U0010ffff", "é" * 3_000], ids=["nul", "half", "last", "long"])
 async def test_odd_texts_cost_no_run_its_store(writer, store_url, odd):
-    """NULs and lone surrogates stand wherever a model, a tool or a file may write them."""
+    """NULs and lone surrogates in texts of models, tools or files do not prevent storage."""
     journal = writer.journal(f"run-{odd}")
     records = [
         opened(f"run-{odd}", specialist=odd, model=odd, question=odd, frozen={odd: odd}),
@@ -272,7 +272,7 @@ async def test_odd_texts_cost_no_run_its_store(writer, store_url, odd):
 
 
 async def test_a_row_that_cannot_be_written_costs_only_its_own_run(writer, store_url):
-    """A number beyond all bounds in one run; the others of the same transaction are kept."""
+    """A number out of range fails one run; the other runs of the same transaction are stored."""
     journals = {run_id: writer.journal(run_id) for run_id in ("run-1", "run-2", "run-3")}
     await asyncio.gather(*(write(journal, *begun(run_id)) for run_id, journal in journals.items()))
     batches = {run_id: turn_of(1) for run_id in journals}

@@ -1,4 +1,4 @@
-"""Nothing that was said to be kept is lost, whenever the process is killed; KILLS=200 kills so many."""
+"""No acknowledged record is lost, whenever the process is killed; KILLS=200 sets the number of kills."""
 
 import asyncio
 import json
@@ -36,10 +36,10 @@ def numbers(url: str, query: str) -> dict[str, list[int]]:
 
 
 def test_s4_4_what_was_acknowledged_survives_a_kill(store_url, make_writer):
-    """Each turn is there with its reply, its call, the whole output and its messages; and the run can go on at once."""
+    """Each acknowledged turn has its reply, call, entire output and messages, and the run can be resumed at once."""
     told = killed(store_url)
     assert len(told) >= KILLS // 2
-    queries = {table: f"select run_id, number from {table}" for table in ("turns", "calls", "outputs")}  # noqa: S608 - ours
+    queries = {table: f"select run_id, number from {table}" for table in ("turns", "calls", "outputs")}  # noqa: S608 - fixed
     queries["messages"] = "select run_id, place from messages"
     kept = {table: numbers(store_url, query) for table, query in queries.items()}
     runs = {run_id: unpacked(snapshot) for run_id, snapshot in ask(store_url, "select run_id, standing from runs")}
@@ -48,7 +48,7 @@ def test_s4_4_what_was_acknowledged_survives_a_kill(store_url, make_writer):
     for run_id, turns in done.items():
         assert turns >= told.get(run_id, 0)
         assert kept["messages"].get(run_id, []) == (list(range(2 * turns + 1)) if runs[run_id] else [])
-        # One reply more may have come, and then its call; neither was acted upon.
+        # One more reply and then its call may have been stored; neither was acted upon.
         newest = [len(kept[table].get(run_id, [])) for table in ("turns", "calls")]
         assert newest in ([turns, turns], [turns + 1, turns], [turns + 1, turns + 1])
         for table, number in zip(("turns", "calls", "outputs"), (*newest, newest[1]), strict=True):
@@ -59,7 +59,7 @@ def test_s4_4_what_was_acknowledged_survives_a_kill(store_url, make_writer):
         assert ask(store_url, "pragma integrity_check") == [("ok",)]
     unheard = sum(done.values()) - sum(told.values())
     figures = f"{KILLS} killed, {len(runs)} runs, {sum(told.values())} turns told, {unheard} kept and not told"
-    print(figures)  # noqa: T201 - for who kills more by hand and wants to know
+    print(figures)  # noqa: T201 - for a manual run with more kills
     for run_id in list(told)[:CHILDREN]:
         calls = len(kept["calls"][run_id])
         run = replace(stored(run_id, calls), turns=(None,) * len(kept["turns"][run_id]))

@@ -1,4 +1,4 @@
-"""A root to look into, and the tools as a model calls them."""
+"""Fixtures: a root folder, files in it, and the file tools called by name as the loop calls them."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ Call = Callable[..., str]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder inside another one that holds a secret."""
+    """Create a folder inside another folder that holds a secret."""
     (tmp_path / "secret.txt").write_text("the secret word is marzipan\n")
     inside = tmp_path / "root"
     inside.mkdir()
@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(root: Path) -> Callable[[Mapping[str, str | bytes]], None]:
-    """Write files below the root."""
+    """Return a function that writes files below the root."""
 
     def write_all(files: Mapping[str, str | bytes]) -> None:
         for name, content in files.items():
@@ -36,7 +36,7 @@ def write(root: Path) -> Callable[[Mapping[str, str | bytes]], None]:
 
 @pytest.fixture
 def call(root: Path) -> Call:
-    """Call a tool of a fresh set by name, as the loop would."""
+    """Return a function that calls a tool of a new toolset by name, as the loop does."""
 
     def call_tool(name: str, *, paths: tuple[str, ...] = (), result_limit: int = 20_000, **arguments: Any) -> str:
         tools = {tool.name: tool for tool in file_tools(root, paths, result_limit)}

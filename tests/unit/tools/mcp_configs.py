@@ -1,4 +1,4 @@
-"""The configurations of the MCP servers that tests start."""
+"""Configurations of the MCP servers that tests start."""
 
 from pathlib import Path
 

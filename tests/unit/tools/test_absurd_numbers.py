@@ -1,4 +1,4 @@
-"""Whatever number a model gives to a tool, it gets a result or one line that says what is wrong with it."""
+"""Out-of-range numbers in tool arguments give a result or a one-line error."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ EACH = [(tool, argument, number) for tool, (_, numbers) in TAKES.items() for arg
 
 @pytest.fixture
 def tools(root, write):
-    """Return the tools that read, by name, with a file and an output to read."""
+    """Return the reading tools by name, with a file and an archived output to read."""
     write({"a.md": "owls eat mice\ntoads sleep\n"})
     archive = Archive()
     archive.add("call_1", "what it returned")
@@ -31,7 +31,7 @@ def tools(root, write):
 
 
 def test_all_numeric_arguments_are_tried(tools):
-    """A new one has to be entered above."""
+    """`TAKES` lists every integer argument of the tools; a new one must be added there."""
     found = {
         name: tuple(key for key, value in tool.input_schema["properties"].items() if value.get("type") == "integer")
         for name, tool in tools.items()
@@ -41,7 +41,7 @@ def test_all_numeric_arguments_are_tried(tools):
 
 @pytest.mark.parametrize(("tool", "argument", "number"), EACH)
 def test_a_number_brings_a_result_or_one_line(tools, tool, argument, number):
-    """What is raised is an error for the model, never one of Python's."""
+    """Any number gives a result or a one-line ToolError, never a Python exception such as ValueError."""
     try:
         text, errors = asyncio.run(tools[tool].call({**TAKES[tool][0], argument: number})).text, 0
     except ToolError as error:
@@ -53,7 +53,7 @@ def test_a_number_brings_a_result_or_one_line(tools, tool, argument, number):
 
 
 def test_a_line_beyond_all_counting_is_beyond_the_end(call, write):
-    """The error tells how many lines there are; an empty file is said to be empty."""
+    """A huge offset is an error that reports the line count; an empty file is reported as empty."""
     write({"a.md": "one\ntwo\n", "empty.md": ""})
     for offset in (2**63, 10**19):
         with pytest.raises(ToolError, match=r"^a.md ends before line \d+; it has 2 lines$"):

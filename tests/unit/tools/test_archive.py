@@ -1,4 +1,4 @@
-"""The archive keeps outputs whole, and the tool reads them slice by slice."""
+"""The archive stores full outputs, and `get_tool_response` reads them in slices."""
 
 import re
 
@@ -31,7 +31,7 @@ async def read(archive: Archive, execution_id: str, slice_limit: int = 4, **argu
 
 
 async def test_s2_8_a_slice_is_exact_and_names_the_next_offset():
-    """The note is no part of the slice, and the last slice says that it is the last."""
+    """The note is separate from the slice and gives the next offset; with the last slice, it reports the end."""
     archive = filled(call_1="abcdefghij")
     assert await read(archive, "call_1") == Output("abcd", "[characters 0-4 of 10; go on with offset=4]")
     assert await read(archive, "call_1", offset=4) == Output("efgh", "[characters 4-8 of 10; go on with offset=8]")
@@ -39,14 +39,14 @@ async def test_s2_8_a_slice_is_exact_and_names_the_next_offset():
 
 
 async def test_s2_8_an_output_as_long_as_a_slice_comes_whole():
-    """Equal to the limit is not over it."""
+    """An output exactly as long as the slice limit is returned in one slice."""
     assert await read(filled(a="abcd"), "a") == Output("abcd", "[characters 0-4 of 4; this is the end]")
     assert (await read(filled(a="abcde"), "a")).text == "abcd"
 
 
 @given(text=st.text(), slice_limit=st.integers(1, 9))
 async def test_s2_8_following_the_notes_gives_the_original(text, slice_limit):
-    """Whatever the output holds, its slices joined are the output again, and none is too long."""
+    """For any output, the slices joined give the original, and no slice exceeds the limit."""
     archive, read_so_far, offset = filled(a=text), "", 0
     while offset is not None:
         output = await read(archive, "a", slice_limit, offset=offset)
@@ -58,7 +58,7 @@ async def test_s2_8_following_the_notes_gives_the_original(text, slice_limit):
 
 
 async def test_s2_8_an_unknown_id_is_an_error_that_names_some():
-    """Near ones first, else the newest, and how many there are beside them."""
+    """The error for an unknown ID lists similar IDs, or else the newest, and counts the others."""
     archive = filled(**{f"call_{number}": "x" for number in range(12)}, zebra="x")
     with pytest.raises(ToolError, match=r"no output of the id 'zebr'; there are zebra and 12 more$"):
         await read(archive, "zebr")
@@ -80,18 +80,18 @@ async def test_s2_8_an_unknown_id_is_an_error_that_names_some():
     ],
 )
 async def test_s2_8_an_offset_outside_of_the_output_is_an_error(text, offset, why):
-    """The message says where the end is."""
+    """An offset outside the output is an error; past the end, the error reports the output's length."""
     with pytest.raises(ToolError, match=why):
         await read(filled(a=text), "a", offset=offset)
 
 
 async def test_s2_8_an_empty_output_can_be_read():
-    """Nothing is what it returned, and no mistake."""
+    """Reading an empty output returns an empty slice, not an error."""
     assert await read(filled(a=""), "a") == Output("", "[characters 0-0 of 0; this is the end]")
 
 
 async def test_a_repeated_id_hides_no_output():
-    """Both outputs stand under the id, one behind the other; each begins where `add` said."""
+    """Two outputs with the same ID are both stored, one after the other; `add` returns the start of each."""
     archive = Archive()
     starts = [archive.add("same", "first"), archive.add("same", "second")]
     assert starts[0] == 0
@@ -102,14 +102,14 @@ async def test_a_repeated_id_hides_no_output():
 
 
 def test_the_same_output_under_the_same_id_is_kept_once():
-    """What is archived again does not grow."""
+    """Archiving an identical output under the same ID stores nothing new."""
     archive = filled(a="text")
     assert archive.add("a", "text") == 0
     assert archive["a"] == "text"
 
 
 def test_what_the_archive_says_itself_is_no_evidence():
-    """The notes are passed over when quotes are looked up."""
+    """Quotes are not verified against the separator notes that the archive itself inserts."""
     archive = filled(a="first")
     archive.add("a", "second")
     executed = Executed(ToolCall("a", "look", {}), archive["a"], is_error=False)

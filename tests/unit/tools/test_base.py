@@ -1,4 +1,4 @@
-"""A tool made of a function: its schema, its arguments, its thread."""
+"""A tool made from a function: its schema, arguments and thread."""
 
 import asyncio
 import threading
@@ -32,14 +32,14 @@ def go(to: Point, fast: bool = False) -> str:
 
 
 async def test_arguments_are_checked_and_converted():
-    """The function gets what its signature says, defaults included."""
+    """Arguments are validated and converted to the annotated types, and defaults are filled in."""
     assert (await go.call({"to": {"x": "3"}})).text == "Point 3,0 False"
     with pytest.raises(ToolError, match=r"to\.x: .*valid integer.*; speed: "):
         await go.call({"to": {"x": "far"}, "speed": 3})
 
 
 def test_the_schema_is_that_of_the_signature():
-    """Name, description, types, defaults and what is required come from the function."""
+    """Name, description, types, defaults and required parameters come from the function."""
     assert (go.name, go.description) == ("go", "Go somewhere.")
     assert go.input_schema["type"] == "object"
     assert go.input_schema["required"] == ["to"]
@@ -47,7 +47,7 @@ def test_the_schema_is_that_of_the_signature():
 
 
 async def test_what_a_function_raises_is_its_own():
-    """A validation error from inside a tool is no complaint about its arguments."""
+    """A validation error raised inside a tool is not reported as an invalid argument."""
 
     @tool
     def build(x: str) -> str:
@@ -59,7 +59,7 @@ async def test_what_a_function_raises_is_its_own():
 
 
 async def test_a_plain_function_runs_beside_the_loop_and_a_coroutine_in_it():
-    """Threads are daemons with the caller's context; coroutines stay where they are."""
+    """A plain function runs in a daemon thread with the caller's context, a coroutine in the event loop's thread."""
     threads = []
 
     @tool
@@ -79,7 +79,7 @@ async def test_a_plain_function_runs_beside_the_loop_and_a_coroutine_in_it():
 
 
 async def test_a_thread_that_ends_after_it_was_given_up_harms_nobody():
-    """A result that nobody waits for any more is let go."""
+    """The result of a thread that ends after its call was cancelled is discarded."""
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     @tool
@@ -100,7 +100,10 @@ async def test_a_thread_that_ends_after_it_was_given_up_harms_nobody():
 
 
 async def test_a_function_in_a_thread_learns_that_it_was_given_up():
-    """It ends what it has started, which nothing else would end."""
+    """Cancelling a call runs the callbacks that its function registered with `when_cancelled`.
+
+    The function can then end what it has started, which nothing else would end.
+    """
     begun, ended = threading.Event(), threading.Event()
 
     @tool
@@ -118,7 +121,7 @@ async def test_a_function_in_a_thread_learns_that_it_was_given_up():
 
 
 async def test_that_one_call_was_given_up_says_nothing_of_the_next():
-    """Each call has its own sign, also where somebody uses one context for two of them."""
+    """Each call has its own cancellation state, even when two calls share one context."""
 
     @tool
     def count():
@@ -129,7 +132,7 @@ async def test_that_one_call_was_given_up_says_nothing_of_the_next():
 
 
 def test_a_toolset_is_sorted_and_the_last_of_a_name_wins():
-    """The order of the tools never changes: the prompt cache depends on it."""
+    """A toolset is sorted by name, because the prompt cache needs a fixed order; the last of a name wins."""
 
     @tool
     def alpha() -> str:

@@ -1,4 +1,4 @@
-"""What read, ls and glob show, and how they say that there is more."""
+"""Output of `read`, `ls` and `glob`, and the notes that report cut results."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from run_specialist.tools.files.files import file_tools
 
 
 def test_the_five_tools_are_repeatable_and_described(root):
-    """Names, and every argument described; an identical call may be answered from the record."""
+    """The five tools have a description for every argument and may answer identical calls from the record."""
     tools = file_tools(root)
     assert sorted(tool.name for tool in tools) == ["glob", "grep", "ls", "read", "search"]
     for tool in tools:
@@ -16,7 +16,7 @@ def test_the_five_tools_are_repeatable_and_described(root):
 
 
 def test_read_numbers_lines_and_says_how_to_read_on(call, write):
-    """Each line has its number; the note names the lines shown, how many there are and the next offset."""
+    """`read` numbers each line; the note gives the lines shown, the line count and the next offset."""
     write({"a.md": "".join(f"line {number}\n" for number in range(1, 913))})
     result = call("read", path="a.md").split("\n")
     assert result[0] == "     1\tline 1"
@@ -30,13 +30,13 @@ def test_read_numbers_lines_and_says_how_to_read_on(call, write):
 
 
 def test_read_takes_numbers_written_as_text(call, write):
-    """Models send numbers as strings now and then."""
+    """`read` accepts numbers sent as strings, as models sometimes send them."""
     write({"a.md": "one\ntwo\nthree\n"})
     assert call("read", path="a.md", offset="2", limit="1") == "     2\ttwo\n[lines 2-2 of 3; read on with offset=3]"
 
 
 def test_read_stays_below_the_result_limit(call, write):
-    """A result that would be too long stops at a whole line and says where to go on."""
+    """A result that would exceed the limit ends after a complete line and gives the next offset."""
     write({"a.md": "".join(f"{'x' * 90}{number}\n" for number in range(200))})
     result = call("read", path="a.md", result_limit=2000)
     assert len(result) <= 2000
@@ -44,7 +44,7 @@ def test_read_stays_below_the_result_limit(call, write):
 
 
 def test_read_past_the_end_and_empty_files(call, write):
-    """An offset past the end is an error that tells the length; an empty file is said to be empty."""
+    """An offset past the end is an error that reports the line count; an empty file is reported as empty."""
     write({"a.md": "one\ntwo\n", "empty.md": ""})
     with pytest.raises(ToolError, match="ends before line 9; it has 2 lines"):
         call("read", path="a.md", offset=9)
@@ -52,7 +52,7 @@ def test_read_past_the_end_and_empty_files(call, write):
 
 
 def test_read_names_what_was_perhaps_meant(call, write):
-    """A path that does not exist is answered with those that resemble it."""
+    """The error for a path that does not exist suggests similar paths."""
     write({"docs/release-plan.md": "x", "notes.md": "x"})
     with pytest.raises(ToolError, match=r"did you mean docs/release-plan\.md\?"):
         call("read", path="release-plan.md")
@@ -63,7 +63,7 @@ def test_read_names_what_was_perhaps_meant(call, write):
 
 
 def test_read_of_a_folder_and_of_a_binary(call, write):
-    """A folder points to ls; a binary file is named as such and not dumped."""
+    """Reading a folder is an error that suggests `ls`; reading a binary file is an error."""
     write({"docs/a.md": "x", "image.png": b"\x89PNG\0\0\0"})
     with pytest.raises(ToolError, match="is a folder; use ls"):
         call("read", path="docs")
@@ -73,7 +73,7 @@ def test_read_of_a_folder_and_of_a_binary(call, write):
 
 
 def test_a_very_long_line_is_clipped_unless_read_alone(call, write):
-    """Among others a long line is clipped with a mark; alone it fills the result."""
+    """A long line among others is clipped and marked; read alone, it fills the result."""
     write({"a.md": "short\n" + "y" * 1_000_000 + "\nend\n"})
     result = call("read", path="a.md").split("\n")
     assert result[1] == "     2\t" + "y" * 500 + " … [clipped: 1000000 characters; read it alone with limit=1]"
@@ -83,7 +83,7 @@ def test_a_very_long_line_is_clipped_unless_read_alone(call, write):
 
 
 def test_a_huge_file_is_not_read_to_its_end(call, root):
-    """The lines of a file of many megabytes are not counted, and its first lines come at once."""
+    """The first lines of a huge file are returned without counting all its lines."""
     with (root / "huge.log").open("wb") as file:
         file.write(b"first\n" * 2000)
         file.truncate(500_000_000)
@@ -93,7 +93,7 @@ def test_a_huge_file_is_not_read_to_its_end(call, root):
 
 
 def test_line_ends_and_encodings(call, write):
-    """CRLF leaves no trace, UTF-16 with a mark is read, bytes that are no UTF-8 are replaced."""
+    """CRLF is removed, UTF-16 with a byte order mark is decoded, and bytes that are not UTF-8 are replaced."""
     write({"a.txt": "one\r\ntwo\r\n", "b.txt": "sechzehn ü\n".encode("utf-16"), "c.txt": b"caf\xe9\n"})
     assert call("read", path="a.txt") == "     1\tone\n     2\ttwo\n[lines 1-2 of 2]"
     assert "sechzehn ü" in call("read", path="b.txt")
@@ -101,7 +101,7 @@ def test_line_ends_and_encodings(call, write):
 
 
 def test_ls_puts_folders_first_and_counts(call, write):
-    """Folders come with their number of entries, files with size and lines."""
+    """`ls` lists folders first with their number of entries, then files with size and line count."""
     write({"a.md": "x\n" * 3, "z/one.md": "", "z/two.md": "", "big.txt": "x" * 2048})
     assert call("ls").split("\n") == ["z/  2 entries", "a.md  6 B  3 lines", "big.txt  2.0 KB  1 line"]
     assert call("ls", path="z") == "one.md  0 B  0 lines\ntwo.md  0 B  0 lines"
@@ -110,7 +110,7 @@ def test_ls_puts_folders_first_and_counts(call, write):
 
 
 def test_ls_cut_and_empty(call, write, root):
-    """A long listing says how many entries there are; an empty folder says so."""
+    """A cut listing reports the number of entries; an empty folder is reported as empty."""
     (root / "empty").mkdir()
     assert call("ls", path="empty") == "[the folder is empty, or all in it is hidden]"
     write({f"{number:03}.md": "" for number in range(300)})
@@ -118,7 +118,7 @@ def test_ls_cut_and_empty(call, write, root):
 
 
 def test_glob_spans_folders(call, write):
-    """`**` spans folders, a bare name matches at any depth, braces give alternatives; order is alphabetical."""
+    """`**` spans folders, a bare name matches at any depth, and braces give alternatives; the result is sorted."""
     write(dict.fromkeys(["b/c/x.md", "b/y.md", "a.md", "b/z.txt", "#odd.md"], ""))
     assert call("glob", pattern="*.md").split("\n") == ["#odd.md", "a.md", "b/c/x.md", "b/y.md"]
     assert call("glob", pattern="b/**/*.md").split("\n") == ["b/c/x.md", "b/y.md"]
@@ -128,7 +128,7 @@ def test_glob_spans_folders(call, write):
 
 
 def test_glob_limits_and_refusals(call, write):
-    """A cut list says so; climbing and runaway patterns are refused; no match is a plain result."""
+    """A cut list has a note, `..` and patterns with too many wildcards are refused, and no match is not an error."""
     write({f"{number}.md": "" for number in range(9)})
     assert call("glob", pattern="*", limit=2) == "0.md\n1.md\n[the first 2; narrow the pattern to see others]"
     assert call("glob", pattern="*.rs").startswith("[no file matches")
@@ -139,7 +139,7 @@ def test_glob_limits_and_refusals(call, write):
 
 
 def test_wrong_arguments_are_named(call):
-    """What does not fit the schema is a ToolError that names the argument."""
+    """An argument that does not match the schema is a ToolError that names it."""
     with pytest.raises(ToolError, match="offset: Input should be greater than or equal to 1"):
         call("read", path="x", offset=0)
     with pytest.raises(ToolError, match="pattern: Missing required argument"):
@@ -148,7 +148,7 @@ def test_wrong_arguments_are_named(call):
 
 @pytest.mark.parametrize("result_limit", [1, 50, 200, 1000])
 def test_every_result_stays_below_its_limit(call, write, result_limit):
-    """However small the limit, no tool exceeds it."""
+    """No tool exceeds the result limit, however small it is."""
     write({f"folder/note {number}.md": f"needle {'word ' * 300}\n" * 20 for number in range(30)})
     for name, arguments in [
         ("search", {"query": "needle nowhere"}),

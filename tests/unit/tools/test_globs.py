@@ -1,4 +1,4 @@
-"""Patterns mean what they meant, and none can hold the program up, whatever the names are that it meets."""
+"""Patterns without backtracking match the same paths, and no pattern or file name can hang the program."""
 
 import re
 
@@ -20,7 +20,7 @@ PATHS = st.lists(st.text("aab.*x ", min_size=1, max_size=4), min_size=1, max_siz
 @example("****//?**", ["b/.*a*"], "")
 @example("**/a*/**/*b", ["xa/a/b/ab", "a/b/b", "ba/b"], "")
 def test_what_is_tamed_matches_the_same(pattern, paths, end):
-    """Whether a pattern matches, how far, and whether it meant a folder, is as pathspec has it."""
+    """The rewritten expression matches the same text and groups as the expression of pathspec."""
     try:
         (compiled,) = GitIgnoreSpec.from_lines([pattern]).patterns
     except ValueError:
@@ -44,24 +44,24 @@ def test_what_is_tamed_matches_the_same(pattern, paths, end):
     ],
 )
 def test_no_pattern_runs_away(pattern, path):
-    """Each of these took longer than the universe is old; nothing else in the process could run meanwhile."""
+    """Patterns that backtrack exponentially in pathspec finish; `re` would block all threads meanwhile."""
     assert not spec_of([pattern]).match_file(path)
 
 
 def test_a_hostile_gitignore_holds_nothing_up(call, write):
-    """A tree that brings both the pattern and the name is listed and searched as any other."""
+    """A tree with a hostile .gitignore and matching file names is searched like any other."""
     write({".gitignore": "*a" * 30 + "*b\n", f"{'a' * 250}.md": "needle", f"{'a' * 100}b": "needle"})
     assert call("grep", pattern="needle") == f"{'a' * 250}.md:1: needle"
 
 
 def test_classes_do_not_reach_over_a_slash(call, write):
-    """As for git, `[!a]` is one sign of a name; a class that `re` would warn of says nothing."""
+    """As in git, `[!a]` matches one character of a name, never `/`; classes such as `[[:alpha:]]` cause no warning."""
     write({".gitignore": "x[!a]y\n[[:alpha:]]z\n", "x/y": "needle", "xby": "needle"})
     assert call("grep", pattern="needle") == "x/y:1: needle"
 
 
 def test_braces_do_not_multiply_without_end(call, write):
-    """A glob of many pairs is refused before it is written out."""
+    """A glob with many pairs of braces is refused before it is expanded."""
     write({"a.md": "x"})
     with pytest.raises(ToolError, match="too many wildcards"):
         call("glob", pattern="{a,b}" * 60)

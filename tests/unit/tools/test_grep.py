@@ -1,4 +1,4 @@
-"""Both engines find the same lines, and no pattern can hold the program up."""
+"""Both `grep` engines find the same lines, and no pattern can hang the program."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep i
 
 @pytest.fixture(params=["rg", "python"])
 def engine(request, monkeypatch):
-    """Run a test once with ripgrep and once without it on PATH."""
+    """Run the test with ripgrep, and again without it on PATH."""
     if request.param == "python":
         monkeypatch.setenv("PATH", "")
     elif shutil.which("rg") is None:
@@ -25,7 +25,7 @@ def engine(request, monkeypatch):
 
 @pytest.fixture
 def some_files(write):
-    """Files of all kinds of ends of lines, encodings and contents."""
+    """Write files with different line ends, encodings and contents."""
     write(
         {
             "a.md": "alpha one\nbeta two\n\nAlpha three\nlast alpha without end",
@@ -44,7 +44,7 @@ def some_files(write):
 
 @pytest.mark.usefixtures("engine", "some_files")
 def test_output_is_path_line_text(call):
-    """Each match is one line, in order of path; context lines are told apart."""
+    """Each match is one line, sorted by path; context lines are marked with `-`."""
     assert call("grep", pattern="^alpha", path="a.md") == "a.md:1: alpha one"
     assert call("grep", pattern="alpha", path="a.md", ignore_case=True, context=1).splitlines() == [
         "a.md:1: alpha one",
@@ -60,7 +60,7 @@ def test_output_is_path_line_text(call):
 
 @pytest.mark.usefixtures("engine", "some_files")
 def test_separate_groups_of_context_are_marked(call):
-    """Where lines were left out between two groups stands `--`."""
+    """Groups of context lines that are not adjacent are separated by `--`."""
     assert call("grep", pattern="alpha", path="a.md", context=1).splitlines() == [
         "a.md:1: alpha one",
         "a.md-2- beta two",
@@ -72,7 +72,7 @@ def test_separate_groups_of_context_are_marked(call):
 
 @pytest.mark.usefixtures("engine", "some_files")
 def test_encodings_binaries_and_long_lines(call):
-    """UTF-16 and bad UTF-8 are read, binaries are not, a long line is clipped around its match."""
+    """UTF-16 and invalid UTF-8 are searched, binary files are not; a long line is clipped around its match."""
     result = call("grep", pattern="alpha").split("\n")
     by_path = {line.split(":")[0]: line for line in result}
     assert list(by_path) == [
@@ -95,14 +95,14 @@ def test_encodings_binaries_and_long_lines(call):
 
 @pytest.mark.usefixtures("engine", "some_files")
 def test_glob_and_path_narrow(call):
-    """`glob` chooses by name, `path` by place."""
+    """`glob` filters by name, `path` by location."""
     assert call("grep", pattern="alpha", glob="*.{txt,none}", path="crlf.txt") == "crlf.txt:1: alpha"
     assert call("grep", pattern="alpha h", path="sub") == "sub/.hidden.md:1: alpha hidden"
 
 
 @pytest.mark.usefixtures("engine", "some_files")
 def test_limit_says_that_there_is_more(call):
-    """A cut result ends with how to go on."""
+    """A cut result ends with a note on how to see more."""
     first, note = call("grep", pattern="alpha", limit=1).splitlines()
     assert first == "a.md:1: alpha one"
     assert note.startswith("[there are more; narrow it")
@@ -110,7 +110,7 @@ def test_limit_says_that_there_is_more(call):
 
 @pytest.mark.usefixtures("engine", "some_files")
 def test_nothing_found_is_said_with_what_to_try(call):
-    """No match is a result, not an error, and helps on."""
+    """No match is a result, not an error, and suggests what to try."""
     assert call("grep", pattern="omega").startswith("[no line matches in 9 text files; try ignore_case")
 
 
@@ -126,27 +126,27 @@ def test_nothing_found_is_said_with_what_to_try(call):
 )
 @pytest.mark.usefixtures("engine")
 def test_invalid_patterns_are_named_with_their_position(call, pattern, reason):
-    """A pattern that is no regular expression is refused by both engines alike."""
+    """Both engines refuse an invalid regular expression and report the position of the error."""
     with pytest.raises(ToolError, match=f"no regular expression.*{reason}"):
         call("grep", pattern=pattern)
 
 
 @pytest.mark.usefixtures("engine", "some_files")
 def test_patterns_that_no_program_can_be_given(call):
-    """A NUL in a pattern is an error that the model can read."""
+    """A NUL in a pattern is a ToolError."""
     with pytest.raises(ToolError, match="could not be run"):
         call("grep", pattern="\0")
 
 
 def test_patterns_that_ripgrep_does_not_know_are_python_s(call, write):
-    """Looking ahead and back references work with either engine."""
+    """Lookahead and backreferences work, although ripgrep does not support them."""
     write({"a.md": "foobar\nfoobaz\nabab\n"})
     assert call("grep", pattern="foo(?!bar)") == "a.md:2: foobaz"
     assert call("grep", pattern=r"(ab)\1") == "a.md:3: abab"
 
 
 def test_a_pattern_that_backtracks_for_ever_is_ended(call, write, monkeypatch):
-    """The search is given up when its time is over, and says so; the program goes on."""
+    """A search that exceeds its timeout is stopped, and the result reports it; the program keeps running."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(by_pattern, "TIMEOUT", 3.0)
     write({"a.md": "aaa\n", "b.md": "a" * 60 + "!\n"})
@@ -164,14 +164,14 @@ def fake_ripgrep(folder, monkeypatch, script):
 
 @pytest.mark.parametrize("script", ["exit 2", "exit 127"])
 def test_where_ripgrep_fails_python_searches(call, write, monkeypatch, tmp_path, script):
-    """It does not know the pattern, or cannot be started."""
+    """Python searches if ripgrep does not support the pattern or cannot be started."""
     fake_ripgrep(tmp_path / "bin", monkeypatch, script)
     write({"a.md": "needle\n"})
     assert call("grep", pattern="needle") == "a.md:1: needle"
 
 
 def test_what_ripgrep_found_before_an_error_counts(call, write, monkeypatch, tmp_path):
-    """It exits with 2 as well where one of the files could not be read."""
+    """Matches are kept when ripgrep exits with 2, as it also does when it cannot read one of the files."""
     fake_ripgrep(tmp_path / "bin", monkeypatch, r"printf 'a.md\0001:1:\n'; exit 2")
     write({"a.md": "needle\n", "b.md": "needle\n"})
     assert call("grep", pattern="needle") == "a.md:1: needle"
@@ -179,7 +179,7 @@ def test_what_ripgrep_found_before_an_error_counts(call, write, monkeypatch, tmp
 
 @pytest.mark.parametrize("name", ["ABRT", "KILL", "XCPU"])
 def test_a_search_that_the_system_ends_says_so(call, write, monkeypatch, tmp_path, name):
-    """A limit of time or memory ended it, so that nothing found does not mean that nothing is there."""
+    """A search killed by a time or memory limit is reported as stopped, not as one without matches."""
     fake_ripgrep(tmp_path / "bin", monkeypatch, f"printf 'a.md\\0001:1:\\n'; kill -{name} $$")
     write({"a.md": "needle\n"})
     assert call("grep", pattern="needle") == (
@@ -188,7 +188,7 @@ def test_a_search_that_the_system_ends_says_so(call, write, monkeypatch, tmp_pat
 
 
 def test_a_search_in_python_that_breaks_off_says_so(call, write, monkeypatch, tmp_path):
-    """As where the memory is at its end: the exit code tells it apart from a search that found nothing."""
+    """A search in Python that fails, for example out of memory, is reported as stopped, by its exit code."""
     script = tmp_path / "breaks.py"
     script.write_text(f"import sys; sys.exit({by_pattern.linescan.SEARCH_FAILED})")
     monkeypatch.setenv("PATH", "")
@@ -198,7 +198,7 @@ def test_a_search_in_python_that_breaks_off_says_so(call, write, monkeypatch, tm
 
 
 def test_a_search_that_cannot_be_started_is_an_error(call, write, monkeypatch, tmp_path):
-    """It does not look like one that found nothing."""
+    """A search that cannot be started is a ToolError, not a result without matches."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(by_pattern.linescan, "__file__", str(tmp_path / "nowhere.py"))
     write({"a.md": "needle\n"})
@@ -218,7 +218,7 @@ def test_many_files_need_several_command_lines(call, write, monkeypatch):
 
 
 def test_unreadable_files_are_skipped(call, write, monkeypatch):
-    """A file that may not be opened does not stop the others from being found."""
+    """A file that cannot be opened is skipped, and the others are searched."""
     write({"a.md": "needle", "b.md": "needle"})
     really_open = os.open
 
@@ -249,8 +249,8 @@ LINES = st.lists(st.text("abé x1.\t\u4e00", max_size=12), max_size=8)
 @settings(max_examples=examples(40), suppress_health_check=[*LUCK, HealthCheck.function_scoped_fixture])
 @given(PATTERNS, LINES, st.booleans(), st.sampled_from(["\n", "\r\n"]))
 def test_both_engines_agree(call, write, pattern, lines, ignore_case, end):
-    """With ripgrep and without it the result is the same, byte for byte."""
-    # An end before a beginning: ripgrep does not find an empty line so, Python does, and nobody writes that.
+    """With and without ripgrep, the result is identical."""
+    # With `^` after `$`, Python matches an empty line and ripgrep does not; such patterns are not used in practice.
     assume("^" not in pattern.partition("$")[2])
     write({"a.md": end.join(lines), "b.md": "\ufeff" + end.join(lines)})
     with_ripgrep = call("grep", pattern=pattern, ignore_case=ignore_case)
@@ -263,7 +263,7 @@ def test_both_engines_agree(call, write, pattern, lines, ignore_case, end):
 @pytest.mark.usefixtures("some_files")
 @pytest.mark.parametrize("pattern", ["alpha", "^alpha", "alpha$", "a.*a", "\\bone\\b", "ü", "."])
 def test_both_engines_agree_on_all_kinds_of_files(call, pattern, monkeypatch):
-    """Encodings, binaries, long lines and odd breaks make no difference between the engines."""
+    """Both engines agree on all encodings, binary files, long lines and unusual line breaks."""
     with_ripgrep = call("grep", pattern=pattern)
     monkeypatch.setenv("PATH", "")
     assert call("grep", pattern=pattern) == with_ripgrep
@@ -271,7 +271,7 @@ def test_both_engines_agree_on_all_kinds_of_files(call, pattern, monkeypatch):
 
 @needs_ripgrep
 def test_ripgrep_s_own_configuration_changes_nothing(call, write, monkeypatch, tmp_path):
-    """A configuration file or .ignore files of ripgrep have no say."""
+    """The configuration file and the .ignore files of ripgrep have no effect."""
     write({".ignore": "*.md\n", ".rgignore": "*.md\n", "a.md": "needle"})
     (tmp_path / "rc").write_text("--invert-match\n")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "rc"))

@@ -1,4 +1,4 @@
-"""A .gitignore of any size hides what it says, is compiled once, and where it is too large its folder stays closed."""
+"""A .gitignore of any size takes effect and is compiled once; if it is too large, its folder stays closed."""
 
 import os
 import random
@@ -22,7 +22,7 @@ MANY = 120_000
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Count how often a .gitignore is compiled; none is kept from before."""
+    """Record each compilation of a .gitignore, starting with an empty cache."""
     seen = []
 
     def counted(lines):
@@ -35,7 +35,10 @@ def compiled(monkeypatch):
 
 
 def test_very_many_lines_hide_what_they_say(call, write, compiled):
-    """Names, paths, endings and folders; later lines win, and one compilation serves all calls and all runs."""
+    """Among 120,000 lines, names, paths, endings and folders are hidden, and later lines win.
+
+    One compilation serves all calls and all runs.
+    """
     lines = [*(f"x{number}" for number in range(MANY)), "/top.md", "*.tmp.log", "build/", "!x7", "sub/x8.md", "y*z"]
     write({".gitignore": "\n".join(lines)})
     hidden = ["x0", "sub/x119999", "top.md", "a.tmp.log", "build/a.md", "sub/x8.md", "sub/y--z"]
@@ -49,7 +52,10 @@ def test_very_many_lines_hide_what_they_say(call, write, compiled):
 
 
 def test_the_last_line_that_fits_decides():
-    """Between lines with wildcards and lines without, also where one expression holds older and newer lines."""
+    """The last matching line decides, with and without wildcards.
+
+    This also holds if one expression merges older and newer lines.
+    """
     file = ignore_file(["!a*", "a.md", "zz*q", "b.md", "!b*", "!*.log", "x*.log", "!*.?d/", "x.md/"])
     names = {"a.md": True, "b.md": False, "ab": False, "x1.log": True, "y.log": False, "c": None, "zzq": True}
     assert {name: file.hides(name, is_folder=False) for name in names} == names
@@ -57,7 +63,7 @@ def test_the_last_line_that_fits_decides():
 
 
 def test_threads_that_come_together_compile_once(write, root, compiled):
-    """Many runs begin at the same time in one project."""
+    """Threads that start at the same time in one project compile its .gitignore once."""
     write({".gitignore": "\n".join(f"x{number}*y" for number in range(500)), "a.md": "x", "x1-y": "x"})
     barrier, found = threading.Barrier(4), []
 
@@ -75,7 +81,7 @@ def test_threads_that_come_together_compile_once(write, root, compiled):
 
 
 def test_a_change_is_seen_whatever_its_time_and_size(call, write, root):
-    """The rules are known by their content."""
+    """A changed .gitignore takes effect even with the same time and size; the cache key is its content."""
     write({".gitignore": "a.md\n", "a.md": "needle", "b.md": "needle"})
     before = (root / ".gitignore").stat()
     assert call("grep", pattern="needle") == "b.md:1: needle"
@@ -85,7 +91,7 @@ def test_a_change_is_seen_whatever_its_time_and_size(call, write, root):
 
 
 def test_only_so_much_is_kept(monkeypatch, write, root):
-    """The oldest goes first, and what went is compiled again."""
+    """A full cache evicts the oldest entry, which is compiled again when needed."""
     kept = ignore_rules._Cache()
     monkeypatch.setattr(ignore_rules, "_MAX_CACHED", 3 * ignore_rules._COST_PER_FILE)
     for number in range(9):
@@ -106,7 +112,7 @@ def test_only_so_much_is_kept(monkeypatch, write, root):
     ids=["wild", "catastrophic", "one line", "long", "huge"],
 )
 def test_more_than_can_be_matched_closes_its_folder(call, write, root, content, why):
-    """Nothing below is shown, `ls` and `read` say why, and all else is found."""
+    """A .gitignore that is too large closes its folder; `ls` and `read` give the reason, and other files are found."""
     write({"sub/.gitignore": content or "", "sub/deep/a.md": "needle", "b.md": "needle"})
     if content is None:
         os.truncate(root / "sub" / ".gitignore", 1_000_000_000)
@@ -123,7 +129,7 @@ def test_more_than_can_be_matched_closes_its_folder(call, write, root, content, 
     [("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), ("search", {"query": "x"}), ("ls", {})],
 )
 def test_a_root_that_is_closed_is_no_empty_root(call, write, name, arguments):
-    """Each tool says why it shows nothing."""
+    """If the root's .gitignore is too large, each tool gives the reason instead of an empty result."""
     write({".gitignore": "*a*b*c\n" * 20_000, "a.md": "x"})
     with pytest.raises(ToolError, match=r"cannot be listed: \.gitignore: more than"):
         call(name, **arguments)
@@ -131,7 +137,7 @@ def test_a_root_that_is_closed_is_no_empty_root(call, write, name, arguments):
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files")])
 def test_a_gitignore_that_cannot_be_read_hides_everything(write, root, monkeypatch, error):
-    """Nobody knows what it hides, so nothing is shown; one that is not there hides nothing."""
+    """An unreadable .gitignore hides everything, since its rules are unknown; a missing one hides nothing."""
     write({".gitignore": "a.md\n", "a.md": "x"})
 
     def fail(_, name):
@@ -143,14 +149,17 @@ def test_a_gitignore_that_cannot_be_read_hides_everything(write, root, monkeypat
 
 
 def test_a_gitignore_that_is_a_link_is_no_rule(call, write, root):
-    """As for git: it could lead anywhere."""
+    """A .gitignore that is a symlink is ignored, as in git, because it could lead anywhere."""
     write({"rules": "a.md\n", "a.md": "needle"})
     (root / ".gitignore").symlink_to("rules")
     assert call("grep", pattern="needle") == "a.md:1: needle"
 
 
 def test_names_are_hidden_as_git_hides_them(call, write, root):
-    """Behind a mark of the encoding, with a line break above it, not in UTF-8, with a blank at its end."""
+    """Odd patterns and paths match as in git.
+
+    A byte order mark, a line break in a path, a pattern that is not UTF-8, and a pattern that ends in a space.
+    """
     write({".gitignore": b"\xef\xbb\xbfa.md\n*.log\ncaf\xe9*\n\\*.b\\ \nc.d \n", "new\nline/x.log": "needle"})
     write(dict.fromkeys(["a.md", "*.b ", "c.d", "e.md"], "needle"))
     (root / os.fsdecode(b"caf\xe9.md")).write_text("needle")
@@ -185,8 +194,8 @@ PIECES = [
 @pytest.mark.skipif(not shutil.which("git") or sys.platform == "win32", reason="git is asked what it hides")
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_hidden_is_what_git_hides(root, seed):
-    """Any patterns, in several files at any depth, in a tree of odd names."""
-    chance = random.Random(seed)  # noqa: S311 - made-up patterns
+    """Random patterns in several .gitignore files, in a tree of odd names, hide the same files as git."""
+    chance = random.Random(seed)  # noqa: S311 - random test patterns
     folders = [root]
     for _ in range(12):
         parent = chance.choice(folders)
@@ -203,7 +212,7 @@ def test_what_is_hidden_is_what_git_hides(root, seed):
         chosen = [folder / ".gitignore" for folder in chance.sample(folders, 2)]
         for path in chosen:
             lines = ["".join(chance.choices(PIECES, k=chance.randint(1, 5))) for _ in range(4)]
-            # Of classes that hold a `/`, and of several `/` in a row, git and pathspec think otherwise.
+            # git and pathspec differ on classes that contain a `/`, and on several `/` in a row.
             lines = [line for line in lines if "//" not in line.replace("**", "") and not ("[" in line and "/" in line)]
             path.write_text("".join(f"{'!' * (chance.random() < 0.2)}{line}\n" for line in lines))
         shown = subprocess.run(command, cwd=root, check=True, capture_output=True).stdout

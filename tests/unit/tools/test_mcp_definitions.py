@@ -1,4 +1,4 @@
-"""What a model is told of MCP tools: names and schemas that its API takes; and what it reads of their results."""
+"""MCP tool definitions: names and schemas that model APIs accept, and the text of results."""
 
 import json
 import re
@@ -18,7 +18,7 @@ EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=20))
 def test_names_are_unique_and_fit_whatever_a_server_calls_its_tools(called):
-    """Letters, digits, `_` and `-`, at most 64, none twice, and each still leads to its own tool."""
+    """Any server tool names become unique names of at most 64 letters, digits, `_` and `-`, each mapped to its tool."""
     made = list(definitions("server", [(name, "", {}) for name in called], set()))
     names = [one.name for one in made]
     assert len(set(names)) == len(names) == len(set(called))
@@ -27,7 +27,10 @@ def test_names_are_unique_and_fit_whatever_a_server_calls_its_tools(called):
 
 
 def test_the_order_in_which_a_server_lists_its_tools_changes_no_name():
-    """A run that is taken up finds the same tools; `a.b` and `a_b` cannot both be `a_b`."""
+    """Names do not depend on the order of the list, so a resumed run finds the same tools.
+
+    `a.b` and `a_b` cannot both become `a_b`, so one of them gets a hash.
+    """
     listed = [("a_b", "", EMPTY), ("a.b", "", EMPTY), ("x" * 99, "", EMPTY)]
     there = {one.called: one.name for one in definitions("s", listed, set())}
     assert {one.called: one.name for one in definitions("s", listed[::-1], set())} == there
@@ -36,7 +39,7 @@ def test_the_order_in_which_a_server_lists_its_tools_changes_no_name():
 
 
 def test_two_servers_never_share_a_name():
-    """`mcp__a__b__c` may be tool `b__c` of `a`, or tool `c` of `a__b`."""
+    """Tool `b__c` of server `a` and tool `c` of server `a__b` get different names."""
     taken: set[str] = set()
     (first,) = definitions("a", [("b__c", "", EMPTY)], taken)
     (second,) = definitions("a__b", [("c", "", EMPTY)], taken)
@@ -45,7 +48,7 @@ def test_two_servers_never_share_a_name():
 
 
 def test_descriptions_are_never_empty_nor_endless():
-    """The name stands in for a missing one, and a book is cut."""
+    """The name replaces a missing description, and a very long description is cut."""
     (bare,) = definitions("s", [("look", "", EMPTY)], set())
     (long,) = definitions("s", [("look", "x" * 50_000, EMPTY)], set())
     assert (bare.description, len(long.description)) == ("look", LONGEST_DESCRIPTION)
@@ -62,7 +65,7 @@ GOOD = [
 
 @pytest.mark.parametrize("schema", GOOD)
 def test_a_good_schema_stays_as_it_is(schema):
-    """Nothing is lost of what a model's API takes."""
+    """A schema that model APIs accept is unchanged."""
     assert fit_schema(schema) == (schema, "")
 
 
@@ -78,7 +81,10 @@ def test_a_good_schema_stays_as_it_is(schema):
     ],
 )
 def test_what_stands_at_the_top_of_a_schema_is_made_an_object(schema, fit, lost):
-    """Choices between schemas are refused there by a model's API, so that they are told in words."""
+    """The top level of a schema becomes a plain object.
+
+    Model APIs refuse choices such as `anyOf` there, so these move to the description.
+    """
     made, told = fit_schema(schema)
     assert made == fit
     assert json.loads(told.partition("Schema: ")[2] or "{}") == lost
@@ -98,7 +104,10 @@ def test_what_stands_at_the_top_of_a_schema_is_made_an_object(schema, fit, lost)
     ],
 )
 def test_a_schema_that_would_have_every_request_refused_is_told_in_words(schema):
-    """Any arguments are taken then, and the server checks them."""
+    """A schema that model APIs would refuse moves to the description.
+
+    The tool then accepts any arguments, and the server checks them.
+    """
     made, told = fit_schema(schema)
     assert made == EMPTY
     assert told.startswith("The arguments are held against this JSON Schema: {")
@@ -111,13 +120,13 @@ def result(*content: Any, **more: Any) -> CallToolResult:
 
 
 def test_texts_are_taken_as_they_are():
-    """One below the other, line ends and all."""
+    """Text blocks are joined by a line break and otherwise unchanged, including their line ends."""
     assert text_of(result(TextContent(type="text", text="a\r\n"), TextContent(type="text", text="b"))) == "a\r\n\nb"
     assert text_of(result()) == ""
 
 
 def test_data_stands_where_there_is_no_text():
-    """Structured content repeats the text where there is one."""
+    """Structured content is shown only if a result has no text, because it repeats the text."""
     assert text_of(result(structured_content={"owls": "ü"})) == '{"owls": "ü"}'
     image = ImageContent(type="image", data="QUJD", mime_type="image/png")
     told = text_of(result(image, structured_content={"owls": 3}))
@@ -126,13 +135,13 @@ def test_data_stands_where_there_is_no_text():
 
 
 def test_a_result_of_hundreds_of_megabytes_is_cut():
-    """With a line that says so."""
+    """A result that is too large is cut, with a final line that gives the number of characters omitted."""
     text = text_of(result(TextContent(type="text", text="x" * (LONGEST_RESULT + 1234))))
     assert text == "x" * LONGEST_RESULT + "\n[1,234 more characters were not kept]"
 
 
 def test_an_error_of_the_server_is_one_of_the_call():
-    """With the server's words, or a word of ours where it has none."""
+    """A server error is a ToolError with the server's text, or a default text if it has none."""
     with pytest.raises(ToolError, match=r"^no owls$"):
         text_of(result(TextContent(type="text", text="no owls"), is_error=True))
     with pytest.raises(ToolError, match="does not tell why"):

@@ -1,4 +1,4 @@
-"""MCP servers that are processes and misbehave: each fault costs one warning or one error result."""
+"""Misbehaving MCP server processes: each fault causes one warning or one error result."""
 
 import asyncio
 import re
@@ -30,7 +30,10 @@ pytestmark = [
     ],
 )
 async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
-    """With its last words, printable; the others have their tools, and no process is left."""
+    """A server that fails to start causes a warning with its last output, escaped to printable text.
+
+    The other servers keep their tools, and no process is left.
+    """
     marker = tmp_path / "marker"
     async with connected(tmp_path, raw(how, marker, timeout=2 if how == "silent" else 30), good(tmp_path)) as one:
         assert re.fullmatch(f"mcp_servers: raw: {why}; the run continues without its tools", one.warnings[0])
@@ -41,7 +44,10 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
 
 
 async def test_a_server_that_is_gone_before_it_is_listened_to_is_not_waited_for(tmp_path, monkeypatch):
-    """Though a child of its own keeps the pipes open: on a busy machine it may end while they are being connected."""
+    """A server that exits before its pipes are connected is not waited for, even if its child keeps them open.
+
+    On a busy machine, a server may exit while its pipes are being connected.
+    """
     loop = asyncio.get_running_loop()
     whole = loop.subprocess_exec
 
@@ -56,7 +62,10 @@ async def test_a_server_that_is_gone_before_it_is_listened_to_is_not_waited_for(
 
 
 async def test_what_is_odd_beside_the_tools_costs_none_of_them(tmp_path):
-    """The library passes over what a later protocol would say of how long the list holds; so it is no tool's fault."""
+    """Invalid cache fields of a newer protocol (`ttlMs`, `cacheScope`) in a tool list do not cost any tool.
+
+    The library ignores these fields.
+    """
     async with connected(tmp_path, raw("hasty", tmp_path / "marker")) as one:
         assert one.warnings == ()
         assert await one.call("look") == "seen"
@@ -75,7 +84,7 @@ NO_SCHEMA = "inputSchema: Input should be a valid dictionary or instance of Inpu
     ],
 )
 async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, how, what, why, it):
-    """One warning names what is left out; the others of its server can be called."""
+    """One warning names the invalid tools that are omitted; the server's other tools can be called."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         told = f"mcp_servers: raw: its {what} not what the protocol wants: {why}; the run continues without {it}"
         assert one.warnings == (told,)
@@ -85,7 +94,7 @@ async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, how, what,
 
 
 async def test_a_program_that_is_not_there_or_no_program_is_a_warning(tmp_path):
-    """By name, by path, without the right to be run, and one that the system does not know how to run."""
+    """A program that is missing, by name or by path, not executable, or in an unknown format causes a warning."""
     (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
     (tmp_path / "data").write_bytes(b"\x00\x01")
     (tmp_path / "data").chmod(0o755)
@@ -103,13 +112,13 @@ async def test_a_program_that_is_not_there_or_no_program_is_a_warning(tmp_path):
 
 
 async def test_a_variable_that_is_not_set_is_a_warning(tmp_path):
-    """It names the variable, and nothing is started."""
+    """An unset environment variable causes a warning that names it, and nothing is started."""
     async with connected(tmp_path, good(tmp_path, env=(("KEY", "${NO_SUCH_VARIABLE}"),))) as one:
         assert "the environment variable NO_SUCH_VARIABLE is not set" in one.warnings[0]
 
 
 async def test_without_the_extra_a_warning_tells_how_to_install_it(tmp_path, monkeypatch):
-    """`pip install 'run-specialist[mcp]'`."""
+    """Without the `mcp` extra, the warning suggests `pip install 'run-specialist[mcp]'`."""
     monkeypatch.setitem(sys.modules, "mcp.client.stdio", None)
     async with connected(tmp_path, good(tmp_path)) as one:
         assert "pip install 'run-specialist[mcp]'" in one.warnings[0]
@@ -118,7 +127,10 @@ async def test_without_the_extra_a_warning_tells_how_to_install_it(tmp_path, mon
 
 @pytest.mark.parametrize("how", ["old", "new"])
 async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
-    """One that ends when it hears anything before `initialize`, and one that no longer takes it."""
+    """Servers of both protocol generations work.
+
+    The old one exits on any request before `initialize`; the new one no longer accepts `initialize`.
+    """
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert one.warnings == ()
         assert await one.call("look") == "seen"
@@ -130,7 +142,7 @@ async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
     [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST_RESULT)],
 )
 async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path, how, answer, capfd):
-    """Lines that are no message, 3 MB on stderr, 5 MB in one result: the call is answered, the terminal stays clean."""
+    """Lines that are not messages, 3 MB on stderr and 5 MB in one result do not disturb the call or the terminal."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert (await one.call("look"))[:LONGEST_RESULT] == answer
     assert capfd.readouterr() == ("", "")
@@ -149,7 +161,7 @@ async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path
 )
 @pytest.mark.exhaustive(one_in=3)
 async def test_a_call_that_goes_wrong_is_an_error_result(tmp_path, how, why, capfd):
-    """Each time anew; a server that had to be stopped is started again for the next call."""
+    """A failing call is an error result each time; a server that had to be stopped is restarted for the next call."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert [await one.call("look") for _ in range(2)] == [f"ToolError: {why}"] * 2
     assert running(tmp_path) == []
@@ -159,7 +171,7 @@ async def test_a_call_that_goes_wrong_is_an_error_result(tmp_path, how, why, cap
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("how", "taken"), [("many", 1000), ("endless", 100), ("none", 0)])
 async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
-    """10,000 tools, pages without an end, and no tool at all."""
+    """Lists of 10,000 tools and endless pages are cut with a warning; an empty list causes none."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert len(one.tools) == taken
         told = f"mcp_servers: raw: it lists too many tools; only the first {taken:,} are used"
@@ -167,7 +179,10 @@ async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
 
 
 async def test_odd_schemas_and_names_are_made_fit_and_collisions_told(tmp_path):
-    """The first of two definitions of a name, one name each for `same.name` and `same_name`."""
+    """The first of two definitions of a name is used, and colliding names are renamed with a warning.
+
+    `same.name` and `same_name` get one name each.
+    """
     async with connected(tmp_path, raw("odd", tmp_path / "marker")) as one:
         assert list(one.tools)[:5] == ["any", "bare", "broken", "key", "same_name"]
         (warning,) = one.warnings
@@ -177,7 +192,7 @@ async def test_odd_schemas_and_names_are_made_fit_and_collisions_told(tmp_path):
 
 
 async def test_what_a_server_asks_of_us_is_not_supported(tmp_path):
-    """Roots, sampling and elicitation are refused, a ping is answered; notifications are passed over."""
+    """Roots, sampling and elicitation are refused, a ping is answered, and notifications are ignored."""
     async with connected(tmp_path, raw("asks", tmp_path / "marker")) as one:
         assert (await one.call("look")).split("; ") == [
             "roots/list: List roots not supported",

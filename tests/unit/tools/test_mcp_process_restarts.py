@@ -1,4 +1,4 @@
-"""MCP servers that die, hang, or are left behind: restarts, timeouts and cancellation."""
+"""MCP servers that die, hang or are abandoned: restarts, timeouts and cancellation."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.mark.exhaustive
 async def test_a_server_that_closes_its_input_is_not_waited_for(tmp_path):
-    """It goes on running, and nothing can be asked of it."""
+    """A call fails without waiting if the server closed its input, even if its process still runs."""
     marker = tmp_path / "marker"
     async with connected(tmp_path, raw("numb", marker)) as one:
         await until(marker.exists)
@@ -32,13 +32,16 @@ async def test_a_server_that_closes_its_input_is_not_waited_for(tmp_path):
 
 
 async def test_a_server_that_never_answers_costs_the_time_of_the_call(tmp_path):
-    """It is left to itself, and asked again."""
+    """A server that never answers costs only the call's timeout; it keeps running and can be called again."""
     async with connected(tmp_path, raw("mute", tmp_path / "marker")) as one:
         assert [await one.call("look", within=0.2) for _ in range(2)] == ["nothing"] * 2
 
 
 async def test_a_server_that_dies_in_mid_call_is_started_anew_by_the_next_one(tmp_path):
-    """The call itself is not repeated: it may have had its effect."""
+    """A server that dies during a call is restarted by the next call.
+
+    The failed call is not repeated, because it may already have had its effect.
+    """
     async with connected(tmp_path, raw("dies", tmp_path / "marker")) as one:
         told = "ToolError: the server ended before it answered: it exited with code 1, saying: out of cheese"
         assert await one.call("look") == told
@@ -47,7 +50,7 @@ async def test_a_server_that_dies_in_mid_call_is_started_anew_by_the_next_one(tm
 
 @pytest.mark.exhaustive
 async def test_a_server_that_was_killed_meanwhile_is_started_anew(tmp_path):
-    """Between two calls, without an error."""
+    """A server killed between two calls is restarted without an error."""
     async with connected(tmp_path, good(tmp_path)) as one:
         assert await one.call("add", a=1, b=2) == "3"
         (process,) = running(tmp_path)
@@ -59,7 +62,7 @@ async def test_a_server_that_was_killed_meanwhile_is_started_anew(tmp_path):
 
 
 async def test_a_server_that_cannot_be_started_again_is_not_tried_at_each_call(tmp_path):
-    """Each call is told why; the next run tries again."""
+    """After a failed restart, each call gets the reason without a new attempt; the next run tries again."""
     program = tmp_path / "program.sh"
     program.write_text(f"#!/bin/sh\nexec {' '.join(script('raw', 'wide', str(tmp_path)))}\n")
     program.chmod(0o755)
@@ -77,7 +80,7 @@ async def test_a_server_that_cannot_be_started_again_is_not_tried_at_each_call(t
 
 @pytest.mark.exhaustive
 async def test_a_server_that_takes_no_hint_is_killed(tmp_path):
-    """It ignores the end of its input and SIGTERM."""
+    """A server that ignores the end of its input and SIGTERM is killed."""
     async with connected(tmp_path, raw("deaf", tmp_path / "marker")) as one:
         assert await one.call("look") == "seen"
         assert len(running(tmp_path)) == 1
@@ -86,7 +89,7 @@ async def test_a_server_that_takes_no_hint_is_killed(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_who_is_cancelled_while_a_server_starts_leaves_nothing(tmp_path):
-    """The wait ends at once, and closing ends the server."""
+    """Cancelling a caller while a server starts ends its wait at once, and closing the clients ends the server."""
     clients = McpClients()
     waiting = asyncio.create_task(clients.tools({"raw": raw("silent", tmp_path / "marker")}, root=tmp_path))
     await until(lambda: running(tmp_path))
@@ -99,7 +102,7 @@ async def test_who_is_cancelled_while_a_server_starts_leaves_nothing(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_who_is_cancelled_takes_the_server_from_nobody_else(tmp_path):
-    """Two wait for the same start, one of them gives up."""
+    """If two callers wait for the same start and one is cancelled, the other still gets the tools."""
     clients = McpClients()
     first, second = (asyncio.create_task(clients.tools({"good": good(tmp_path)}, root=tmp_path)) for _ in range(2))
     await until(lambda: running(tmp_path))
@@ -138,7 +141,10 @@ else:
 @pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("how", ["forgets", "interrupted", "exits", "abandons"])
 def test_a_program_that_closes_nothing_leaves_no_server(tmp_path, how):
-    """It returns, is interrupted, exits, or drops its event loop; the server that it leaves open takes no hint."""
+    """A program that never closes its clients leaves no server process.
+
+    It returns, is interrupted, exits, or drops its event loop; its server ignores the end of its input and SIGTERM.
+    """
     command = [sys.executable, "-c", PROGRAM, how, *script("raw", "deaf", str(tmp_path))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == {"forgets": 0, "interrupted": -signal.SIGINT, "exits": 3, "abandons": 0}[how], done.stderr

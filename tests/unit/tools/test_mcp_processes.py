@@ -1,4 +1,4 @@
-"""MCP servers that are well-behaved processes: start, calls, results and end."""
+"""Well-behaved MCP server processes: start, calls, results and end."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,10 @@ pytestmark = [
 
 
 async def test_a_server_is_started_once_and_nothing_is_left_of_it(tmp_path):
-    """Its tools come as `mcp__server__tool`, with its own words and schemas; two runs share one process."""
+    """A server is started once for two runs, and nothing is left of it after the end.
+
+    Its tools are named `mcp__server__tool` and keep their descriptions and schemas.
+    """
     before = asyncio.all_tasks()
     async with connected(tmp_path, good(tmp_path)) as one:
         assert one.warnings == ()
@@ -34,7 +37,7 @@ async def test_a_server_is_started_once_and_nothing_is_left_of_it(tmp_path):
 
 
 async def test_children_that_begin_at_once_share_one_process(tmp_path):
-    """None of them starts it a second time."""
+    """Five callers that start at the same time share one server process."""
     clients = McpClients()
     wanted = {"good": good(tmp_path)}
     found = await asyncio.gather(*(clients.tools(wanted, root=tmp_path) for _ in range(5)))
@@ -46,7 +49,7 @@ async def test_children_that_begin_at_once_share_one_process(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_calls_go_side_by_side(tmp_path):
-    """A quick one does not wait for a slow one."""
+    """Calls run concurrently: a quick call does not wait for a slow one."""
     async with connected(tmp_path, good(tmp_path)) as one:
         slow = asyncio.create_task(one.call("slow", seconds=60))
         assert await one.call("add", a=1, b=2) == "3"
@@ -58,7 +61,7 @@ async def test_calls_go_side_by_side(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_strange_names_of_tools_are_called_by_what_the_server_calls_them(tmp_path):
-    """The name that a model sees is cut and cleaned, what is sent is not."""
+    """The name shown to the model is shortened and cleaned; the call sends the server's own name."""
     async with connected(tmp_path, good(tmp_path)) as one:
         (name,) = [name for name in one.tools if name.startswith("odd")]
         assert len(f"mcp__good__{name}") <= 64
@@ -66,7 +69,10 @@ async def test_strange_names_of_tools_are_called_by_what_the_server_calls_them(t
 
 
 async def test_the_process_has_a_small_environment_of_its_own(tmp_path, monkeypatch):
-    """No key of ours, what the file gives with its variables filled in, the project as its folder, its own group."""
+    """The server gets a minimal environment without the caller's API keys, plus the configured variables, expanded.
+
+    Its working directory is the project, and it has its own process group.
+    """
     monkeypatch.setenv("ANTHROPIC_API_KEY", "geheim")
     monkeypatch.setenv("OWL", "hoot")
     server = good(tmp_path, env=(("SAYS", "${OWL} ${TOAD:-croak}"),))
@@ -83,7 +89,7 @@ async def test_the_process_has_a_small_environment_of_its_own(tmp_path, monkeypa
 
 @pytest.mark.exhaustive
 async def test_a_folder_of_its_own_is_seen_from_the_root(tmp_path):
-    """`cwd` in the file; one that is not there is told."""
+    """`cwd` in the configuration is relative to the root; a folder that does not exist causes a warning."""
     (tmp_path / "inner").mkdir()
     async with connected(tmp_path, good(tmp_path, cwd="inner")) as one:
         assert f"cwd={tmp_path / 'inner'}" in await one.call("environment")
@@ -93,7 +99,7 @@ async def test_a_folder_of_its_own_is_seen_from_the_root(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_what_is_no_text_is_told_in_a_line(tmp_path):
-    """Images, sounds and links by name; a resource that is text is read."""
+    """Images, audio and links are each described in one line; a resource that is text is included."""
     async with connected(tmp_path, good(tmp_path)) as one:
         assert (await one.call("mixed")).splitlines() == [
             "a text",
@@ -108,7 +114,7 @@ async def test_what_is_no_text_is_told_in_a_line(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_errors_of_the_server_are_errors_of_the_call(tmp_path):
-    """The tool's own, and arguments that the server does not take; the server goes on."""
+    """Errors of the tool and arguments the server refuses are ToolErrors; the server keeps running."""
     async with connected(tmp_path, good(tmp_path)) as one:
         assert (await one.call("fail")).startswith("ToolError: Error executing tool fail")
         assert "valid integer" in await one.call("add", a="x", b=1)
@@ -119,7 +125,7 @@ async def test_errors_of_the_server_are_errors_of_the_call(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_a_call_that_takes_too_long_is_told_to_stop_and_the_server_stays_usable(tmp_path):
-    """It gets `notifications/cancelled`."""
+    """A call that times out sends `notifications/cancelled`, and the server stays usable."""
     marker = tmp_path / "stopped"
     async with connected(tmp_path, good(tmp_path, env=(("STOPPED", str(marker)),))) as one:
         assert await one.call("slow", within=0.2, seconds=60) == "nothing"

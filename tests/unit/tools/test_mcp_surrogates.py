@@ -1,4 +1,4 @@
-"""Halves of signs in messages of JSON."""
+"""Lone surrogates in JSON messages."""
 
 import json
 
@@ -22,5 +22,5 @@ from run_specialist.tools.mcp.surrogates import replace_lone_surrogates
     ],
 )
 def test_half_a_sign_is_replaced_and_nothing_else(line, text):
-    """Pairs, other escapes and what only looks like one stay as they are."""
+    """Lone surrogates are replaced; pairs, other escapes and escaped backslashes stay unchanged."""
     assert json.loads(replace_lone_surrogates(line)) == text

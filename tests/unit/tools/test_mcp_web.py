@@ -1,4 +1,4 @@
-"""MCP servers behind a URL: streamable HTTP on loopback, and each way in which it goes wrong."""
+"""MCP servers behind a URL: streamable HTTP on loopback, and its failure modes."""
 
 import socket
 import subprocess
@@ -18,13 +18,16 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def raw():
-    """Give a raw server."""
+    """Start a raw HTTP server."""
     with raw_web() as server:
         yield server
 
 
 async def test_a_real_server_is_talked_to(tmp_path, capfd):
-    """Calls, an error, 5 MB, too much, a call that takes too long; nothing reaches the terminal."""
+    """A real server answers calls over HTTP, and nothing reaches the terminal.
+
+    Covers an error, 5 MB, a result that is too large, a timeout, and a server that was killed.
+    """
     with good_web() as (url, process):
         async with connected(tmp_path, ServerConfig("good", url=url)) as one:
             assert one.warnings == ()
@@ -43,7 +46,7 @@ async def test_a_real_server_is_talked_to(tmp_path, capfd):
 
 
 async def test_headers_go_along_with_their_variables_filled_in(tmp_path, monkeypatch, raw):
-    """With every request; the URL's too."""
+    """Every request has the configured headers, with variables expanded in headers and URL."""
     monkeypatch.setenv("KEY", "geheim")
     server = ServerConfig("raw", url=f"{raw.url}/plain?key=${{KEY}}", headers=(("X-Key", "${KEY}"),))
     async with connected(tmp_path, server) as one:
@@ -53,13 +56,13 @@ async def test_headers_go_along_with_their_variables_filled_in(tmp_path, monkeyp
 
 
 async def test_answers_that_come_as_events_may_be_as_large_as_others(tmp_path, raw):
-    """5 MB in one."""
+    """A single server-sent event may hold 5 MB."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/events")) as one:
         assert await one.call("look") == "x" * 2_000_000 + "\n[3,000,000 more characters were not kept]"
 
 
 async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, raw):
-    """Over HTTP too."""
+    """Over HTTP too, an invalid tool is omitted with a warning, and the others can be called."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/worn")) as one:
         (told,) = one.warnings
         assert "its tool torn is not what the protocol wants: inputSchema: Field required; the run continues" in told
@@ -67,7 +70,7 @@ async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, raw):
 
 
 async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypatch, raw):
-    """Whatever the environment says."""
+    """Loopback requests bypass any proxy that the environment sets."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/plain")) as one:
@@ -88,7 +91,7 @@ async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypa
     ],
 )
 async def test_a_url_that_is_no_server_is_a_warning(tmp_path, raw, how, why, capfd):
-    """One line that says what was seen."""
+    """A URL that is not an MCP server causes a one-line warning with the response that was received."""
     server = ServerConfig("raw", url=f"{raw.url}/{how}", timeout=0.5 if how == "hang" else 30)
     async with connected(tmp_path, server) as one:
         assert one.warnings == (f"mcp_servers: raw: {why}; the run continues without its tools",)
@@ -97,7 +100,7 @@ async def test_a_url_that_is_no_server_is_a_warning(tmp_path, raw, how, why, cap
 
 
 async def test_a_url_where_nobody_listens_is_a_warning(tmp_path):
-    """A closed port, and one that there cannot be."""
+    """A closed port and invalid ports each cause a warning."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     urls = [f"http://127.0.0.1:{port}/mcp", "http://127.0.0.1:99999/mcp", "http://127.0.0.1:x/"]
@@ -106,7 +109,10 @@ async def test_a_url_where_nobody_listens_is_a_warning(tmp_path):
 
 
 async def test_a_session_that_the_server_forgot_is_begun_anew_without_an_error(tmp_path, raw):
-    """The call was not run, so it is made again, once."""
+    """If the server has forgotten the session, the call is repeated once in a new session.
+
+    The repetition is safe, because the first call was not run.
+    """
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/forgets")) as one:
         assert await one.call("look") == "seen"
     assert [asked["method"] for _, asked in raw.seen].count("initialize") == 2
@@ -115,7 +121,10 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_without_an_error(t
 
 
 async def test_what_was_refused_beside_the_requests_is_not_told_as_their_refusal():
-    """A server need not offer the stream of its own that the library asks for."""
+    """Only a refused POST is reported as a failure.
+
+    A server need not offer the GET stream that the library requests.
+    """
     web = Web("http://127.0.0.1/mcp", {}, loopback=True)
     for method, status, words in (
         ("GET", 405, ""),
@@ -145,7 +154,7 @@ asyncio.run(main())
 
 @pytest.mark.exhaustive
 def test_nothing_of_it_is_written_to_the_terminal_by_the_library(raw):
-    """It logs an error with a traceback; where nobody has set up logging, that would go to standard error."""
+    """The library's error log with a traceback does not reach stderr if logging is not configured."""
     command = [sys.executable, "-W", "error", "-c", PROGRAM, f"{raw.url}/json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.startswith("mcp_servers: raw: Failed to parse JSON response;")

@@ -1,4 +1,4 @@
-"""`python_tools`: functions are found without running anything, and imported as what they were when they were found."""
+"""`python_tools`: functions are found without running code, and imported from the content that was found."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ LOOKUP = ("def lookup(word: str) -> str:", '    """Look up a word."""', "    ret
 
 @pytest.fixture
 def app(tmp_path):
-    """A project with a module."""
+    """Create a project with one module."""
     with project(tmp_path / "project") as made:
         made.write("PKG/tools.py", *LOOKUP)
         yield made
@@ -30,7 +30,7 @@ def tool_of(app, reference):
 
 @pytest.mark.parametrize("init", [True, False], ids=["package", "folder"])
 async def test_a_plain_function_of_the_project_is_a_tool(app, init):
-    """In a package with or without `__init__.py`; its name, its docstring and its parameters are told."""
+    """A function in a package, with or without `__init__.py`, is a tool with its name, docstring and parameters."""
     if init:
         app.write("PKG/__init__.py")
     made = tool_of(app, "PKG.tools:lookup")
@@ -40,14 +40,14 @@ async def test_a_plain_function_of_the_project_is_a_tool(app, init):
 
 @pytest.mark.parametrize("path", ["PKG.py", "PKG/__init__.py", "PKG/deep/er/tools.py"])
 def test_a_module_may_stand_at_the_root_in_a_package_or_deeper(app, path):
-    """Wherever Python would look below the root."""
+    """A module is found wherever Python would find it below the root."""
     app.write(path, *LOOKUP)
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     assert tool_of(app, f"{name}:lookup").name == "lookup"
 
 
 def test_a_tool_made_by_the_decorator_is_taken_as_it_is_also_inside_of_something(app):
-    """`name=` holds; a name with points leads into a class or another object."""
+    """A decorated function keeps its `name=`; a dotted name refers to a function in a class or another object."""
     app.write(
         "PKG/made.py",
         "from run_specialist import tool",
@@ -63,7 +63,10 @@ def test_a_tool_made_by_the_decorator_is_taken_as_it_is_also_inside_of_something
 
 
 async def test_what_stands_beside_a_module_is_found_at_its_import_and_at_the_first_call(app):
-    """Absolute and relative imports, packages with and without `__init__.py`, also those inside of a function."""
+    """A module can import its neighbours, at its import and within functions.
+
+    Absolute and relative imports work, and packages with and without `__init__.py`.
+    """
     app.write("PKGside.py", "WORD = 'side'")
     app.write("PKGdata/words.py", "WORD = 'data'")
     app.write("PKG/near.py", "WORD = 'near'")
@@ -83,7 +86,7 @@ async def test_what_stands_beside_a_module_is_found_at_its_import_and_at_the_fir
 
 
 def test_nothing_of_a_project_stands_in_for_what_python_or_an_installed_package_has(app):
-    """A project's `colorsys.py` hides nothing from whoever imports the library's."""
+    """A project's `colorsys.py` does not shadow the standard library's."""
     app.write("colorsys.py", "raise RuntimeError('imported')")
     app.write("PKG/colours.py", "import colorsys", "def lookup() -> str:", "    return colorsys.__file__")
     sys.modules.pop("colorsys", None)
@@ -91,7 +94,7 @@ def test_nothing_of_a_project_stands_in_for_what_python_or_an_installed_package_
 
 
 def test_finding_runs_nothing(app):
-    """Neither the module nor the packages around it, though all of them are read."""
+    """Finding a function reads its module and the packages around it, but runs neither."""
     app.write("PKG/__init__.py", "raise RuntimeError('package')")
     app.write("PKG/loud.py", "raise RuntimeError('module')")
     found = python.find(f"{app.package}.loud:lookup", app.root)
@@ -103,7 +106,7 @@ def test_finding_runs_nothing(app):
 
 
 def test_what_runs_is_what_was_found_whatever_became_of_the_file_or_its_compiled_copy(app):
-    """The bytes that somebody has allowed are the bytes that are imported, package and module alike."""
+    """The bytes that were found and allowed are imported, even if the files change; this includes the packages."""
     app.write("PKG/__init__.py", "STATE = 'old'")
     file = app.write("PKG/late.py", "from . import STATE", "def lookup() -> str:", "    return 'old ' + STATE")
     found = python.find(f"{app.package}.late:lookup", app.root)
@@ -115,7 +118,7 @@ def test_what_runs_is_what_was_found_whatever_became_of_the_file_or_its_compiled
 
 
 def test_a_module_is_imported_once_however_many_ask_for_it(app):
-    """At the same time, from many threads, and later again."""
+    """A module is imported once, even when many threads request it at the same time or later."""
     app.write("PKG/count.py", "import PKG.seen as seen", "seen.times += 1", *LOOKUP)
     app.write("PKG/seen.py", "times = 0")
     made = []
@@ -130,14 +133,14 @@ def test_a_module_is_imported_once_however_many_ask_for_it(app):
 
 
 def test_a_module_that_the_program_has_imported_itself_is_the_same_one(app, monkeypatch):
-    """No second copy: what the program knows of it holds for its tools too."""
+    """A module that the program has already imported is reused, so its state is shared with its tools."""
     monkeypatch.syspath_prepend(str(app.root))
     own = __import__(f"{app.package}.tools").tools
     assert tool_of(app, "PKG.tools:lookup").function is own.lookup
 
 
 def test_modules_of_one_name_in_two_projects_are_refused(app, tmp_path):
-    """The second one is told where the first one is; neither is taken for the other."""
+    """A module with the name of one loaded from another project is refused; the error names the other location."""
     tool_of(app, "PKG.tools:lookup")
     other = tmp_path / "other"
     (other / app.package).mkdir(parents=True)
@@ -147,21 +150,24 @@ def test_modules_of_one_name_in_two_projects_are_refused(app, tmp_path):
 
 
 def test_a_module_with_the_name_of_an_installed_one_is_refused(app):
-    """Which of the two is meant nobody can tell, and one of them would break the other's users."""
+    """A module with the name of an installed one is refused.
+
+    The name is ambiguous, and either module would break the users of the other.
+    """
     app.write("tabnanny.py", *LOOKUP)
     with pytest.raises(UsageError, match=r"tabnanny is ambiguous: it is also the name of .*tabnanny\.py; rename"):
         python.find("tabnanny:lookup", app.root)
 
 
 def test_a_folder_alone_hides_no_installed_package(app):
-    """As in Python itself: a folder `json` without `__init__.py` is no `json`."""
+    """As in Python, a folder `json` without `__init__.py` does not shadow the package `json`."""
     app.write("json/tools.py", *LOOKUP)
     with pytest.raises(UsageError, match=r"no module json\.tools in"):
         python.find("json.tools:lookup", app.root)
 
 
 async def test_an_installed_module_can_be_named_too(app):
-    """What the project does not hold is looked for where the program's own packages are."""
+    """A module that is not in the project is searched among the installed packages."""
     found = python.find("textwrap:dedent", app.root)
     assert not found.module.is_below(app.root)
     sys.modules.pop("tabnanny", None)
@@ -190,7 +196,7 @@ WRONG = {
 
 @pytest.fixture
 def odd(app):
-    """Modules with which something is wrong."""
+    """Write modules with an error each."""
     app.write(
         "PKG/odd.py",
         "NUMBER = 3",
@@ -204,7 +210,7 @@ def odd(app):
     app.write("PKG/wrong.py", "def :")
     app.write("PKG/lacks.py", "import nowhere_at_all")
     app.write("PKG/later.py", "import importlib", "importlib.import_module('nowhere_at_all')")
-    # A neighbour of the package is no part of it.
+    # A module next to the package is not part of it.
     app.write("side.py", "")
     app.write("PKG/deep.py", "import PKG.side")
     return app
@@ -212,7 +218,7 @@ def odd(app):
 
 @pytest.mark.parametrize("reference", WRONG)
 def test_what_is_wrong_with_a_function_is_told_in_one_line(odd, reference):
-    """The reference is named, and what is the matter with it."""
+    """An invalid reference is a one-line error that names the reference and the reason."""
     with pytest.raises(UsageError) as caught:
         tool_of(odd, reference)
     assert WRONG[reference].replace("PKG", odd.package) in str(caught.value)
@@ -221,14 +227,14 @@ def test_what_is_wrong_with_a_function_is_told_in_one_line(odd, reference):
 
 @pytest.mark.parametrize(("name", "line"), [("fails", 2), ("silent", 1), ("wrong", 1), ("lacks", 1), ("later", 2)])
 def test_a_failing_import_names_the_line_of_the_module(odd, name, line):
-    """Not one of ours, nor one of Python's import."""
+    """A failing import reports the line in the module, not in this package or in Python's import system."""
     with pytest.raises(UsageError) as caught:
         tool_of(odd, f"PKG.{name}:lookup")
     assert str(caught.value).endswith(f"({odd.root / odd.package / name}.py:{line})")
 
 
 def test_a_module_that_failed_is_tried_again(odd):
-    """A mistake that was put right is no mistake any more."""
+    """A module whose import failed is imported again after its file was corrected."""
     with pytest.raises(UsageError):
         tool_of(odd, "PKG.fails:lookup")
     odd.write("PKG/fails.py", *LOOKUP)
@@ -237,7 +243,7 @@ def test_a_module_that_failed_is_tried_again(odd):
 
 @pytest.mark.parametrize("name", ["respond", "search", "read", "delegate", "get_tool_response", "context_summarize"])
 def test_a_name_of_ours_is_refused(app, name):
-    """And it is said how to give another one."""
+    """A reserved tool name is refused, and the error shows how to choose another one."""
     app.write("PKG/named.py", f"def {name}() -> str:", "    return ''")
     found = python.find(f"{app.package}.named:{name}", app.root)
     with pytest.raises(UsageError, match=rf"tool name {name} is reserved; choose another one: @tool"):
@@ -245,7 +251,7 @@ def test_a_name_of_ours_is_refused(app, name):
 
 
 def test_names_of_servers_and_names_given_twice_are_refused(app):
-    """Each name stands for one tool."""
+    """Names reserved for MCP tools and duplicate names are refused."""
     app.write("PKG/named.py", "def mcp__web__get() -> str:", "    return ''")
     served = python.find(f"{app.package}.named:mcp__web__get", app.root)
     with pytest.raises(UsageError, match="is reserved for MCP tools"):
@@ -258,7 +264,7 @@ def test_names_of_servers_and_names_given_twice_are_refused(app):
 
 
 def test_a_file_that_cannot_be_read_is_told(app):
-    """A link that leads nowhere is no module; a folder in its place is no file."""
+    """A broken link in place of a module is an error."""
     (app.root / app.package / "gone.py").symlink_to("nowhere.py")
     with pytest.raises(modules.CannotImport):
         modules.find(f"{app.package}.gone", app.root)

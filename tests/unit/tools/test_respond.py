@@ -1,4 +1,4 @@
-"""The arguments of `respond` are read leniently; nothing a model writes raises."""
+"""The arguments of `respond` are read leniently; nothing a model writes raises an exception."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from run_specialist.tools.respond import MOST_EVIDENCE, Evidence, Response, resp
 
 
 def test_well_formed_arguments():
-    """The ordinary case keeps all that was given."""
+    """Well-formed arguments are kept unchanged."""
     response = Response.parse(
         {"answer": "Yes.", "evidence": [{"source": "a.md:1", "quote": "yes"}], "gaps": ["the date"]}
     )
@@ -30,12 +30,12 @@ def test_well_formed_arguments():
 
 @pytest.mark.parametrize("arguments", [None, {}, {"answer": None}, {"Answer": "x"}])
 def test_a_missing_answer_is_empty(arguments):
-    """No answer becomes the empty string."""
+    """A missing answer becomes the empty string."""
     assert Response.parse(arguments).answer == ""
 
 
 def test_an_answer_that_is_no_text_is_kept_as_text():
-    """What a model sends in another shape is not thrown away."""
+    """An answer that is not a string is kept as JSON text."""
     assert Response.parse({"answer": 3}).answer == "3"
     assert Response.parse({"answer": ["x"]}).answer == '["x"]'
 
@@ -53,18 +53,18 @@ def test_an_answer_that_is_no_text_is_kept_as_text():
     ],
 )
 def test_evidence_in_any_shape(evidence):
-    """Strings, one object, or JSON in a string are understood."""
+    """Evidence may be strings, one object, or JSON in a string."""
     assert Response.parse({"answer": "x", "evidence": evidence}).evidence == [Evidence(quote="said so")]
 
 
 def test_too_much_evidence_is_cut_and_empty_pieces_dropped():
-    """At most twenty pieces are kept."""
+    """At most twenty pieces of evidence are kept; empty pieces are dropped."""
     many = [{"source": str(number), "quote": "q"} for number in range(30)]
     assert len(Response.parse({"evidence": [{}, None, "", *many]}).evidence) == MOST_EVIDENCE
 
 
 def test_gaps_as_one_string():
-    """A single gap may come without its list."""
+    """A single gap may be given without a list."""
     assert Response.parse({"gaps": "the date"}).gaps == ["the date"]
     assert Response.parse({"gaps": 7}).gaps == ["7"]
 
@@ -78,12 +78,12 @@ ANYTHING = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["answer", "evidence", "gaps", "other"]), ANYTHING))
 def test_nothing_raises(arguments):
-    """Any JSON at all gives a response."""
+    """Any JSON arguments give a response."""
     assert len(Response.parse(arguments).evidence) <= MOST_EVIDENCE
 
 
 def test_the_tool_describes_itself():
-    """`answer` is required, evidence is bounded, and each argument is described."""
+    """`answer` is required, evidence is bounded, and each argument has a description."""
     schema = respond_tool().input_schema
     assert schema["required"] == ["answer"]
     assert schema["properties"]["evidence"]["maxItems"] == MOST_EVIDENCE
@@ -91,7 +91,7 @@ def test_the_tool_describes_itself():
 
 
 def test_the_function_is_not_for_running():
-    """The loop never runs `respond`; doing so is a programming error."""
+    """Running `respond` is an error, because the loop never runs it."""
     with pytest.raises(ToolError):
         asyncio.run(respond_tool().call({"answer": "x"}))
 
@@ -113,7 +113,7 @@ TEXT, WORDS, ANY = shape(type="string"), shape(type="array", items={"type": "str
 
 
 def test_without_a_schema_there_is_no_output():
-    """An answer in JSON stays the text that it is, and nothing is held against anything."""
+    """Without a schema, an answer in JSON stays text and is not validated."""
     for response in (Response.parse({"answer": '{"a": 1}', "output": 3}), Response.of_text('{"a": 1}')):
         assert (response.answer, response.output, response.reason) == ('{"a": 1}', None, None)
 
@@ -134,7 +134,7 @@ def test_without_a_schema_there_is_no_output():
     ],
 )
 def test_an_answer_that_matches_is_the_output(arguments):
-    """However the model wrapped it, what matches is the output, and its text the answer."""
+    """A matching answer becomes the output, in any wrapping, and its JSON text becomes the answer."""
     evidence = [{"source": "menu.md:1", "quote": "9"}]
     response = Response.parse({**arguments, "evidence": evidence, "gaps": ["wine"]}, DISH)
     assert {key: response.output[key] for key in MENU} == MENU
@@ -160,7 +160,7 @@ def test_an_answer_that_matches_is_the_output(arguments):
     ],
 )
 def test_a_text_is_read_as_the_schema_wants_it(schema, answer, output):
-    """A text stays one where the schema takes it; lists and objects are what they are in JSON."""
+    """Objects and lists in JSON are parsed if the schema accepts them; other text stays a string if it accepts one."""
     response = Response.parse({"answer": answer}, schema)
     assert (response.output, response.reason) == (output, None)
     assert response.answer == (output if isinstance(output, str) else json.dumps(output, indent=2))
@@ -181,14 +181,14 @@ def test_a_text_is_read_as_the_schema_wants_it(schema, answer, output):
     ],
 )
 def test_an_answer_that_does_not_match_is_told_why(arguments, text, reason):
-    """The text is kept; the reason is about what was most likely meant."""
+    """An answer that does not match keeps its text; the reason refers to the most likely candidate."""
     response = Response.parse(arguments, DISH)
     assert (response.answer, response.output) == (text, None)
     assert str(response.reason).startswith(reason)
 
 
 def test_the_wrapping_is_not_taken_for_the_answer():
-    """A schema that takes any object is not matched by the arguments around an answer that is none."""
+    """The arguments around an invalid answer do not match a schema that accepts any object."""
     anything = shape(type="object")
     assert Response.parse({"answer": "Nothing.", "evidence": []}, anything).reason is not None
     assert Response.parse({}, anything).reason == "there is no answer"
@@ -200,7 +200,7 @@ def test_a_note_in_brackets_is_no_list():
 
 
 def test_of_several_calls_the_one_that_matches_counts():
-    """A model may call `respond` twice in one turn."""
+    """If a model calls `respond` several times in one turn, the matching call is used."""
     calls = [ToolCall("1", "respond", {"answer": "See below."}), ToolCall("2", "respond", {"answer": MENU})]
     found = Response.among(calls, DISH)
     assert found is not None
@@ -225,14 +225,14 @@ def test_of_several_calls_the_one_that_matches_counts():
     ],
 )
 def test_an_answer_in_text_may_match(text):
-    """Where `respond` was not called, JSON in the text is the answer."""
+    """If `respond` was not called, JSON in the text is the answer."""
     response = Response.of_text(text, DISH)
     assert (response.output, response.reason) == (MENU, None)
     assert json.loads(response.answer) == MENU
 
 
 def test_evidence_beside_an_answer_in_text_is_kept():
-    """A call of `respond` that was written as text is read as one."""
+    """A call of `respond` written as text is parsed as a call, with its evidence and gaps."""
     said = {"answer": MENU, "evidence": ["nine"], "gaps": ["wine"]}
     response = Response.of_text(json.dumps(said), DISH)
     assert (response.evidence, response.gaps) == ([Evidence(quote="nine")], ["wine"])
@@ -249,20 +249,20 @@ def test_evidence_beside_an_answer_in_text_is_kept():
     ],
 )
 def test_an_answer_in_text_that_does_not_match_is_told_why(text, reason):
-    """The text stays the answer, whatever it holds."""
+    """Text that does not match stays the answer, with the reason."""
     response = Response.of_text(text, DISH)
     assert (response.answer, response.output) == (text, None)
     assert str(response.reason).startswith(reason)
 
 
 def test_the_output_is_no_argument():
-    """What was made of a call does not go into a call again."""
+    """The output is not part of the dumped arguments."""
     assert Response.parse({"answer": MENU}, DISH).model_dump().keys() == {"answer", "evidence", "gaps"}
 
 
 @given(st.dictionaries(st.sampled_from(["answer", "output", "evidence", "gaps", "dish"]), ANYTHING))
 def test_nothing_raises_with_a_schema(arguments):
-    """Any JSON at all gives an output that matches, or a reason."""
+    """With a schema, any JSON arguments give a matching output or a reason."""
     response = Response.parse(arguments, DISH)
     assert (response.reason is None) == (response.output is not None)
     assert response.output is None or DISH.reason(response.output) is None
@@ -270,13 +270,13 @@ def test_nothing_raises_with_a_schema(arguments):
 
 @given(st.text(st.sampled_from('{}[]",:`json\n 1a'), max_size=60))
 def test_no_text_raises(text):
-    """Anything that looks a little like JSON is read as far as it makes sense."""
+    """Any text that resembles JSON gives an output or a reason."""
     response = Response.of_text(text, WORDS)
     assert (response.reason is None) == (response.output is not None)
 
 
 def test_the_tool_shows_the_schema():
-    """`answer` has the schema, with its references led to where it stands; the rest is as without one."""
+    """`answer` has the schema, with adjusted references; the rest is the same as without a schema."""
     plain, tool = respond_tool(), respond_tool(DISH)
     parameters = tool.input_schema
     Draft202012Validator.check_schema(parameters)
@@ -293,7 +293,10 @@ def test_the_tool_shows_the_schema():
 
 
 def test_a_schema_of_an_older_dialect_is_shown_in_words():
-    """What 2020-12 refuses would make an API refuse every request; the model can read it all the same."""
+    """A schema in an older dialect is shown in the description of `answer`.
+
+    An API would refuse every request with a schema that is invalid in 2020-12.
+    """
     old = {"$schema": "http://json-schema.org/draft-04/schema#", "maximum": 3, "exclusiveMaximum": True}
     answer = respond_tool(shape(**old)).input_schema["properties"]["answer"]
     assert answer.keys() == {"description"}

@@ -1,4 +1,4 @@
-"""Nothing outside the root can be reached."""
+"""The tools cannot reach anything outside the root."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def all_output(call, path: str = "") -> str:
     "path", ["..", "../secret.txt", "a/../../secret.txt", "./../root/../secret.txt", "/etc/passwd", "/"]
 )
 def test_paths_cannot_climb_out(call, write, path):
-    """A path that leads out of the root is refused by each tool, whatever its spelling."""
+    """Each tool refuses a path that leads out of the root, in any spelling."""
     write({"a/x.md": "x"})
     for name in ("read", "ls"):
         with pytest.raises(ToolError, match="outside the root"):
@@ -41,7 +41,7 @@ def test_paths_cannot_climb_out(call, write, path):
 
 
 def test_absolute_paths_inside_are_fine(call, write, root):
-    """An absolute path is taken when it lies in the root."""
+    """An absolute path inside the root is accepted."""
     write({"a/x.md": "hello"})
     assert "hello" in call("read", path=str(root / "a" / "x.md"))
     assert call("glob", pattern=f"{root}/a/*.md") == "a/x.md"
@@ -49,7 +49,7 @@ def test_absolute_paths_inside_are_fine(call, write, root):
 
 @pytest.mark.parametrize("target", ["../secret.txt", "..", "/etc", "/etc/passwd", "chain", "folder/../../secret.txt"])
 def test_links_cannot_lead_out(call, write, root, target):
-    """A link, a chain of links or a linked folder that leaves the root shows nothing of what is there."""
+    """A link, a chain of links or a linked folder that leaves the root shows no content from outside."""
     write({"folder/x.md": "x"})
     (root / "chain").symlink_to("../secret.txt")
     (root / "link").symlink_to(target)
@@ -62,7 +62,7 @@ def test_links_cannot_lead_out(call, write, root, target):
 
 
 def test_linked_parent_folder_cannot_lead_out(call, write, root, tmp_path):
-    """A file whose parent folder is a link to outside cannot be read, nor found."""
+    """A file below a link to an outside folder can be neither read nor found."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x.md").write_text("marzipan")
@@ -73,7 +73,7 @@ def test_linked_parent_folder_cannot_lead_out(call, write, root, tmp_path):
 
 
 def test_links_inside_are_followed_once(call, write, root):
-    """A link to a file inside the root can be read by its name; searching finds the file where it lies."""
+    """A link to a file in the root can be read; searches report the file under its own path only."""
     write({"real.md": "needle"})
     (root / "alias.md").symlink_to("real.md")
     assert "needle" in call("read", path="alias.md")
@@ -82,7 +82,7 @@ def test_links_inside_are_followed_once(call, write, root):
 
 
 def test_loops_of_links_end(call, write, root):
-    """Links that lead to each other, or to a folder above, are no trap."""
+    """Links to each other or to a parent folder cause no endless loop."""
     write({"a/x.md": "needle"})
     (root / "one").symlink_to("two")
     (root / "two").symlink_to("one")
@@ -93,7 +93,7 @@ def test_loops_of_links_end(call, write, root):
 
 
 def test_link_to_something_hidden_is_refused(call, write, root):
-    """A link is judged by what it leads to, not by its name."""
+    """A link to a hidden file is refused, because its target counts and not its name."""
     write({".gitignore": "private/\n", "private/x.md": "marzipan", ".git/config": "marzipan"})
     (root / "open.md").symlink_to("private/x.md")
     (root / "config").symlink_to(".git/config")
@@ -103,7 +103,7 @@ def test_link_to_something_hidden_is_refused(call, write, root):
 
 
 def test_file_swapped_for_a_link_is_not_read(root, write):
-    """A file that becomes a link after its path was resolved is not opened."""
+    """A file below a folder that was replaced by a link after the path was resolved is not opened."""
     write({"a/secret.txt": "harmless"})
     sandbox = Sandbox(root)
     located = sandbox.locate("a/secret.txt")
@@ -115,7 +115,7 @@ def test_file_swapped_for_a_link_is_not_read(root, write):
 
 @pytest.mark.parametrize("name", ["pipe", "socket"])
 def test_special_files_are_never_opened(call, write, root, name):
-    """A FIFO or a socket is named by ls, and no tool hangs on it."""
+    """`ls` lists a FIFO or a socket, and no tool hangs on it."""
     write({"x.md": "needle"})
     if name == "pipe":
         os.mkfifo(root / name)
@@ -132,13 +132,13 @@ def test_special_files_are_never_opened(call, write, root, name):
 
 @pytest.mark.parametrize("path", ["../x", "/etc", "a/*/../../../x"])
 def test_paths_that_lead_out_are_a_usage_error(root, path):
-    """A specialist's file cannot open the door: its `paths` must lie in the root."""
+    """`paths` in a specialist's file that lead out of the root are a UsageError."""
     with pytest.raises(UsageError, match="is outside the root"):
         file_tools(root, [path])
 
 
 def test_a_root_that_vanished_is_said_plainly(call, root):
-    """Each tool says so when the root is gone."""
+    """Each tool reports that the root does not exist."""
     root.rmdir()
     for name, arguments in [
         ("read", {"path": "x"}),
@@ -158,7 +158,7 @@ SEGMENTS = st.sampled_from(
 
 @given(st.lists(SEGMENTS, max_size=8), st.booleans())
 def test_no_combination_of_segments_leaves_the_root(segments, absolute):
-    """Any path made of climbing, links and odd names is refused or lies in the root."""
+    """Any path of `..`, links and odd names is refused or lies in the root."""
     with tempfile.TemporaryDirectory() as outer:
         root = Path(outer) / "root"
         (root / "a").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Files hidden by .gitignore and by `paths` stay hidden."""
+"""Files hidden by .gitignore or outside `paths` stay hidden."""
 
 import os
 
@@ -8,14 +8,14 @@ from run_specialist.errors import ToolError
 
 
 def test_gitignore_that_is_a_fifo_is_left_alone(call, write, root):
-    """Even the ignore file is opened only when it is a regular file."""
+    """A .gitignore that is a FIFO is not opened; only a regular file is."""
     write({"x.md": "needle"})
     os.mkfifo(root / ".gitignore")
     assert call("grep", pattern="needle") == "x.md:1: needle"
 
 
 def test_gitignore_with_nested_files_and_negation(call, write):
-    """Ignored files are seen by no tool; the nearest .gitignore wins, `!` brings a file back."""
+    """No tool shows ignored files; the nearest .gitignore wins, and `!` includes a file again."""
     write(
         {
             ".gitignore": "*.log\nbuild/*\n!build/keep.md\n/top.md\n\\\n",
@@ -41,7 +41,7 @@ def test_gitignore_with_nested_files_and_negation(call, write):
 
 
 def test_gitignore_that_opens_only_some_kinds_of_files(call, write):
-    """The idioms that ignore all and bring some back mean what they mean to git."""
+    """Patterns that ignore everything and include some files again work as in git."""
     write(
         {
             ".gitignore": "*\n!*/\n!*.md\n",
@@ -58,7 +58,7 @@ def test_gitignore_that_opens_only_some_kinds_of_files(call, write):
 
 
 def test_git_is_never_shown_and_hidden_files_are(call, write):
-    """`.git` is invisible at any depth and in any case; other hidden files are ordinary."""
+    """`.git` is hidden at any depth and in any case; other dotfiles are visible."""
     write({".git/config": "needle", "sub/.GIT/x": "needle", ".env.example": "needle"})
     assert call("grep", pattern="needle") == ".env.example:1: needle"
     with pytest.raises(ToolError, match="belongs to git"):
@@ -67,7 +67,7 @@ def test_git_is_never_shown_and_hidden_files_are(call, write):
 
 
 def test_paths_limit_what_is_seen(call, write):
-    """With `paths` nothing else exists for any tool, but the folders above stay walkable."""
+    """With `paths`, the tools show only matching files, and the folders above them can still be listed."""
     write({"thoughts/a.md": "needle", "docs/deep/b.md": "needle", "docs/deep/b.txt": "needle", "c.md": "needle"})
     paths = ("thoughts/", "docs/**/*.md")
     assert call("grep", paths=paths, pattern="needle") == "docs/deep/b.md:1: needle\nthoughts/a.md:1: needle"
@@ -80,13 +80,13 @@ def test_paths_limit_what_is_seen(call, write):
 
 @pytest.mark.parametrize("paths", [(".",), ("",), ("./",)])
 def test_the_root_itself_as_path_is_no_restriction(call, write, paths):
-    """Naming the root among `paths` shows all of it."""
+    """The root among `paths` allows all files."""
     write({"a.md": "needle"})
     assert call("grep", paths=paths, pattern="needle") == "a.md:1: needle"
 
 
 def test_a_linked_folder_among_paths_is_taken_by_its_target(call, write, root):
-    """`paths` may name a folder by a link inside the root."""
+    """`paths` may refer to a folder by a link inside the root."""
     write({"documentation/a.md": "needle", "b.md": "needle"})
     (root / "docs").symlink_to("documentation")
     assert call("grep", paths=("docs/*.md",), pattern="needle") == "documentation/a.md:1: needle"

@@ -1,4 +1,4 @@
-"""Trees that were made to hurt: endless files, endless paths, devices, programs in the root, files that vanish."""
+"""Hostile trees: endless files, very long paths, devices, programs in the root, and files that disappear."""
 
 import os
 import re
@@ -22,7 +22,7 @@ NAME = "folder-in-folder"
 
 @pytest.fixture
 def chain(root: Path) -> Iterator[str]:
-    """Make folders in folders, until the path is longer than the system takes, with a file in the last."""
+    """Nest folders until the path exceeds the system's limit, with a file in the innermost one."""
     here = os.open(root, os.O_RDONLY)
     for _ in range(LEVELS):
         os.mkdir(NAME, dir_fd=here)
@@ -36,7 +36,7 @@ def chain(root: Path) -> Iterator[str]:
 
 
 def test_paths_longer_than_the_system_takes_are_left_out(call, write, chain):
-    """What cannot be asked for by its path is not listed either, and all else is found."""
+    """Files whose path is too long for the system are not listed; all other files are found."""
     write({"x.md": "needle", f"{NAME}/{NAME}/y.md": "needle"})
     assert call("grep", pattern="needle") == f"{NAME}/{NAME}/y.md:1: needle\nx.md:1: needle"
     assert "2 best of 2" in call("search", query="needle")
@@ -47,7 +47,7 @@ def test_paths_longer_than_the_system_takes_are_left_out(call, write, chain):
 
 
 def test_a_file_without_an_end_is_given_up(call, root, monkeypatch):
-    """Neither one line that never ends nor lines without number hold a tool for ever."""
+    """Reading stops at its timeout, both in a line that never ends and among countless lines."""
     monkeypatch.setattr(text, "TIMEOUT", -1.0)
     with (root / "line.txt").open("wb") as line:
         line.write(b"word " * 2_000)
@@ -61,14 +61,14 @@ def test_a_file_without_an_end_is_given_up(call, root, monkeypatch):
 
 @pytest.mark.parametrize("path", ["zero", "null", "fd/0", "stdin", "tty"])
 def test_devices_are_never_opened(path):
-    """Where the root holds devices, they are no files: nothing is read that has no end, and nothing waits."""
+    """Devices in the root are not opened, so a tool neither reads endlessly nor blocks."""
     tools = {tool.name: tool for tool in file_tools(Path("/dev"))}
     with pytest.raises(ToolError):
         tools["read"](path=path)
 
 
 def test_a_program_in_the_root_is_not_taken_for_ripgrep(call, write, root, monkeypatch):
-    """With a PATH that holds the current folder, an `rg` there is not run."""
+    """An `rg` in the root is not run, even if PATH contains the current folder."""
     write({"rg": "#!/bin/sh\ntouch harmed\n", "x.md": "needle"})
     (root / "rg").chmod(0o755)
     monkeypatch.chdir(root)
@@ -78,19 +78,22 @@ def test_a_program_in_the_root_is_not_taken_for_ripgrep(call, write, root, monke
 
 
 def test_a_file_that_vanished_is_said_to_be_gone(root):
-    """A listing is made line by line, and a file may go in between."""
+    """A file that is deleted while its folder is listed is marked as gone."""
     assert describe(Sandbox(root), Entry("gone.md", "file")) == "gone.md  (is gone by now)"
     assert describe(Sandbox(root), Entry("gone", "folder")) == "gone/  unreadable"
 
 
 def test_hard_links_are_files_of_the_root(call, root, tmp_path):
-    """A second name of a file outside is a file like any other: who could make it could have copied the file."""
+    """A hard link to a file outside the root can be read.
+
+    Any user who can create the link could also have copied the file.
+    """
     os.link(tmp_path / "secret.txt", root / "second.txt")
     assert "marzipan" in call("read", path="second.txt")
 
 
 def test_names_are_what_the_file_system_says(call, write, root):
-    """Other case or other composition of the same letters is another name; the right one is proposed."""
+    """A name in another case or Unicode normalization is not found; the error suggests the right one."""
     composed = "d\u00e9j\u00e0.md"
     write({composed: "needle"})
     for other in (unicodedata.normalize("NFD", composed), composed.upper()):

@@ -1,4 +1,4 @@
-"""Odd file names are shown on one line and found again."""
+"""Odd file names are printed on one line and can be used as paths again."""
 
 import os
 
@@ -33,7 +33,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("ripgrep", [True, False])
 def test_odd_file_names_survive(call, write, name, ripgrep, monkeypatch):
-    """What a tool prints as a path stays on one line and can be given back to read."""
+    """A printed path is on one line and can be passed to `read`."""
     if not ripgrep:
         monkeypatch.setenv("PATH", "")
     write({name: "needle"})
@@ -45,7 +45,7 @@ def test_odd_file_names_survive(call, write, name, ripgrep, monkeypatch):
 
 
 def test_names_that_are_no_utf8_survive(call, root):
-    """A name of bytes that are no UTF-8 is printed escaped and can be read."""
+    """A name that is not UTF-8 is printed escaped and can be read."""
     (root / os.fsdecode(b"caf\xe9.md")).write_text("needle")
     assert call("grep", pattern="needle") == "caf\\xe9.md:1: needle"
     assert "needle" in call("read", path="caf\\xe9.md")
@@ -53,7 +53,7 @@ def test_names_that_are_no_utf8_survive(call, root):
 
 @given(st.text())
 def test_shown_paths_are_one_line_of_valid_text(path):
-    """Whatever a path holds, its printed form can go into a message."""
+    """The printed form of any path is one line of valid text."""
     printed = escape_path(path.encode("utf-8", "replace").decode())
     assert not {"\n", "\r", "\t"} & set(printed)
     printed.encode()

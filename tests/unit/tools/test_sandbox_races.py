@@ -1,6 +1,6 @@
-"""Whoever swaps files and folders for links while the tools read, nothing outside the root is shown.
+"""Nothing outside the root is shown, even while files and folders are being swapped for links.
 
-SANDBOX_TRIES says how often each is tried, 15 times unless it is set.
+SANDBOX_TRIES sets the number of tries, 15 by default.
 """
 
 import os
@@ -28,7 +28,7 @@ CALLS = [
 
 @pytest.fixture
 def restless(root: Path, write, tmp_path: Path) -> Iterator[Path]:
-    """Make a root in which a folder and a file are links to secrets half of the time."""
+    """Create a root in which a folder and a file are links to secrets half of the time."""
     if not can_swap():
         pytest.skip("only Linux exchanges two names in one step")
     write({"folder/x.md": "harmless", "file.md": "harmless", "other/y.md": "harmless", ".gitignore": "hidden/"})
@@ -43,7 +43,7 @@ def restless(root: Path, write, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_links_that_come_and_go_show_nothing(call, restless):
-    """No tool shows a word or a name from outside, and what it raises is an error for the model."""
+    """No tool shows text or names from outside, and each error is a ToolError."""
     for _ in range(TRIES):
         for name, arguments in CALLS:
             try:
@@ -54,7 +54,7 @@ def test_links_that_come_and_go_show_nothing(call, restless):
 
 
 def test_a_file_is_opened_where_it_was_found_or_not_at_all(restless):
-    """What is opened by a path that was checked is never what a link on the way leads to."""
+    """Opening a checked path never opens the target of a link that replaced a part of it."""
     sandbox = Sandbox(restless)
     for _ in range(20 * TRIES):
         for path in ("folder/x.md", "file.md"):

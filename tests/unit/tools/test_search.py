@@ -1,4 +1,4 @@
-"""Ranked search finds passages, whatever the words of the question look like."""
+"""Ranked search finds passages, whatever the wording and characters of the query."""
 
 import asyncio
 import gc
@@ -23,14 +23,14 @@ def paths_of(result: str) -> list[str]:
 
 @pytest.fixture(params=["by passages", "by files"])
 def form(request, monkeypatch):
-    """Search in either form, whatever the size of the root; what was said of the other must hold too."""
+    """Run the test with both index forms, by passages and by files, regardless of the size of the root."""
     if request.param == "by files":
         monkeypatch.setattr(index_module, "LARGEST_CUT", 0)
 
 
 @pytest.fixture
 def notes(write):
-    """A few notes with different subjects."""
+    """Write a few notes on different subjects."""
     write(
         {
             "cache.md": "# Cache\n\nIt was removed because it grew without bound.\n\n## Size\n\nIt held 40 GB.\n",
@@ -65,7 +65,7 @@ def test_questions_and_identifiers_find_their_note(call, query, path):
 
 @pytest.mark.usefixtures("notes")
 def test_hits_are_lines_with_their_heading(call):
-    """A hit shows its heading and its lines, each with path and number, and ends with how to go on."""
+    """A hit shows its heading and lines with path and line number; a final note explains how to see more."""
     assert call("search", query="gigabytes GB", limit=1).split("\n") == [
         "cache.md:5: ## Size",
         "cache.md:7: It held 40 GB.",
@@ -77,7 +77,7 @@ def test_hits_are_lines_with_their_heading(call):
 
 @pytest.mark.usefixtures("notes", "form")
 def test_nothing_found_is_said_plainly(call):
-    """Words that stand nowhere are named, and what to try."""
+    """A search without matches lists the words that are in no file and suggests what to try."""
     assert call("search", query="What about Terraform?").split("\n") == [
         "[in no file: Terraform]",
         "[nothing found in 4 files; use other words, or grep for a part of one]",
@@ -89,13 +89,13 @@ def test_nothing_found_is_said_plainly(call):
     "query", ["", "?", "the of and", '"', "NEAR(", "a AND", "*", "col:x", "-", "'", "x" * 5000, "😀"]
 )
 def test_no_query_breaks_the_search(call, query):
-    """Signs that the search engine would read as its own language are ordinary text."""
+    """Query syntax of the search engine is treated as ordinary text."""
     assert call("search", query=query).endswith("]")
 
 
 @pytest.mark.usefixtures("notes", "form")
 def test_names_of_files_weigh_in(call, write):
-    """A word that stands only in the name of a file finds it."""
+    """A word that occurs only in a file's name finds the file."""
     write({"2026-01-02_postmortem.md": "All was fine."})
     assert paths_of(call("search", query="postmortem")) == ["2026-01-02_postmortem.md"]
 
@@ -111,7 +111,7 @@ def test_one_file_does_not_crowd_out_the_others(call, write):
 
 @pytest.mark.usefixtures("form")
 def test_accents_and_ideographs(call, write):
-    """Accents do not matter, and a word inside a run of ideographs is found."""
+    """Accents are ignored, and a word inside a run of ideographs is found."""
     write({"a.md": "Der Überlauf im Café", "b.md": "今天讨论了机器学习的结果"})
     assert paths_of(call("search", query="uberlauf cafe")) == ["a.md"]
     assert paths_of(call("search", query="机器学习")) == ["b.md"]
@@ -119,7 +119,7 @@ def test_accents_and_ideographs(call, write):
 
 @pytest.mark.usefixtures("form")
 def test_long_lines_are_cut_into_passages(call, write):
-    """In a paragraph of many thousand characters the part that fits is shown, between marks."""
+    """For a match in a very long line, only the matching part is shown, marked as cut."""
     write({"a.md": "Nothing here. " * 300 + "The needle is here. " + "Nothing there. " * 300})
     result = call("search", query="needle", limit=1)
     assert result.startswith("a.md:1: … ")
@@ -129,7 +129,7 @@ def test_long_lines_are_cut_into_passages(call, write):
 
 @pytest.mark.usefixtures("form")
 def test_threads_share_one_index(root, write, monkeypatch):
-    """Searches in parallel build the index once and get equal results."""
+    """Parallel searches build the index once and get equal results."""
     write({f"{number}.md": f"needle {number}\n" for number in range(50)})
     built = []
     really_build = index_module.Index._build
@@ -149,7 +149,7 @@ def test_threads_share_one_index(root, write, monkeypatch):
 
 @pytest.mark.usefixtures("form")
 def test_the_index_closes_its_connection(root, write):
-    """When the tools are let go, so is the database; a warning would fail this test."""
+    """Releasing the tools closes the database; otherwise a ResourceWarning would fail this test."""
     write({"a.md": "needle"})
     tools = {tool.name: tool for tool in file_tools(root)}
     asyncio.run(tools["search"].call({"query": "needle"}))
@@ -158,7 +158,7 @@ def test_the_index_closes_its_connection(root, write):
 
 
 def test_a_full_index_says_what_it_left_out(call, write, monkeypatch):
-    """Files that do not fit any more are counted and named."""
+    """Files that do not fit into the index are counted, with an example."""
     monkeypatch.setattr(index_module, "LARGEST_INDEX", 10)
     write({"a.md": "needle", "b.md": "needle"})
     assert "[large files not searched: 1, such as b.md; use grep]" in call("search", query="needle")
@@ -171,7 +171,7 @@ def cut(text: str, *, prose: bool = True) -> list[tuple[list[str], list[str]]]:
 
 
 def test_headings_of_both_kinds_structure_a_text():
-    """Headings with # and underlined ones; what is in code or front matter is none."""
+    """Headings with # and underlined headings are recognized, except in code and front matter."""
     text = "---\ntitle: x\n---\n# A\na\n## B\n```\n# no\n```\n# C\nc\nUnder\n-----\nu"
     assert cut(text) == [
         ([], ["---", "title: x", "---"]),
@@ -184,7 +184,7 @@ def test_headings_of_both_kinds_structure_a_text():
 
 
 def test_a_heading_with_nothing_below_is_a_passage_itself():
-    """No line of a text is lost."""
+    """A heading without text below is a passage, so no line is lost."""
     assert cut("# A\n## B\n## C\ntext\n## D") == [
         (["# A"], ["## B"]),
         (["# A", "## C"], ["text"]),
@@ -194,7 +194,7 @@ def test_a_heading_with_nothing_below_is_a_passage_itself():
 
 @given(st.text("# ab\n-=`~\t.", max_size=200))
 def test_passages_keep_every_line_and_its_number(text):
-    """Whatever the text, each line that is not blank is in a passage or a heading, at its number."""
+    """In any text, the lines of passages and headings keep their line numbers."""
     lines = text.split("\n")
     held = {}
     for passage in passages(lines, prose=True):
@@ -203,7 +203,7 @@ def test_passages_keep_every_line_and_its_number(text):
 
 
 def test_content_terms_drop_stop_words_only_when_others_are_left():
-    """A question's own words remain, identifiers in one piece; a query of stop words stays searchable."""
+    """Stop words are dropped unless the query has no other words; identifiers stay in one piece."""
     assert content_terms("Why was the HttpServer retry loop in parse.rs:207 (v0.3) there?") == [
         "HttpServer",
         "retry",
@@ -219,5 +219,5 @@ def test_content_terms_drop_stop_words_only_when_others_are_left():
     [("caches", "cache"), ("planned", "plan"), ("running", "run"), ("stories", "story"), ("tests", "test")],
 )
 def test_stems_make_inflections_equal(one, other):
-    """Plural, past and -ing forms compare equal to the plain word."""
+    """Plural, past and -ing forms have the same stem as the base word."""
     assert stem(one) == stem(other)

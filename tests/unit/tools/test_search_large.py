@@ -1,4 +1,4 @@
-"""Search in a root too large to keep all passages: files are ranked first, and the best are read again and cut."""
+"""Search in a root too large to index all passages: files are ranked first, then the best are read again and cut."""
 
 import io
 import os
@@ -27,14 +27,14 @@ NOTES = 300
 
 @pytest.fixture(scope="module")
 def notes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Write some hundred notes, and return queries for them; they are only read."""
+    """Write 300 notes and return queries for them; the notes are read-only."""
     folder = tmp_path_factory.mktemp("notes")
     return folder, write(folder, NOTES)
 
 
 @pytest.fixture(scope="module")
 def small(notes: tuple[Path, list[str]]) -> Index:
-    """Keep all passages of the notes."""
+    """Return an index of all passages of the notes."""
     index = Index(Sandbox(notes[0]))
     index.search(SEAL, 1)
     return index
@@ -42,19 +42,19 @@ def small(notes: tuple[Path, list[str]]) -> Index:
 
 @pytest.fixture
 def large(notes: tuple[Path, list[str]], by_files: None) -> Index:
-    """Keep the words of the notes."""
+    """Return an index that keeps only the words of the notes and ranks files."""
     return Index(Sandbox(notes[0]))
 
 
 @pytest.fixture
 def by_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take few files for many."""
+    """Lower the size limit so that a few files are already searched by files."""
     monkeypatch.setattr(index_module, "LARGEST_CUT", 20_000)
 
 
 @pytest.mark.exhaustive
 def test_both_forms_put_the_same_files_first(notes, small, large):
-    """What ranks first among all passages is in one of the first files where files are ranked; the counts are true."""
+    """The best passage's file is among the first three hits by files, and the counts are exact."""
     folder, queries = notes
     texts = [path.read_text().casefold() for path in folder.rglob("*.md")]
     for query in queries:
@@ -69,7 +69,7 @@ def test_both_forms_put_the_same_files_first(notes, small, large):
 
 
 def test_every_note_is_read(large):
-    """A word in a few notes, the first and the last among them, is found in all of them."""
+    """A word in a few notes, including the first and the last, is found in all of them."""
     hits = large.search(SEAL, 10)
     assert hits.total == len({hit.path for hit in hits.best}) == hits.counts[SEAL] == SEALED
     assert all(any(SEAL in text for _, text in hit.passage.lines) for hit in hits.best)
@@ -78,7 +78,7 @@ def test_every_note_is_read(large):
 
 
 def test_files_are_counted_and_said_to_be(call, write, by_files):
-    """The notes below the hits speak of files, and name the words that stand in none."""
+    """The notes below the hits count files and list the words that are in none."""
     write({f"{number}.md": "needle\n\n" * 9_000 for number in range(3)})
     result = call("search", query="needle haystack", limit=1).split("\n")
     assert result[-3:] == [
@@ -91,16 +91,16 @@ def test_files_are_counted_and_said_to_be(call, write, by_files):
 @pytest.mark.parametrize(
     ("query", "path"),
     [
-        ("settings", "settings.md"),  # in the name alone
+        ("settings", "settings.md"),  # only in the file name
         ("http server", "camel.md"),  # joined
         ("erverconf", "camel.md"),  # inside a word
-        ("timeout", "hyphen.md"),  # taken apart
-        ("What is it?", "stop.md"),  # nothing but stop words
+        ("timeout", "hyphen.md"),  # hyphenated in the file
+        ("What is it?", "stop.md"),  # only stop words
         ("v0.3", "version.md"),
     ],
 )
 def test_other_spellings_are_found_by_the_query(call, write, monkeypatch, query, path):
-    """The index holds the words alone; how else they may be spelt is tried when a query asks."""
+    """The index holds only the words as written; other spellings are tried at query time."""
     monkeypatch.setattr(index_module, "LARGEST_CUT", 0)
     write(
         {
@@ -118,7 +118,7 @@ def test_other_spellings_are_found_by_the_query(call, write, monkeypatch, query,
 
 
 def test_a_hit_deep_in_a_long_file_has_its_heading_and_number(call, write, by_files):
-    """A long file is ranked in stretches; what stands above one is known there."""
+    """A hit in a later chunk of a long file has its heading and line number from the chunks before."""
     above = [f"# Title\n\n## Part {part}\n" + "hay hay hay hay\n\n" * 900 for part in range(6)]
     text = "".join(above) + "A needle is here.\n\n" + "hay hay\n\n" * 9_000
     write({"long.md": text})
@@ -129,9 +129,9 @@ def test_a_hit_deep_in_a_long_file_has_its_heading_and_number(call, write, by_fi
 
 
 def test_no_line_is_shown_twice(call, write, by_files):
-    """Passages at the edges of stretches are cut with what is around them, and shown once."""
+    """Passages at the edges of chunks are cut with the text around them and shown once."""
     lines = ["Nothing of note stands here.\n"] * 2_000
-    lines[535:575] = [f"Needle {number} of forty.\n" for number in range(40)]  # about where the first stretch ends
+    lines[535:575] = [f"Needle {number} of forty.\n" for number in range(40)]  # near the end of the first chunk
     write({"long.md": "".join(lines)})
     found = [line for line in call("search", query="needle", limit=50).split("\n") if "Needle" in line]
     assert sorted(found) == sorted(set(found))
@@ -139,7 +139,7 @@ def test_no_line_is_shown_twice(call, write, by_files):
 
 
 def test_a_rare_word_does_not_hide_the_others(call, write, by_files):
-    """Where few files hold a rare word, those that hold a common one follow."""
+    """After the few files with a rare word, files with a common one follow."""
     write({f"{number:02}.md": "common\n\n" + "hay " * 900 for number in range(30)} | {"rare.md": "quaint"})
     result = call("search", query="quaint common", limit=10)
     assert result.startswith("rare.md:1: quaint")
@@ -147,34 +147,34 @@ def test_a_rare_word_does_not_hide_the_others(call, write, by_files):
 
 
 def test_a_file_that_holds_more_of_the_query_goes_first(call, write, by_files):
-    """A file with both words is not lost among many that repeat one of them."""
+    """A file with both words ranks before many files that repeat one of them."""
     heavy = {f"{word}{number:02}.md": f"{word} " * 800 for word in ("left", "right") for number in range(25)}
     write(heavy | {"both.md": "The left one and the right one.\n\n" + "hay straw\n\n" * 600})
     assert call("search", query="left right").startswith("both.md:1: The left")
 
 
 def test_ideographs_are_found_beside_a_file_that_holds_the_word_alone(call, write, by_files):
-    """Each sign is held by itself, too."""
+    """Ideographs are also indexed one by one, so a word is found inside a run of them."""
     write({"a.md": "机器学习", "b.md": "今天讨论了机器学习的结果", "c.md": "hay " * 6_000})
     assert "b.md:1" in call("search", query="机器学习")
 
 
 def test_a_short_word_is_not_looked_for_inside_others(call, write, by_files):
-    """Two or three letters stand in too many words."""
+    """Words of two or three letters are not searched inside other words, because too many contain them."""
     write({"a.md": "HttpServerConfig " * 3_000})
     assert "[in no file: erv]" in call("search", query="erv")
     assert "[files per word: erver 1]" in call("search", query="erver")
 
 
 def test_very_many_tiny_files_count_as_many(root, write, monkeypatch):
-    """What each file costs by itself is reckoned in."""
+    """The fixed cost per file counts toward the size limit, so many tiny files are searched by files."""
     monkeypatch.setattr(index_module, "LARGEST_CUT", 1_000)
     write({f"{number}.md": "a" for number in range(5)})
     assert Index(Sandbox(root)).search("a", 1).unit == "files"
 
 
 def test_a_file_without_an_end_is_not_read_to_it():
-    """However long it is, no more than asked for is read."""
+    """Reading an endless file stops at the requested limit."""
 
     class Endless(io.RawIOBase):
         def readable(self) -> bool:
@@ -191,7 +191,7 @@ def test_a_file_without_an_end_is_not_read_to_it():
 
 @given(st.text("ab \n", max_size=60), st.integers(1, 9))
 def test_stretches_are_the_whole_text(text, each):
-    """Whatever the text, its stretches follow each other, none is longer than allowed, and nothing is left out."""
+    """Chunks of any text are consecutive, cover all of it, and do not exceed the maximum length."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("run_specialist.tools.search.file_index._CHUNK_LENGTH", each)
         ends = list(_chunk_bounds(text))
@@ -218,7 +218,7 @@ def _grown(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [_gone, _emptied, _swapped, _grown])
 def test_files_may_change_between_the_two_stages(root, write, by_files, change: Callable[[Path], None]):
-    """A file that is gone, empty, too large or a link out of the root by now yields nothing; the others are found."""
+    """A file that was deleted, emptied, enlarged or replaced by a link yields nothing; the others are found."""
     write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 900 for number in range(40)})
     index = Index(Sandbox(root))
     assert len(index.search("needle", 50).best) == 40
@@ -233,7 +233,7 @@ def test_files_may_change_between_the_two_stages(root, write, by_files, change: 
 
 @pytest.mark.exhaustive
 def test_threads_share_the_words(notes, by_files):
-    """Searches in parallel, from the first on, get what each gets alone."""
+    """Parallel searches give the same results as separate ones, from the first search on."""
     folder, queries = notes
     shared, barrier = Index(Sandbox(folder)), threading.Barrier(4)
 
@@ -250,13 +250,13 @@ def test_threads_share_the_words(notes, by_files):
 
 
 def test_the_list_of_all_words_can_be_asked_for_again():
-    """The first time may have broken off, and the index is still there."""
+    """The word list can be requested twice, because the first request may have been interrupted."""
     table = Table({"body": 1.0}, [(0, "owls hunt")], keeps_text=False)
     assert table.words() == table.words() == ["hunt", "owl"]
 
 
 def test_where_time_runs_out_the_search_says_so(call, write, by_files, monkeypatch):
-    """What was read by then is searched."""
+    """When time runs out, the files read so far are searched, and a note reports it."""
     write({f"{number}.md": "needle\n" * 9_000 for number in range(9)})
     read, read_text = [], index_module.read_text
     monkeypatch.setattr(index_module, "read_text", lambda *given: read.append(given) or read_text(*given))
@@ -268,11 +268,11 @@ def test_where_time_runs_out_the_search_says_so(call, write, by_files, monkeypat
 
 @given(st.text("ab\r\n\u2028\x85 é", max_size=40))
 def test_lines_of_a_text_are_those_of_the_file(text):
-    """What the index numbers is what `read` and `grep` number."""
+    """The index numbers lines as `read` and `grep` do."""
     assert lines_in(text) == [line for line, _ in lines_of(io.BytesIO(text.encode()), "utf-8")]
 
 
 def test_lines_of_a_text_are_as_long_as_those_of_the_file():
-    """Very long lines are cut alike."""
+    """The index cuts very long lines as `read` and `grep` do."""
     text = "a" * LONGEST_LINE + "b\r\n" + "c" * (LONGEST_LINE - 1) + "\r\n" + "d" * LONGEST_LINE
     assert lines_in(text) == [line for line, _ in lines_of(io.BytesIO(text.encode()), "utf-8")]

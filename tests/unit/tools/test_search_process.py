@@ -1,4 +1,4 @@
-"""A search runs under limits of its own, which the kernel keeps, and ends with the call that waits for it."""
+"""A search runs under limits that the kernel enforces, and ends with the call that waits for it."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.fixture
 def fire(root):
-    """A file that no search gets through; no process searches it after the test."""
+    """Create a file that no search can finish; after the test, no process searches it."""
     with burning(root) as one:
         yield one
 
@@ -64,25 +64,28 @@ def python(code):
 
 
 def test_a_command_runs_under_limits():
-    """They hold after the command has taken the place of the script: time, processor time, memory, no core dump."""
+    """Limits on time, CPU time, memory and core dumps apply to the command that replaces the script."""
     limits = json.loads(start(*python(REPORT), seconds=50.5).stdout)
     assert 0 < limits.pop("timer") <= 50.5
     assert limits == {"RLIMIT_CPU": [51, 51], "RLIMIT_DATA": [limited.MEMORY] * 2, "RLIMIT_CORE": [0, 0]}
 
 
 def test_limits_that_are_lower_already_stay():
-    """Where processor time is limited to less, that is no error, and no more is asked for."""
+    """A lower limit on CPU time that already applies is kept, without an error."""
     limits = json.loads(start(*python(REPORT), before=python(LOWER)).stdout)
     assert limits["RLIMIT_CPU"] == [7, 7]
 
 
 def test_the_time_of_a_search_ends_it_whatever_its_caller_ignores():
-    """The kernel kills it, although its caller had the signal ignored and blocked."""
+    """The kernel kills a search at its time limit, even if the caller ignored and blocked the signal."""
     assert start(*python(FOR_EVER), seconds=0.2, before=python(DEAF)).returncode == -signal.SIGALRM
 
 
 def test_a_search_without_its_caller_does_not_begin():
-    """The caller may be killed before the kernel can be asked to report that."""
+    """A search does not start if its caller has already ended.
+
+    The caller may be killed before the kernel can be asked to report that.
+    """
     ended = subprocess.Popen(python(""))
     ended.wait(PATIENCE)
     result = start(*python("print('began')"), parent=ended.pid)
@@ -91,30 +94,30 @@ def test_a_search_without_its_caller_does_not_begin():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit what is mapped")
 def test_memory_is_limited():
-    """What takes too much gets an error, and the machine stays usable."""
+    """A search that exceeds its memory limit gets a MemoryError, and the machine stays usable."""
     result = start(*python(f"bytearray({limited.MEMORY})"))
     assert (result.returncode, b"MemoryError" in result.stderr) == (1, True)
 
 
 def test_a_command_that_is_not_there_has_an_exit_code_of_its_own():
-    """1 would mean that ripgrep found nothing."""
+    """A missing command has its own exit code, since 1 would mean that ripgrep found nothing."""
     assert start("/nowhere/rg").returncode == limited.CANNOT_START
 
 
 def test_the_output_and_the_exit_code_are_returned(root):
-    """A command that ends by itself is not disturbed; it reads nothing, and runs in the folder."""
+    """A command runs in the given folder with empty input; its output and exit code are returned."""
     code = "import os, sys; print(os.getcwd(), repr(sys.stdin.read())); sys.exit(5)"
     assert run(python(code), root, 60) == (f"{root.resolve()} ''\n".encode(), 5)
 
 
 def test_what_was_written_in_time_is_returned(root):
-    """When the time is up, the process is killed and has no exit code."""
+    """A command that times out is killed; its output so far is returned, with no exit code."""
     code = f"print('first', flush=True)\n{FOR_EVER}"
     assert run(python(code), root, 3) == (b"first\n", None)
 
 
 def test_a_call_that_was_given_up_starts_no_search_that_stays(root):
-    """Where that happened before the process began, it is killed at once."""
+    """If the call was cancelled before the process started, the process is killed at once."""
     may_begin, results = threading.Event(), []
 
     def search():
@@ -139,7 +142,10 @@ def test_a_call_that_was_given_up_starts_no_search_that_stays(root):
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
-    """Nothing else can: this program goes on, and the search has an hour."""
+    """A call that times out or is cancelled ends its search.
+
+    Nothing else can: the program keeps running, and the search has a timeout of an hour.
+    """
     monkeypatch.setattr(by_pattern, "TIMEOUT", 3600.0)
     grep = {tool.name: tool for tool in file_tools(root)}["grep"]
 
@@ -158,12 +164,15 @@ def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
 
 
 def test_a_search_that_cannot_be_limited_still_ends_with_its_call(root, fire, monkeypatch):
-    """As on Windows, where the caller alone ends it."""
+    """Without kernel limits, as on Windows, cancelling the call still ends its search."""
     monkeypatch.setattr(search_process, "_CAN_LIMIT", False)
     test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, "cancel")
 
 
 def test_a_search_that_breaks_off_does_not_look_like_one_that_found_nothing():
-    """Python exits with 1 after an error, which is ripgrep's code for no match."""
+    """A failed search in Python has its own exit code.
+
+    Python would exit with 1 after an error, which is ripgrep's code for no match.
+    """
     command = [sys.executable, "-I", "-S", linescan.__file__, "(", "0", "1"]
     assert subprocess.run(command, check=False, timeout=PATIENCE).returncode == linescan.SEARCH_FAILED

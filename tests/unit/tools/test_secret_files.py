@@ -1,4 +1,4 @@
-"""Files that usually hold secrets are closed by their name, until `paths` names them."""
+"""Files that usually hold secrets are closed by name unless `paths` names them."""
 
 import asyncio
 from pathlib import Path
@@ -32,19 +32,19 @@ OPEN = [
 
 @pytest.mark.parametrize("path", SECRETS)
 def test_names_that_are_closed(path):
-    """At any depth and in any case."""
+    """Names of secret files are closed at any depth and in any case."""
     assert is_secret(path)
     assert is_secret(f"deep/er/{path}")
 
 
 @pytest.mark.parametrize("path", OPEN)
 def test_names_that_look_alike_stay_open(path):
-    """A note, a template, a certificate, a public key."""
+    """Similar names stay open: notes, templates, certificates and public keys."""
     assert not is_secret(path)
 
 
 def test_no_tool_shows_a_secret(call, write):
-    """Neither what it says nor, in a list, that it is there."""
+    """No tool shows a secret file's content or lists its name."""
     write({".env": "needle", "sub/.ssh/config": "needle", "tls/server.key": "needle", "tls/x.md": "needle"})
     assert call("grep", pattern="needle") == "tls/x.md:1: needle"
     assert call("glob", pattern="**") == "tls/x.md"
@@ -56,7 +56,7 @@ def test_no_tool_shows_a_secret(call, write):
 @pytest.mark.parametrize("path", [".env", ".ENV.local", "sub/.ssh/config", "sub/.ssh"])
 @pytest.mark.parametrize(("tool", "given"), [("read", {}), ("ls", {}), ("grep", {"pattern": "x"})])
 def test_one_line_says_why_and_how_to_open_it(call, write, path, tool, given):
-    """Whatever tool is pointed at it."""
+    """Each tool refuses a secret file with a one-line error that gives the reason and how to open it."""
     write({".env": "needle", ".ENV.local": "needle", "sub/.ssh/config": "needle"})
     with pytest.raises(ToolError, match=f"'{path}' is closed: .* secrets, and only `paths` in .* opens them") as error:
         call(tool, path=path, **given)
@@ -64,14 +64,14 @@ def test_one_line_says_why_and_how_to_open_it(call, write, path, tool, given):
 
 
 def test_a_file_that_is_not_there_is_not_explained_by_a_secret(call, write):
-    """The names that resemble a wrong one are those of files that may be seen."""
+    """The error for a missing file suggests only names of visible files."""
     write({".env.local": "needle"})
     with pytest.raises(ToolError, match=r"does not exist$"):
         call("read", path=".env.locale.md")
 
 
 def test_a_link_counts_by_what_it_leads_to(call, write, root):
-    """Neither a link to a file nor one to a folder opens anything; one with such a name to a plain note is harmless."""
+    """A link to a secret file or folder opens nothing; a link with a secret name to a plain note can be read."""
     write({".env": "needle", ".ssh/config": "needle", "x.md": "plain"})
     (root / "notes.md").symlink_to(".env")
     (root / "folder").symlink_to(".ssh")
@@ -116,7 +116,10 @@ def test_a_link_counts_by_what_it_leads_to(call, write, root):
     ids=" ".join,
 )
 def test_paths_open_what_they_name(call, write, paths, opened):
-    """By its name, or by a glob for such names; a folder or a glob that it merely fits does not."""
+    """`paths` opens a secret file by its name or by a glob for such names.
+
+    A folder, or a glob that merely matches the name, does not open it.
+    """
     names = (".env", ".env.local", ".envoy", "x.md", "sub/.env", ".ssh/config", ".ssh/id_rsa", "tls/a.pem")
     write(dict.fromkeys(names, "needle"))
     found = [line.split(":")[0] for line in call("grep", paths=tuple(paths), pattern="needle").splitlines()]
@@ -130,7 +133,10 @@ def test_paths_open_what_they_name(call, write, paths, opened):
 
 
 def test_a_link_with_another_name_among_paths_opens_nothing(call, write, root):
-    """The project decides where a link leads, the specialist's file which secrets are opened."""
+    """A link in `paths` does not open a secret file under another name.
+
+    The project controls where a link leads; the specialist's file controls which secrets are opened.
+    """
     write({".ssh/config": "needle", ".env": "needle", ".aws/credentials": "needle"})
     (root / "docs").symlink_to(".ssh")
     (root / "notes.md").symlink_to(".env")
@@ -141,14 +147,14 @@ def test_a_link_with_another_name_among_paths_opens_nothing(call, write, root):
 
 
 def test_what_is_ignored_stays_hidden_though_it_is_named(call, write):
-    """A name in `paths` opens nothing that .gitignore hides."""
+    """A name in `paths` does not open a file that .gitignore hides."""
     write({".gitignore": ".env\n", ".env": "needle"})
     with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
         call("read", paths=(".env",), path=".env")
 
 
 def test_the_root_itself_is_no_secret(tmp_path: Path):
-    """The user chose it, so its files can be read; a key in it still has to be named."""
+    """Files in a root with a secret name can be read, since the user chose it; a key in it must still be named."""
     root = tmp_path / ".ssh"
     root.mkdir()
     (root / "config").write_text("needle")

@@ -27,7 +27,7 @@ def optional(word: str, context: Context | None = None) -> str:
     return context.call_id
 
 
-def older(word: str, context: Optional[Context] = None) -> str:  # noqa: UP045 - the older spelling is taken too
+def older(word: str, context: Optional[Context] = None) -> str:  # noqa: UP045 - the older spelling is supported too
     """Look."""
     return context.call_id
 
@@ -57,14 +57,14 @@ def elsewhere(word, context) -> str:
     return context.call_id
 
 
-# As a function whose module imports the name for type checkers alone.
+# Simulate a function whose module imports `Context` only for type checkers.
 elsewhere = type(elsewhere)(elsewhere.__code__, {"__builtins__": __builtins__}, "elsewhere")
 elsewhere.__annotations__ = {"word": "str", "context": "run_specialist.Context | None"}
 
 
 @pytest.mark.parametrize("function", [typed, optional, older, annotated, text, named, late, elsewhere])
 async def test_the_context_is_handed_in_and_never_shown(function):
-    """By its type in any spelling, or by the name `ctx`; no model sees it or can give it."""
+    """The context is passed by its type, in any spelling, or by the name `ctx`; a model can neither see nor set it."""
     made = tool(function)
     assert list(properties(made)) == ["word"]
     assert (await made.call({"word": "x"}, CONTEXT)).text == "call-1"
@@ -73,7 +73,7 @@ async def test_the_context_is_handed_in_and_never_shown(function):
 
 
 async def test_what_is_left_can_be_asked_for():
-    """By the kind's name; None where there is no limit, and an unknown kind is told."""
+    """The context reports the remaining budget of a kind, or None without a limit; an unknown kind is a ValueError."""
 
     @tool
     def look(kind: str, ctx: run_specialist.Context) -> str:

@@ -1,4 +1,4 @@
-"""`@tool`: the kinds of functions it takes, and those it refuses."""
+"""`@tool`: the kinds of functions it accepts and refuses."""
 
 import asyncio
 import functools
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Desk:
-    """Has a method, can be called, and knows something."""
+    """A callable object with a method."""
 
     def look(self, word: str) -> str:
         """Look on the desk."""
@@ -44,7 +44,10 @@ def looks(word: str, where: str = "here", *, times: int = 1) -> str:
 
 
 async def test_methods_objects_and_partial_functions_are_functions():
-    """A bound method, an object that can be called, and a partial, whose bound arguments no model sees."""
+    """Bound methods, callable objects and partials become tools.
+
+    Arguments that a partial binds are hidden from models, which cannot set them.
+    """
     method, thing = tool(Desk().look), tool(Desk())
     assert (method.name, method.description, list(properties(method))) == ("look", "Look on the desk.", ["word"])
     assert (await method.call({"word": "x"})).text == "desk x"
@@ -61,7 +64,7 @@ async def test_methods_objects_and_partial_functions_are_functions():
 
 
 async def test_a_wrapped_function_is_seen_through_its_wrapper():
-    """`functools.wraps` keeps name, docstring and parameters."""
+    """A wrapper with `functools.wraps` keeps the function's name, docstring and parameters."""
 
     @functools.wraps(looks)
     def wrapper(*arguments, **named):
@@ -79,7 +82,7 @@ def by_place(word, /) -> str:
     """Look."""
 
 
-def unknown(word: "Nowhere") -> str:  # noqa: F821 - that is the point
+def unknown(word: "Nowhere") -> str:  # noqa: F821 - undefined on purpose
     """Look."""
 
 
@@ -130,7 +133,7 @@ async def yields(word: str):
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_function_that_no_model_could_call_is_refused_in_one_line(function, said):
-    """The function is named, and the parameter where one is at fault."""
+    """An unsuitable function is a one-line error that names it and, if one is at fault, the parameter."""
     with pytest.raises(UsageError) as caught:
         tool(function)
     assert str(caught.value).startswith(said)
@@ -141,6 +144,6 @@ def test_a_function_that_no_model_could_call_is_refused_in_one_line(function, sa
     "given", [{"name": "two words"}, {"name": ""}, {"name": "x" * 65}, {"timeout": 0}, {"timeout": -1}], ids=str
 )
 def test_a_name_or_a_timeout_that_makes_no_sense_is_refused(given):
-    """Before any model sees it."""
+    """An invalid name or timeout is refused when the tool is defined."""
     with pytest.raises(UsageError):
         tool(**given)(looks)

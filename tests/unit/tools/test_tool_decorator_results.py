@@ -26,13 +26,13 @@ class Colour(enum.Enum):
 
 @dataclass
 class Size:
-    """How large something is."""
+    """The size of an object."""
 
     width: float
 
 
 async def test_arguments_become_what_the_annotations_say():
-    """Models, dataclasses, enumerations, choices and optional values arrive as such."""
+    """Arguments become models, dataclasses, enum members, literals and optional values, as annotated."""
     seen = []
 
     @tool
@@ -42,7 +42,7 @@ async def test_arguments_become_what_the_annotations_say():
         colour: Colour,
         how: Literal["fast", "slow"],
         names: list[str],
-        maybe: Optional[int] = None,  # noqa: UP045 - the older spelling is taken too
+        maybe: Optional[int] = None,  # noqa: UP045 - the older spelling is supported too
     ) -> None:
         """Look."""
         seen.append((place, size, colour, how, names, maybe))
@@ -59,7 +59,7 @@ async def test_arguments_become_what_the_annotations_say():
 
 
 class Odd:
-    """Nothing that JSON knows."""
+    """A type that JSON cannot represent."""
 
     def __str__(self):
         return "an odd thing"
@@ -89,7 +89,7 @@ class Odd:
     ids=lambda value: repr(value)[:30],
 )
 async def test_what_a_function_returns_is_told_as_text_or_json(value, text):
-    """Text as it is, nothing for None, JSON for the rest; never the `repr` of Python."""
+    """Text is returned unchanged, None as empty text, and other values as JSON, never as Python's `repr`."""
 
     def give():
         return value
@@ -103,7 +103,7 @@ async def test_what_a_function_returns_is_told_as_text_or_json(value, text):
 
 
 async def test_what_yields_without_an_end_stops_when_it_is_given_up():
-    """Nobody waits for it any more, and it would fill the memory."""
+    """An endless generator stops when its call times out, since its output would fill the memory."""
     stopped = threading.Event()
 
     @tool
@@ -121,7 +121,7 @@ async def test_what_yields_without_an_end_stops_when_it_is_given_up():
 
 
 async def test_what_a_function_yields_is_gathered_where_it_runs():
-    """In its thread: it may block as long as the function itself."""
+    """A generator is consumed in its own thread, so it may block as long as a function may."""
 
     @tool
     def give():
@@ -132,7 +132,7 @@ async def test_what_a_function_yields_is_gathered_where_it_runs():
 
 
 async def test_what_a_function_does_to_its_arguments_changes_nothing_that_was_said():
-    """The model's words are history."""
+    """A function that changes its arguments does not change the recorded call."""
 
     @tool
     def give(names: Any) -> str:
@@ -146,7 +146,7 @@ async def test_what_a_function_does_to_its_arguments_changes_nothing_that_was_sa
 
 
 async def test_what_cannot_be_told_is_an_error_result():
-    """A list that holds itself has no end."""
+    """A result that cannot be written as JSON, such as a list that contains itself, is a ToolError."""
     endless: list[Any] = []
     endless.append(endless)
 

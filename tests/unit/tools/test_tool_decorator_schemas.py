@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_bare_and_with_arguments_it_makes_a_tool_that_is_public():
-    """`from run_specialist import tool`: the function's own words, or those that are given."""
+    """`@tool` from `run_specialist` uses the function's name and docstring unless arguments override them."""
 
     @run_specialist.tool
     def look(word: str) -> str:
@@ -78,7 +78,10 @@ SPHINX = """Look up a word.
 
 @pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_the_docstring_tells_what_the_parameters_mean(docstring):
-    """In each of the three styles; the section itself is no part of the description, and all the rest is."""
+    """Parameter descriptions come from Google, NumPy and Sphinx docstrings.
+
+    The parameter section is removed from the tool's description; everything else is kept.
+    """
 
     def look(word: str, limit: int = 3, ctx: Context | None = None) -> str:
         return word * limit
@@ -96,7 +99,7 @@ def test_the_docstring_tells_what_the_parameters_mean(docstring):
 
 
 def test_a_field_beats_the_docstring_and_says_what_else_holds():
-    """`Annotated[..., Field(...)]` stands nearer to the parameter."""
+    """`Annotated[..., Field(...)]` overrides the docstring's description and adds constraints."""
 
     @tool
     def look(word: Annotated[str, Field(description="Nearer.", min_length=2)], limit: int = 1) -> str:
@@ -124,7 +127,7 @@ def test_a_field_beats_the_docstring_and_says_what_else_holds():
     ],
 )
 def test_a_docstring_without_parameters_is_the_description_as_it_stands(docstring):
-    """What only looks like a section is not cut out."""
+    """Text that only looks like a parameter section stays in the description."""
 
     def look(word: str) -> str:
         return word
@@ -135,7 +138,7 @@ def test_a_docstring_without_parameters_is_the_description_as_it_stands(docstrin
 
 
 def test_a_function_without_a_docstring_is_described_by_its_name():
-    """A description is never empty."""
+    """A function without a docstring has its name as description, since a description is never empty."""
 
     def look() -> str:
         return ""
@@ -144,7 +147,10 @@ def test_a_function_without_a_docstring_is_described_by_its_name():
 
 
 def test_defaults_make_parameters_optional_and_odd_ones_are_left_out_in_silence():
-    """What JSON has no word for is no default of the schema; warnings are errors here, so none was given."""
+    """A default makes a parameter optional.
+
+    The schema omits a default that JSON cannot represent; a warning would fail this test.
+    """
     nothing = object()
 
     @tool

@@ -1,4 +1,4 @@
-"""Past runs, and what they show of the limit they needed."""
+"""Test data: past runs, and the parts of their outcomes that tuning reads."""
 
 from run_specialist.store.stored import PastRun
 

@@ -1,4 +1,4 @@
-"""The limit that is suggested from past runs."""
+"""The limit suggested from past runs."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -27,16 +27,16 @@ def cut(*calls, limit=30, by="tool_calls"):
 
 
 def test_a_run_that_was_cut_needs_at_least_what_it_used():
-    """Taking such runs for what they used would call 10 enough; leaving them out, 4."""
+    """A truncated run needs at least what it used; counting only that would suggest 10, ignoring such runs 4."""
     needs = [*ended(2, 3, 4), *cut(10, 10, 10, limit=10), *ended(12, 14, 15, limit=20)]
     assert enough_for(needs, NINE) == 15
     assert enough_for(ended(2, 3, 4), NINE) == 4
-    # Half of the twelve calls that nobody cut at 10 shows that the others would have needed more too.
+    # The runs with a limit of 20 needed 12 or more, so the runs truncated at 10 would have needed more too.
     assert enough_for(needs, Fraction(1, 2)) == 12
 
 
 def test_only_who_ended_by_itself_tells_its_need():
-    """A partial answer does not, with a landing or without; what failed tells nothing at all."""
+    """Only an answered run shows its need; partial and landed runs give a lower bound, failed runs nothing."""
     told = [
         Need.of(outcome(4)),
         Need.of(outcome(4, status="partial")),
@@ -47,7 +47,7 @@ def test_only_who_ended_by_itself_tells_its_need():
 
 
 def test_who_was_cut_after_so_many_calls_was_not_seen_to_need_no_more():
-    """A run with 10 calls lands at the tenth, so it tells nothing of how many end there by themselves."""
+    """A run landed at its limit of 10 is no evidence of how many runs end by themselves at 10."""
     needs = [*cut(10, 10, 10, limit=10), *ended(10, limit=20), *cut(20, limit=20)]
     assert enough_for(needs, Fraction(1, 2)) == 10
 
@@ -64,12 +64,12 @@ def test_who_was_cut_after_so_many_calls_was_not_seen_to_need_no_more():
     ],
 )
 def test_who_had_room_to_end_after_ten_calls(need, had):
-    """With a limit of ten a run lands at the tenth, whether it would have ended or not."""
+    """Only a run with a limit above ten could have ended after ten calls; a limit of ten lands it there."""
     assert need[0].could_end_after(10) is had
 
 
 def test_where_most_were_cut_nobody_knows_what_is_enough():
-    """No number of calls is reached by nine of ten."""
+    """If most runs were truncated, no number of calls is known to suffice for nine of ten."""
     assert enough_for([*ended(1, 2), *cut(5, 5, 5)], NINE) is None
     assert enough_for([], NINE) is None
 
@@ -77,7 +77,7 @@ def test_where_most_were_cut_nobody_knows_what_is_enough():
 @pytest.mark.parametrize(
     ("needs", "now", "verdict", "limit"),
     [
-        # Enough is the largest of ten but one.
+        # The sufficient number is the second largest of ten.
         (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 15, "keep", 15),
         (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 10, "keep", 10),
         (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 9, "raise", 11),
@@ -85,40 +85,40 @@ def test_where_most_were_cut_nobody_knows_what_is_enough():
         (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 22, "lower", 11),
         (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), None, "set", 11),
         (ended(0, 0, 0, 0, 0), 30, "lower", 1),
-        # Too few, and a limit that is meant.
+        # Too few runs, and a limit of 0 set on purpose.
         (ended(1, 2, 3, 4), 30, "too early", None),
         ([], 30, "too early", None),
         (cut(0, 0, 0, 0, 0, limit=0), 0, "keep", 0),
-        # Cut by the limit that holds now: half again as much, rounded up.
+        # Truncated by the current limit: 1.5 times as much, rounded up.
         (cut(10, 10, 10, 10, 10, limit=10), 10, "probe", 15),
         (cut(30, 30, 30, 30, 30), 30, "probe", 45),
         (cut(1, 1, 1, 1, 1, limit=1), 1, "probe", 2),
-        # The file's limit is new: those that were cut had less.
+        # The file's limit is new: the truncated runs had a lower one.
         (cut(10, 10, 10, 10, 10, limit=10), 30, "too early", None),
         (cut(10, 10, 10, 10, 10, limit=10), None, "too early", None),
         (cut(9, 9, 9, 9, 9, limit=None, by="tokens"), None, "other cause", None),
         (cut(9, 9, 9, 9, 9, by="context"), 30, "other cause", None),
         (cut(9, 9, 9, 9, 9, by=None), 30, "other cause", None),
-        # One run that had more room than the others is not enough to go by, five are.
+        # One run with a higher limit than the others is not enough evidence; five are.
         ([*cut(10, 10, 10, 10, 10, limit=10), *ended(50, limit=100)], 10, "probe", 75),
         ([*cut(10, 10, 10, 10, 10, limit=10), *ended(20, 21, 22, 23, 24, limit=30)], 10, "raise", 30),
-        # Those that were cut just at what was enough for one are in its way too; one run of ten is in nobody's.
+        # Runs truncated exactly at the number that sufficed for one block it too; one run of ten blocks nothing.
         ([*cut(50, 50, 50, 50, 50, limit=50), *ended(50, limit=100)], 10, "probe", 75),
         ([*ended(*[3] * 8, limit=4), *cut(4, limit=4), *ended(9)], 8, "raise", 11),
-        # Half of them by the limit of calls: that may be raised.
+        # Half of them were truncated by the call limit, so it may be raised.
         ([*cut(10, 10, 10, limit=10), *cut(8, 8, 8, limit=10, by="time")], 10, "probe", 15),
-        # A single one that was cut among many does not hinder.
+        # A single truncated run among many blocks nothing.
         ([*ended(*[4] * 19), *cut(4, by="time")], 8, "keep", 8),
     ],
 )
 def test_what_is_suggested(needs, now, verdict, limit):
-    """Each way in which runs and limit can stand to each other."""
+    """Each combination of past runs and current limit gives the expected verdict and limit."""
     suggestion = suggest(needs, now, 0.0)
     assert (suggestion.verdict, suggestion.tool_calls_limit) == (verdict, limit)
 
 
 def test_what_a_suggestion_says():
-    """The reason names the figures that it rests on; this is what a person reads."""
+    """The reason shown to the user names the figures behind the suggestion."""
     lower = suggest(ended(*[4] * 9, 6), 30, 0.0).reason
     assert lower == (
         "nine runs of ten end by themselves with 4 tool calls or fewer, far below the limit of 30; a countdown from "
@@ -136,7 +136,7 @@ def test_what_a_suggestion_says():
 
 
 def test_many_repeats_call_for_another_prompt():
-    """From a fifth of the calls on no limit is suggested, whatever was used."""
+    """If a fifth or more of the calls are repeats, a prompt change is suggested instead of a limit."""
     needs = cut(*[30] * 10)
     assert suggest(needs, 30, 0.19).verdict == "probe"
     suggestion = suggest(needs, 30, 0.2)
@@ -150,7 +150,7 @@ def test_many_repeats_call_for_another_prompt():
     [(0, 1), (1, 2), (4, 5), (5, 7), (10, 13), (16, 20), (17, 25), (83, 100), (84, 110), (450, 550)],
 )
 def test_a_limit_has_a_fifth_of_slack_and_is_a_number_that_one_would_choose(enough, limit):
-    """Whole numbers up to twenty, then fives, tens, fifties."""
+    """A suggested limit adds a fifth and is rounded up to a round number: ones to 20, then fives, tens, fifties."""
     assert limit_for(enough) == limit
 
 
@@ -176,28 +176,28 @@ def quantile(needs):
 
 @given(NEEDS, LIMITS)
 def test_no_suggestion_is_below_what_nine_of_ten_ended_with(needs, now):
-    """With the limit that is suggested, nine tenths of the runs that ended by themselves would have done so again."""
+    """Nine tenths of the runs that ended by themselves would also end within the suggested limit."""
     suggested = suggest(needs, now, 0.0).tool_calls_limit
     assert suggested is None or suggested > quantile(needs)
 
 
 @given(NEEDS.filter(lambda needs: any(need.known for need in needs)))
 def test_with_nobody_cut_it_is_the_plain_quantile(needs):
-    """The estimator adds nothing where everything is known."""
+    """Without truncated runs the estimate is the plain quantile."""
     known = [need for need in needs if need.known]
     assert enough_for(known, NINE) == quantile(known)
 
 
 @given(NEEDS, st.integers(0, 60))
 def test_a_run_that_was_cut_never_makes_less_seem_enough(needs, calls):
-    """It can only show that more is needed, or that nothing is known."""
+    """Adding a truncated run never lowers the estimate; it may make it unknown."""
     before, after = enough_for(needs, NINE), enough_for([*needs, *cut(calls, limit=calls)], NINE)
     assert after is None or (before is not None and after >= before)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=5, max_size=40))
 def test_who_needs_more_gets_more(pairs):
-    """Where all ended by themselves, more calls in any of the runs never lead to a lower limit."""
+    """If all runs ended by themselves, more calls in any run never lower the suggested limit."""
     less = suggest(ended(*(calls for calls, _ in pairs), limit=None), None, 0.0)
     more = suggest(ended(*(calls + extra for calls, extra in pairs), limit=None), None, 0.0)
     assert more.tool_calls_limit >= less.tool_calls_limit > quantile(ended(*(calls for calls, _ in pairs)))
@@ -205,14 +205,14 @@ def test_who_needs_more_gets_more(pairs):
 
 @given(st.integers(0, 5_000))
 def test_a_limit_grows_with_the_need_and_leaves_room(enough):
-    """One call more at least, and never half again as much but for the smallest."""
+    """The limit exceeds the need by at least one call and is at most 1.5 times the need plus 2."""
     assert enough < limit_for(enough) <= limit_for(enough + 1)
     assert limit_for(enough) <= 1.5 * enough + 2
 
 
 @given(NEEDS)
 def test_bars_hold_every_run_once(needs):
-    """At most twelve, of one width, side by side, none of them empty at either end."""
+    """At most twelve adjacent bars of equal width count each run once; the first and last are not empty."""
     found = bars(needs)
     assert sum(bar.ended for bar in found) == sum(need.known for need in needs)
     assert sum(bar.ended + bar.cut for bar in found) == len(needs)

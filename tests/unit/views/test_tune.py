@@ -1,4 +1,4 @@
-"""What past runs show about a limit: hits, costs, calls."""
+"""What tuning reports from past runs about a limit: hits, costs and calls."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.unit.views.past_runs import outcome, past
 
 
 def test_s1_8_how_often_each_limit_was_hit_is_counted():
-    """Kinds, rungs and what came of it, from the outcomes of all runs; the most frequent first."""
+    """Limit hits are counted by kind, rung and result over all runs, the most frequent first."""
     tuning = tune(
         "looker",
         past(
@@ -34,7 +34,7 @@ def test_s1_8_how_often_each_limit_was_hit_is_counted():
 
 
 def test_s1_8_costs_of_runs_and_landings_are_summed_up():
-    """Medians and sums; a run without a known price is told apart, never taken for free."""
+    """Costs are given as medians and sums; runs of unknown price are counted separately, not as free."""
     tuning = tune(
         "looker",
         past(
@@ -51,7 +51,7 @@ def test_s1_8_costs_of_runs_and_landings_are_summed_up():
 
 
 def test_a_landing_that_asked_nothing_costs_nothing_and_is_in_no_median():
-    """A salvage alone would make landings look cheap."""
+    """A salvage without requests is left out of the median, because it would make landings look cheap."""
     asked = [outcome(30, status="landed", landed="tool_calls")] * 2
     silent = [outcome(30, status="partial", landed="tool_calls", how="salvage", requests=0)] * 3
     tuning = tune("looker", past(*asked, *silent))
@@ -59,13 +59,13 @@ def test_a_landing_that_asked_nothing_costs_nothing_and_is_in_no_median():
 
 
 def test_s1_8_calls_are_summed_up_over_all_runs():
-    """Those that failed and those that were skipped stand in the outcomes, repeats in what was kept of the calls."""
+    """Failed and skipped calls are summed from the outcomes, repeated ones from the stored calls."""
     calls = tune("looker", past(outcome(4, failed=2), outcome(30, landed="tool_calls"), repeated=3)).calls
     assert (calls.run, calls.repeated, calls.failed, calls.skipped) == (34, 6, 2, 1)
 
 
 def test_what_is_printed_as_json_is_plain():
-    """It goes through JSON unchanged, times in UTC."""
+    """The JSON form survives a JSON round trip unchanged, with times in UTC."""
     told = tune("looker", past(outcome(), outcome(landed="time"))).as_json()
     assert json.loads(json.dumps(told)) == {**told, "bars": list(told["bars"]), "hits": list(told["hits"])}
     assert (told["first_at"], told["last_at"]) == ("1970-01-01T00:00:00.000Z", "1970-01-01T01:00:00.000Z")
@@ -73,7 +73,7 @@ def test_what_is_printed_as_json_is_plain():
 
 
 def test_no_runs_are_no_error():
-    """A view of nothing is possible, and suggests nothing."""
+    """Without runs, tuning returns an empty view and suggests nothing."""
     tuning = tune("looker", [])
     assert (tuning.runs, tuning.first_at, tuning.limit, tuning.bars, tuning.enough) == (0, None, None, (), None)
     assert tuning.suggestion.tool_calls_limit is None
@@ -83,7 +83,7 @@ def test_no_runs_are_no_error():
     ("current", "limit", "source"), [(12, 12, "file"), (0, 0, "file"), ("none", None, "file"), (None, 8, "run")]
 )
 def test_the_limit_that_holds_now_is_that_of_the_file_else_of_the_newest_run(current, limit, source):
-    """`none` is a limit that the file gives, and means that there is none; the order of the runs plays no part."""
+    """The file's limit applies, where `none` means no limit; otherwise the newest run's, in any order of runs."""
     runs = past(outcome(limit=30), outcome(limit=8))[::-1]
     tuning = tune("looker", runs, current)
     assert (tuning.limit, tuning.limit_from) == (limit, source)
@@ -91,7 +91,7 @@ def test_the_limit_that_holds_now_is_that_of_the_file_else_of_the_newest_run(cur
 
 @pytest.mark.parametrize("status", ["failed", "aborted"])
 def test_runs_that_broke_off_suggest_nothing(status):
-    """However many calls they made: neither a need, nor repeats."""
+    """Failed and aborted runs count neither as a need nor for repeats, however many calls they made."""
     odd = past(*[outcome(29, status=status)] * 50, repeated=29)
     assert tune("looker", odd).suggestion.verdict == "too early"
     sound = past(*[outcome(9)] * 10)

@@ -1,4 +1,4 @@
-"""A chat completions API to test against: a loopback server that refuses what a careful server would.
+"""A chat completions API to test against: a loopback server that refuses every request a strict server would refuse.
 
 with ChatSimulator([calls("search", {"query": "owls"}), answers("42")]) as api:
     ...  # point a client at api.base_url

@@ -1,4 +1,4 @@
-"""What goes wrong between a client and a chat completions server, as scripted replies."""
+"""Scripted replies for the faults between a client and a chat completions server."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class BrokenOff:
-    """Close the connection, or reset it, in the middle of a reply; a stream may also end without a sign."""
+    """Close or reset the connection in mid-reply; a stream may also end early with a well-formed HTTP body."""
 
     reply: ChatReply
     after_chunks: int = 2
@@ -54,7 +54,7 @@ class BrokenOff:
 
 @dataclass(frozen=True)
 class Stream:
-    """Send these chunks as a stream and nothing else; a string is sent as it is."""
+    """Send these chunks as a stream and nothing else; a string is sent unchanged."""
 
     chunks: tuple[Mapping[str, Any] | str, ...]
     kind: str = EVENTS

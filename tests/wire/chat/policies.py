@@ -1,4 +1,4 @@
-"""Ready chat models: functions of the request that go on for as long as they are asked."""
+"""Ready chat models: functions of the request that reply to any number of requests."""
 
 from .replies import ChatReply, calls, says, tool_call
 from .simulator import Policy, Recorded
@@ -12,7 +12,7 @@ def always_tool(name: str, *, calls_per_turn: int = 1, answer: str = "what was f
         if obeys and choice == "none":
             return says(answer)
         if obeys and (isinstance(choice, dict) or "`respond`" in request.last_line):
-            # The API's own servers say `stop` after a call that was forced.
+            # OpenAI's own servers report `stop` as the finish reason of a forced call.
             return says(None, tool_call("respond", {"answer": answer}), finish_reason="stop")
         first = len(request.results)
         return calls(name, *({"query": f"question {first + extra}"} for extra in range(calls_per_turn)))

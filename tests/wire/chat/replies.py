@@ -1,4 +1,4 @@
-"""What a scripted chat model says: one completion, whole or as the chunks of a stream."""
+"""The replies of a scripted chat model: one completion, complete or as the chunks of a stream."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

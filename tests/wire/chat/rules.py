@@ -1,4 +1,4 @@
-"""For what a careful chat completions server refuses a request, in the order in which it looks."""
+"""The rules by which a strict chat completions server refuses a request, in the order of checking."""
 
 import json
 import re
@@ -28,7 +28,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class Call:
-    """Hold one request as the rules see it."""
+    """Hold one request in the form that the rules check."""
 
     incoming: Incoming
     body: Any

@@ -1,4 +1,4 @@
-"""The chat completions API, played on this machine: strict about requests, with a record of all of them."""
+"""A local simulator of the chat completions API that validates requests strictly and records all of them."""
 
 import copy
 import itertools
@@ -23,7 +23,7 @@ from .sse import chunks
 
 @dataclass
 class Recorded:
-    """Hold one request as it came, and how it was received."""
+    """Hold one request as it was received, and the reply to it."""
 
     raw: bytes
     headers: Mapping[str, str]
@@ -69,7 +69,7 @@ Policy = Callable[[Recorded], "ChatReply | Fault"]
 class ChatSimulator:
     """Serve `/v1/chat/completions` from a script, as a context manager.
 
-    replies: a list, given out in order, or a function of the request.
+    replies: a list, used in order, or a function of the request.
     most_room: the largest reply that the model gives [tokens]; None for any.
     may_refuse: ids of the rules that requests may break; any other broken rule fails `check`.
     all_used: whether `check` fails when a reply is left over.
@@ -135,7 +135,7 @@ class ChatSimulator:
             self._fail(wire, record, str(error))
         except ConnectionError:
             raise
-        except Exception:  # noqa: BLE001 - whatever a policy raises is shown by the test
+        except Exception:  # noqa: BLE001 - the test reports any exception of a policy
             self._fail(wire, record, traceback.format_exc())
 
     def _reply(self, call: Call, record: Recorded, wire: Wire) -> None:

@@ -1,1 +1,1 @@
-"""A server that lies: it stands before a strict simulator, and spoils the replies that it is aimed at."""
+"""A fault-injecting proxy: it sits in front of a strict simulator and corrupts the selected replies."""

@@ -1,4 +1,4 @@
-"""One case: a kind of fault at a moment, on one API, whole or streamed; and what must hold of what comes of it."""
+"""One fault case: a kind of fault at a moment, on one API, streamed or not; and the checks on its result."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ HASTE = 200
 
 @dataclass(frozen=True)
 class Case:
-    """What is tried."""
+    """One combination of fault, moment and API to test."""
 
     kind: Kind
     moment: Moment
@@ -61,7 +61,7 @@ class Case:
 
 @dataclass
 class Came:
-    """What came of it."""
+    """The result of a case."""
 
     case: Case
     outcome: Outcome
@@ -131,7 +131,7 @@ async def _go(case: Case, liar: Liar, folder: Path) -> Came:
 async def _open_connections(liar: Liar) -> int:
     """Return how many connections there are once those are gone that were hung up."""
     until = time.monotonic() + HANG
-    while liar.open > 1 and time.monotonic() < until:  # noqa: ASYNC110 - a client does not tell when it has hung up
+    while liar.open > 1 and time.monotonic() < until:  # noqa: ASYNC110 - a client sends no event when it hangs up
         await asyncio.sleep(0.005)
     return liar.open
 
@@ -154,7 +154,7 @@ def _judge(came: Came) -> Iterator[str]:
     tries = kind.tries[case.is_streamed]
     if case.heals_after is not None:
         tries = min(case.heals_after, tries)
-    # A summary that failed is tried again before the next request of the run.
+    # A failed summary is retried before the next request of the run.
     most = tries * (SUMMARIES if case.moment.name == "summary" and case.heals_after is None else 1)
     least = tries if kind.exact else 1
     if not case.aborts and kind.end in {End.FAILS, End.STALLS} and not least <= came.struck <= most:
@@ -182,7 +182,7 @@ def _honest(case: Case) -> set[str]:
     if case.aborts:
         return {"aborted"}
     if case.kind.name == "refused":
-        # Nobody else is answered either.
+        # The server refuses every connection, not only this request.
         return {"failed"}
     if case.heals_after is not None:
         return whole

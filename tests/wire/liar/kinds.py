@@ -1,4 +1,4 @@
-"""The kinds of faults, as a table."""
+"""A table of all kinds of faults."""
 
 import json
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ BEGUN = (
 
 
 class End(Enum):
-    """What is to come of a request that meets a fault as long as it lasts."""
+    """The expected result of a request whose fault persists."""
 
     FAILS = "fails"
     """It fails by itself, at once."""
@@ -86,14 +86,14 @@ def _late_date(seconds: int) -> str:
 
 
 KINDS: tuple[Kind, ...] = (
-    # The connection.
+    # Connection faults.
     Kind("refused", plays.refuses, tries=(1, 1)),
     retried("closed before the head", plays.hangs_up),
     retried("reset before the head", plays.resets),
     retried("reset in the head", plays.resets_in_head),
     body_retried("reset in the body", plays.resets_in_body),
     Kind("closed between requests", plays.closes_afterwards, End.PASSES),
-    # Silence and slowness.
+    # Stalls and slow replies.
     retried("stall before the head", plays.stalls, end=End.STALLS),
     retried("stall in the head", plays.stalls_in_head, end=End.STALLS),
     body_retried("stall in the body", plays.stalls_in_body, end=End.STALLS),
@@ -101,12 +101,12 @@ KINDS: tuple[Kind, ...] = (
     Kind("drip of the head", plays.drips_head, End.LASTS),
     streamed("drip of pings", plays.drips_pings, end=End.LASTS),
     Kind("interim responses for ever", plays.informs_for_ever, End.LASTS),
-    # Cut off.
+    # Replies cut off.
     body_retried("body shorter than told", plays.cuts_body),
     streamed("stream ends within an event", plays.cuts_event),
     Kind("empty 200", plays.sends(b"")),
     Kind("204", plays.raw(b"HTTP/1.1 204 No Content\r\n\r\n")),
-    # Garbage.
+    # Malformed replies.
     Kind("garbage as JSON", plays.sends(DAMAGED)),
     Kind("garbage as events", plays.sends(b"data: \x00{]\n\nevent: message_start\ndata: {\n\n" + DAMAGED, kind=EVENTS)),
     Kind("garbage in mid-stream", plays.with_events(plays.halfway(b"event: x\ndata: {not json\n\n")), whole=False),
@@ -140,7 +140,7 @@ KINDS: tuple[Kind, ...] = (
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n"
         ),
     ),
-    # Too much.
+    # Oversized replies.
     read_by_one("endless JSON", plays.stream_of(b" " * 64, b'{"content": [', JSON)),
     streamed("endless stream", plays.stream_of(ENDLESS_EVENT, BEGUN)),
     streamed("endless event", plays.stream_of(b"x" * 64, b"data: ")),
@@ -149,7 +149,7 @@ KINDS: tuple[Kind, ...] = (
     read_by_one("gzip bomb", plays.bomb(100 * MIB)),
     body_retried("broken gzip", plays.with_body(plays.wrongly_packed, content_encoding="gzip")),
     body_retried("gzip that is none", plays.with_body(bytes, content_encoding="gzip")),
-    # Errors.
+    # Error replies.
     retried("429, at once", plays.fails(429, retry_after="0")),
     retried("429, in a little", plays.fails(429, retry_after="0.5")),
     Kind("429, in a year", plays.fails(429, retry_after="31536000")),
@@ -170,7 +170,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("401, to be tried again", plays.fails(401, x_should_retry="true"), tries=(TRIES, TRIES)),
     Kind("redirected in a circle", plays.redirects_to_itself, tries=(TRIES * REDIRECTS, TRIES * REDIRECTS)),
     retried("redirected to nowhere", plays.redirects_to_nowhere),
-    # Streams in disorder.
+    # Irregular streams.
     streamed("every event twice", plays.with_events(_twice), end=End.EITHER),
     streamed("events out of order", plays.with_events(_swapped), end=End.EITHER),
     streamed("an error in mid-stream", plays.with_events(plays.halfway(ERROR))),

@@ -1,4 +1,4 @@
-"""The moments at which a reply is spoilt, as a table: a run that comes to it, and how its request is known."""
+"""A table of the moments at which a reply is corrupted: a run that reaches it, and how to recognise its request."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ MOMENTS: tuple[Moment, ...] = (
 
 
 class Model:
-    """The model behind the server, on either API: it looks things up until it is told to answer."""
+    """The model behind the server, on either API: it calls its tool until it is instructed to answer."""
 
     def __init__(self, api: str, moment: Moment) -> None:
         self._say = message_replies if api == "messages" else chat_replies
@@ -92,7 +92,7 @@ class Model:
 
 @dataclass
 class Looking:
-    """The tool that is called, and what it was called with."""
+    """The tool that the model calls, and the queries it was called with."""
 
     length: int
     asked: list[str] = field(default_factory=list)

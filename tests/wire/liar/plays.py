@@ -1,4 +1,4 @@
-"""What the server does to a reply, one function for each way of doing it; those that take a value return a play."""
+"""Functions that corrupt a reply, one for each way of doing it; those that take a value return a play."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""A proxy in raw asyncio, which may break every rule; what it does not spoil a simulator answers."""
+"""A proxy in raw asyncio that can break any rule of HTTP; the simulator answers every request it does not corrupt."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ Play = Callable[["Line"], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Good:
-    """The reply that the simulator gave."""
+    """The reply from the simulator."""
 
     raw: bytes
     """As it came."""
@@ -98,7 +98,7 @@ class Line:
 
 @dataclass
 class Liar:
-    """The server; `async with` starts and ends it."""
+    """The fault-injecting server; `async with` starts and stops it."""
 
     url_behind: str
     """Of the simulator."""
@@ -165,10 +165,10 @@ class Liar:
             while await self._answer(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
-            pass  # whoever asked is gone
+            pass  # the client has disconnected
         except asyncio.CancelledError:
-            pass  # the server ends
-        except Exception as error:  # noqa: BLE001 - told when the case is judged
+            pass  # the server is stopping
+        except Exception as error:  # noqa: BLE001 - reported when the case is judged
             self.problems.append(repr(error))
         finally:
             self.open -= 1

@@ -51,7 +51,7 @@ async def slow(seconds: float) -> str:
     try:
         await asyncio.sleep(seconds)
     except BaseException:
-        STOPPED.write_text("stopped")  # noqa: ASYNC240 - a word
+        STOPPED.write_text("stopped")  # noqa: ASYNC240 - writes a single word
         raise
     return "done"
 
@@ -91,7 +91,7 @@ async def ask_back(context: Context) -> str:
     await context.report_progress(0.5, 1.0, "half")
     try:
         told.append(str(await context.session.list_roots()))
-    except Exception as error:  # noqa: BLE001 - told to the test
+    except Exception as error:  # noqa: BLE001 - reported to the test
         told.append(f"roots: {error}")
     return "; ".join(told)
 

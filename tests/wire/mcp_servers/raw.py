@@ -1,4 +1,4 @@
-"""MCP servers that misbehave, each in the way that its first argument names; spoken by hand."""
+"""Misbehaving MCP servers with a hand-written protocol; the first argument selects the misbehaviour."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def tools(params):
         page = int(params.get("cursor", 0))
         return {"tools": [{**TOOL, "name": f"look{page}"}], "nextCursor": str(page + 1)}
     if HOW == "worn":
-        # On two pages there is one tool that is one.
+        # The two pages hold one valid tool between them.
         page = int(params.get("cursor", 0))
         broken = [{"name": f"torn{page}{number}", "inputSchema": None} for number in range(7)]
         return {"tools": [TOOL, *broken], "nextCursor": "1"} if page == 0 else {"tools": [*broken, 7]}

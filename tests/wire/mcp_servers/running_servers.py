@@ -41,12 +41,12 @@ def running(mark: Path | str) -> list[int]:
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what another process does; far longer than it may take."""
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - no event comes from another process
+        while not condition():  # noqa: ASYNC110 - another process sends no event
             await asyncio.sleep(0.01)
 
 
 class ServerTools:
-    """The tools of some servers, by the last part of their names."""
+    """The tools of some servers, keyed by the last part of their names."""
 
     def __init__(self, clients: McpClients, tools: tuple[Tool, ...], warnings: tuple[str, ...]) -> None:
         self.clients = clients
@@ -57,7 +57,7 @@ class ServerTools:
         """Return what a tool answers, its error's text, or `nothing` after a time."""
         try:
             output = await self.tools[tool].call_within(within, arguments)
-        except Exception as error:  # noqa: BLE001 - told to the test
+        except Exception as error:  # noqa: BLE001 - reported to the test
             return f"{type(error).__name__}: {error}"
         return "nothing" if output is None else output.text
 

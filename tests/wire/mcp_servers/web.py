@@ -1,4 +1,4 @@
-"""MCP servers over HTTP: the good one in a process of its own, and a raw one that does what its path says."""
+"""MCP servers over HTTP: the well-behaved one in its own process, and a raw one whose behaviour the path selects."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def good_web() -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 class Raw(BaseHTTPRequestHandler):
-    """Answers as the first word of the path says."""
+    """A handler whose reply the path selects."""
 
     protocol_version = "HTTP/1.1"
 
@@ -102,7 +102,7 @@ class Raw(BaseHTTPRequestHandler):
 
 
 class Quiet(ThreadingHTTPServer):
-    """Keeps to itself that a client hung up."""
+    """A server that does not report clients hanging up."""
 
     def handle_error(self, *_: Any) -> None:
         """Say nothing."""

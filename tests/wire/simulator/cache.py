@@ -1,6 +1,6 @@
-"""The prompt cache: what a request reads from it, what it writes, and what that costs.
+"""The prompt cache: the tokens that a request reads and writes, and their cost.
 
-The prefix is chained over tools, system and messages, so a change loses everything behind it. `tool_choice`,
+The prefix is chained over tools, system and messages, so a change invalidates everything after it. `tool_choice`,
 thinking and effort enter the chain where the messages begin. Entries exist only where a request had a marker.
 """
 

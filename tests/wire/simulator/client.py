@@ -1,4 +1,4 @@
-"""A client without manners: it posts whatever it is given."""
+"""A client without checks: it posts any body it is given."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Response:
-    """Hold what came back."""
+    """Hold a response."""
 
     status: int
     headers: Mapping[str, str]

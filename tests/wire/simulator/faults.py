@@ -1,4 +1,4 @@
-"""Everything that goes wrong between a client and the API, as scripted replies."""
+"""Failures between a client and the API, as scripted replies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -82,7 +82,7 @@ class BrokenOff:
 
 @dataclass(frozen=True)
 class ErrorEvent:
-    """Send an `error` event in the middle of a stream; without streaming, the error itself."""
+    """Send an `error` event in the middle of a stream; without streaming, send the error as the response."""
 
     reply: Reply
     after_events: int = 4
@@ -115,7 +115,7 @@ class Truncated:
 
 @dataclass(frozen=True)
 class MislabelledReply:
-    """Send a good reply under a wrong content type."""
+    """Send a valid reply with a wrong content type."""
 
     reply: Reply
     kind: str = "text/plain"
@@ -140,7 +140,7 @@ class ConnectionReset:
 
 @dataclass(frozen=True)
 class Hang:
-    """Say nothing until the gate opens, then close the connection; for a late reply use `Reply.gate`."""
+    """Send nothing until the gate opens, then close the connection; for a late reply use `Reply.gate`."""
 
     gate: Gate = field(default_factory=Gate)
     status: int | None = None

@@ -1,10 +1,10 @@
-"""A gate that holds a reply back until the test opens it: order without sleeping."""
+"""A gate that holds a reply back until the test opens it, to order events without sleeping."""
 
 import threading
 
 
 class Gate:
-    """Let a test see that a request has arrived, and decide when it goes on."""
+    """Let a test see that a request has arrived, and decide when it continues."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()

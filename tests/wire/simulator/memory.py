@@ -1,4 +1,4 @@
-"""What the API knows again of its own replies: seals on thoughts, paused turns, the calls of a tool loop."""
+"""The API's memory of its own replies: signatures of thinking blocks, paused turns, the calls of a tool loop."""
 
 import base64
 import hmac
@@ -15,14 +15,14 @@ _SIZE = 16
 
 @dataclass(frozen=True)
 class Issued:
-    """Hold what matters later about the reply that a tool call stood in."""
+    """Hold the facts needed later about a reply with a tool call."""
 
     thoughts: tuple[bytes, ...]
     mode: str
 
 
 class Memory:
-    """Seal the replies that go out and recognise them when they come back."""
+    """Sign outgoing replies and recognise them when they are sent back."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Issued] = {}

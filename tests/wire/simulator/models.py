@@ -1,4 +1,4 @@
-"""What each model family takes and refuses, as far as the documentation tells."""
+"""The features that each model family accepts or refuses, as far as they are documented."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Model:
-    """Describe one model id and what the API does differently for it."""
+    """Describe one model id and the API's differences for it."""
 
     id: str
     takes_forced_choice: bool = True
@@ -39,9 +39,9 @@ MODELS: tuple[Model, ...] = (
     _newest("claude-mythos-5-1"),
     _newest("claude-mythos-5"),
     _newest("claude-mythos-preview"),
-    # Forcing is presumed to work here, and of the newest generation it is: so append-only, to be strict.
+    # Assumption: forcing works. As a model of the newest generation it is append-only, to be strict.
     Model("claude-haiku-5-5", append_only=True, context_window=200_000, max_output=64_000),
-    # Between "Fable 5.1 and later" and Opus 5 the documents are silent about Fable 5: like its siblings.
+    # The docs name "Fable 5.1 and later" and Opus 5, but not Fable 5: assume it is like Opus 5 and Sonnet 5.
     Model("claude-fable-5"),
     Model("claude-opus-5"),
     Model("claude-sonnet-5"),

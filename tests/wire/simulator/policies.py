@@ -1,4 +1,4 @@
-"""Ready models: functions of the request that go on for as long as they are asked."""
+"""Predefined models: functions of the request that return replies without end."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -120,7 +120,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Segment]:
     for number, message in enumerate(body["messages"]):
         for index, block in enumerate(as_blocks(message["content"])):
             ttl = _ttl(block)
-            if block.get("type") == "tool_result":  # a marker on a part of a result is one on the result
+            if block.get("type") == "tool_result":  # a marker on a part of a result counts for the result
                 inner = [_ttl(part) for part in as_blocks(block.get("content"))]
                 ttl = next((mark for mark in (ttl, *inner) if mark), None)
             yield Segment(

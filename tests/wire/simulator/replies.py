@@ -1,6 +1,6 @@
-"""What a scripted model says: replies and the blocks they are made of.
+"""Scripted replies of the model, and the blocks they consist of.
 
-Ids and signatures are stamped on when the reply is issued, so a script stays free of them.
+Ids and signatures are added when a reply is issued, so a script does not contain them.
 """
 
 from collections.abc import Mapping, Sequence

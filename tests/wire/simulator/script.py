@@ -1,4 +1,4 @@
-"""What the simulator says next, and the record of what it was asked."""
+"""The simulator's next reply, and the record of its requests."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ Answer = Reply | Fault
 
 @dataclass
 class Recorded:
-    """Hold one request as it came, and how it was received."""
+    """Hold one request as received, and how it was handled."""
 
     raw: bytes
     headers: Mapping[str, str]
@@ -79,11 +79,11 @@ Policy = Callable[[Recorded], Answer]
 
 
 class OffScript(Exception):
-    """A request came for which nothing was scripted."""
+    """A request arrived that has no scripted reply."""
 
 
 class Script:
-    """Give out replies in order, or ask a policy."""
+    """Return replies in order, or call a policy."""
 
     def __init__(self, replies: Sequence[Answer] | Policy) -> None:
         self._lock = threading.Lock()

@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         server = cast("_Server", self.server)
         raw, too_large = self._read()
         if not too_large and len(raw) < int(self.headers.get("content-length") or 0):
-            # Whoever sent it is gone in the middle of it: that is no request yet.
+            # The client disconnected within the body, so there is no request yet.
             self.close_connection = True
             return
         headers = {name.lower(): value for name, value in self.headers.items()}

@@ -1,4 +1,4 @@
-"""The Messages API, played on this machine: strict about requests, honest about the cache."""
+"""A local Messages API that checks requests strictly and bills the cache like the real one."""
 
 import itertools
 import json
@@ -24,13 +24,13 @@ from .wire import Wire
 
 
 class ScriptError(AssertionError):
-    """The conversation was not the one that the test had in mind."""
+    """The conversation differs from the one that the test expects."""
 
 
 class MessagesSimulator:
     """Serve `/v1/messages` from a script, as a context manager.
 
-    replies: a list, given out in order, or a function of the request.
+    replies: a list, sent in order, or a function of the request.
     models: the models that exist; see `models.MODELS`.
     may_refuse: ids of the rules that requests may break; any other broken rule fails `check`.
     all_used: whether `check` fails when a reply is left over.
@@ -117,7 +117,7 @@ class MessagesSimulator:
             self._fail(wire, record, str(error))
         except ConnectionError:
             raise
-        except Exception:  # noqa: BLE001 - whatever a policy raises is shown by the test
+        except Exception:  # noqa: BLE001 - the test reports any exception of a policy
             self._fail(wire, record, traceback.format_exc())
 
     def _reply(self, call: Call, record: Recorded, wire: Wire) -> None:

@@ -1,4 +1,4 @@
-"""The writing side of one connection, as replies and faults see it."""
+"""The writing side of one connection, as used by replies and faults."""
 
 import socket
 import struct

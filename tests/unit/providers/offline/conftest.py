@@ -1,4 +1,4 @@
-"""Notes to ask about, and the provider at work on them as in a run, without the runner."""
+"""Example notes, and the offline provider in a simulated run without the runner."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Finished:
-    """How a simulated run ended."""
+    """The result of a simulated run."""
 
     response: Response
     calls: tuple[ToolCall, ...]
@@ -49,7 +49,7 @@ Ask = Callable[..., Finished]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with a few notes."""
+    """Return a folder with a few notes."""
     for name, text in NOTES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -58,7 +58,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(root: Path) -> Ask:
-    """Put a question to the provider and run what it calls, until it answers."""
+    """Return a function that asks the provider a question and executes its calls until it answers."""
 
     async def run(
         question: str,

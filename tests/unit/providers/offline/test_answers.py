@@ -1,4 +1,4 @@
-"""What the provider answers: facts in verbatim quotes at their line, or the honest word that there is nothing."""
+"""Answers of the offline provider: verbatim quotes with their line, or a statement that nothing was found."""
 
 import re
 
@@ -31,7 +31,7 @@ def quotes_hold(root, finished):
     ],
 )
 async def test_the_fact_is_quoted_with_its_line(ask, root, question, fact, source):
-    """The answer holds the fact, word for word, with path and line, and the same as evidence."""
+    """The answer and its evidence contain the fact verbatim, with path and line."""
     finished = await ask(question)
     assert fact in finished.response.answer
     assert source in finished.response.answer
@@ -40,7 +40,7 @@ async def test_the_fact_is_quoted_with_its_line(ask, root, question, fact, sourc
 
 
 async def test_a_question_of_two_parts_gets_quotes_for_both(ask, root):
-    """Each part is answered, from different lines where that is needed."""
+    """Each part of a question is answered, from different lines if necessary."""
     finished = await ask("How fast was the importer in the first load test, and how fast after batching?")
     assert "300 rows" in finished.response.answer
     assert "9,000 rows" in finished.response.answer
@@ -65,7 +65,7 @@ async def test_two_notes_are_brought_together(ask, root):
     ],
 )
 async def test_what_stands_in_no_note_is_said_to_be_missing(ask, question, word):
-    """The answer names the missing word and quotes nothing; it is also listed as a gap."""
+    """If a word is in no note, the answer names it, quotes nothing and lists it as a gap."""
     finished = await ask(question)
     assert re.match(rf"The notes hold nothing on .*{word}", finished.response.answer)
     assert finished.response.evidence == []
@@ -73,7 +73,7 @@ async def test_what_stands_in_no_note_is_said_to_be_missing(ask, question, word)
 
 
 async def test_a_missing_name_beside_a_known_one(ask):
-    """Where one name is unknown and another known, the first is said to be missing, the second quoted."""
+    """If one name is unknown and another known, the answer reports the first as missing and quotes the second."""
     finished = await ask("What does Alice say about PostgreSQL?")
     assert finished.response.answer.startswith("The notes do not mention Alice;")
     assert "PostgreSQL 16" in finished.response.answer
@@ -81,14 +81,14 @@ async def test_a_missing_name_beside_a_known_one(ask):
 
 @pytest.mark.parametrize("question", ["", "???", "   \n", "—", "How many?", "the of and"])
 async def test_a_question_without_content_gets_an_honest_answer(ask, question):
-    """Nothing that can be looked up: the answer says so and the run ends soon."""
+    """For a question without searchable content the answer says so and the run ends after a few calls."""
     finished = await ask(question)
     assert re.search(r"nothing|not", finished.response.answer)
     assert len(finished.calls) <= 12
 
 
 async def test_long_paragraphs_are_cut_to_the_sentence_that_matters(ask, root):
-    """In a line of thousands of characters the quote is the right sentence, not its beginning."""
+    """In a line of thousands of characters the relevant sentence is quoted, not the beginning of the line."""
     text = (
         "Nothing of note happened. " * 80 + "The frobnicator was retired because it overheated. " + "And so on. " * 80
     )
@@ -98,7 +98,7 @@ async def test_long_paragraphs_are_cut_to_the_sentence_that_matters(ask, root):
 
 
 async def test_wrapped_paragraphs_are_quoted_over_their_lines(ask, root):
-    """A sentence that goes over two lines is quoted whole, at the line where it begins."""
+    """A sentence wrapped over two lines is quoted completely, with the line where it begins."""
     note = "# Sync\n\nThe replicator stopped twice, because the\nclock of the second host was wrong.\n"
     finished = await ask("Why did the replicator stop?", notes={"notes/sync.md": note})
     assert "because the\nclock of the second host was wrong" in finished.response.answer
@@ -106,7 +106,7 @@ async def test_wrapped_paragraphs_are_quoted_over_their_lines(ask, root):
 
 
 async def test_code_and_pointers_give_way_to_prose(ask):
-    """A sentence that answers stands before code and references that only name the words."""
+    """A sentence that answers is ranked above code and references that only contain the terms."""
     note = (
         "# Widget\n\n```python\nwidget_timeout = load('widget.timeout')\n```\n\n"
         "See `notes/widget.md` on widget timeouts.\n\n"
@@ -120,7 +120,7 @@ async def test_code_and_pointers_give_way_to_prose(ask):
     "label", ["Why the worker was moved to the host:", "**Why was the worker moved to the host?**"]
 )
 async def test_a_list_is_quoted_with_the_line_that_leads_up_to_it(ask, root, label):
-    """The items of a list do not repeat what they are about; the line above says it."""
+    """A list is quoted with the line above it, since its items do not repeat their subject."""
     note = f"# Worker\n\nThe worker runs at night.\n\n{label}\n- less memory\n- no queue\n\nWorkers have logs.\n"
     finished = await ask("Why was the worker moved to the host?", notes={"notes/worker.md": note})
     assert finished.response.evidence[0].quote == f"{label}\n- less memory\n- no queue"
@@ -128,7 +128,7 @@ async def test_a_list_is_quoted_with_the_line_that_leads_up_to_it(ask, root, lab
 
 
 async def test_a_row_of_a_table_is_quoted_and_not_its_head(ask, root):
-    """The head of a table says what the rows are about, and answers nothing."""
+    """The row of a table is quoted, and not only its header, which has no answer."""
     table = "| Job | Retry limit |\n|---|---|\n| import | 3 |\n| export | 9 |\n"
     finished = await ask("What is the retry limit of the export job?", notes={"notes/jobs.md": f"# Jobs\n\n{table}"})
     assert "| export | 9 |" in finished.response.evidence[0].quote
@@ -136,7 +136,7 @@ async def test_a_row_of_a_table_is_quoted_and_not_its_head(ask, root):
 
 
 async def test_what_stands_below_a_heading_that_promises_a_reason_is_one(ask):
-    """A paragraph need not hold a word like "because" when its heading says "Root cause"."""
+    """A paragraph below the heading "Root cause" counts as a reason, even without a word like "because"."""
     note = (
         "# Outage\n\n## Remarks\n\nThe gateway certificate was made by hand.\n\n"
         "## Root cause\n\nThe gateway certificate had run out.\n"
@@ -146,7 +146,7 @@ async def test_what_stands_below_a_heading_that_promises_a_reason_is_one(ask):
 
 
 async def test_each_part_of_a_question_gets_its_turn(ask):
-    """Many good lines for one part do not crowd out those for the other."""
+    """Many good lines for one part of a question do not crowd out those for the other."""
     shards = "".join(
         f"- The shard count of the zone {zone} is {zone}{zone}, after the shard move.\n\n" for zone in range(1, 9)
     )
@@ -158,13 +158,13 @@ async def test_each_part_of_a_question_gets_its_turn(ask):
 
 
 async def test_an_ordinary_word_that_no_note_holds_is_named_where_little_fits(ask):
-    """When the question is hardly answered its missing words are said, names or not."""
+    """If the question is hardly answered, its missing words are named, also ordinary ones."""
     finished = await ask("Who prints and binds the changelog by hand?")
     assert finished.response.answer.startswith("The notes do not mention prints or binds;")
 
 
 async def test_a_month_is_no_name(ask):
-    """Notes write dates in figures; that they never say "March" does not mean that they hold nothing."""
+    """A month in the question matches dates in figures, even if no note contains the word "March"."""
     finished = await ask("Which release went out in March?")
     assert "2024-03-11" in finished.response.answer
 
@@ -173,7 +173,7 @@ async def test_a_month_is_no_name(ask):
     "tools", [("search",), ("grep",), ("grep", "read"), ("glob", "read"), ("search", "read", "grep")], ids=str
 )
 async def test_any_set_of_tools_will_do(ask, root, tools):
-    """It works with whatever file tools there are, as far as they carry."""
+    """The provider works with any subset of the file tools."""
     finished = await ask("Why was the cache removed?", tools=tools)
     assert "stale entries" in finished.response.answer
     assert {call.name for call in finished.calls} <= set(tools)
@@ -181,14 +181,14 @@ async def test_any_set_of_tools_will_do(ask, root, tools):
 
 
 async def test_without_tools_it_says_that_nothing_was_looked_up(ask):
-    """With no tool but `respond` it answers at once, honestly."""
+    """With no tool but `respond` the provider answers at once that nothing was looked up."""
     finished = await ask("Why was the cache removed?", tools=())
     assert finished.calls == ()
     assert finished.response.answer == "Nothing could be looked up, so the notes have no word in this answer."
 
 
 async def test_the_question_itself_is_no_answer(ask, root):
-    """A heading that only repeats the question is not quoted; what stands below it is."""
+    """A heading that only repeats the question is not quoted, but the text below it is."""
     (root / "owls.md").write_text(
         "# Owls\n\n## Why do owls hunt at night?\n\nOwls hunt at night because mice are awake then.\n"
     )

@@ -1,4 +1,4 @@
-"""How the provider behaves in a run: its turns, its limits, and what it does when told to land."""
+"""The offline provider in a run: its turns, its limits, and its reaction to a landing."""
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +28,7 @@ def turn(call_id: str, name: str, arguments: dict, result: str, *, failed: bool 
 
 
 async def test_it_is_a_provider():
-    """It has the name, the capabilities and the end that the loop expects."""
+    """The provider has the name, the capabilities and the `aclose` that the loop expects."""
     provider: Provider = OfflineProvider()
     assert provider.model == "offline"
     assert provider.capabilities.forced_choice
@@ -36,7 +36,7 @@ async def test_it_is_a_provider():
 
 
 async def test_it_searches_before_it_reads_and_never_repeats_a_call(ask):
-    """The first call is a search for the question; no call is made twice; ids differ."""
+    """The first call is a search for the question, no call is repeated, and all ids differ."""
     finished = await ask(QUESTION)
     assert finished.calls[0].name == "search"
     assert finished.calls[0].arguments["query"] == QUESTION
@@ -47,7 +47,7 @@ async def test_it_searches_before_it_reads_and_never_repeats_a_call(ask):
 
 
 async def test_a_question_with_some_depth_takes_enough_calls_to_see_a_landing(ask):
-    """About eight calls at least, twenty at most, and one or two a turn."""
+    """A question takes 8 to 20 calls, with one or two per turn."""
     many = {
         f"notes/more-{number}.md": f"# Note {number}\n\nThe cache and PostgreSQL, part {number}.\n"
         for number in range(20)
@@ -60,21 +60,21 @@ async def test_a_question_with_some_depth_takes_enough_calls_to_see_a_landing(as
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6])
 async def test_forced_to_respond_it_answers_from_what_it_has(ask, limit):
-    """At the limit it calls `respond` at once, with the quotes found so far."""
+    """At the limit the provider calls `respond` at once, with the quotes found so far."""
     finished = await ask(QUESTION, limit=limit)
     assert len(finished.calls) == limit
     assert "stale entries" in finished.response.answer
 
 
 async def test_without_tools_allowed_it_writes_its_answer(ask):
-    """When no tool may be called the answer comes as text."""
+    """If no tool may be called, the answer is a text."""
     finished = await ask(QUESTION, limit=3, landing=Choice.NONE)
     assert "stale entries" in finished.response.answer
 
 
 @pytest.mark.parametrize("choice", [Choice.RESPOND, Choice.NONE])
 async def test_told_to_answer_at_the_very_start(root, choice):
-    """Even with nothing gathered it does what the choice says."""
+    """At the very start, with nothing gathered, the reply follows the tool choice."""
     reply = await opened(root).ask(Request([Message.user(QUESTION)], choice, 4096))
     assert [call.name for call in reply.calls] == (["respond"] if choice is Choice.RESPOND else [])
     assert bool(reply.text) == (choice is Choice.NONE)
@@ -91,7 +91,7 @@ async def test_told_to_answer_at_the_very_start(root, choice):
     ],
 )
 async def test_an_order_in_the_last_result_is_obeyed(root, order):
-    """When our last words stand in it, whatever they are, `respond` is called, and the order is not quoted."""
+    """After any instruction in the last result `respond` is called, and the instruction is not quoted."""
     found = "notes/cache.md:7: - The cache was removed because of stale entries."
     *earlier, last = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
     reply = await opened(root).ask(Request([*earlier, last.with_instruction(order)], Choice.AUTO, 4096))
@@ -102,7 +102,7 @@ async def test_an_order_in_the_last_result_is_obeyed(root, order):
 
 
 async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root):
-    """With a limit of 0 the order stands below the question."""
+    """With a limit of 0 the instruction below the question is followed and is not taken for part of the question."""
     message = Message.user("Why was the cache removed?").with_instruction("0 tool calls remain.")
     (call,) = (await opened(root).ask(Request([message], Choice.AUTO, 4096))).calls
     assert call.name == "respond"
@@ -113,13 +113,13 @@ async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root)
     "question", ["Why is the exit code 0 when a limit was reached?", "Does it say 0 tool calls remaining at the end?"]
 )
 async def test_what_the_question_says_about_limits_is_no_order(root, question):
-    """It is looked up like any other."""
+    """A question that mentions limits is searched for like any other."""
     (call, *_) = (await opened(root).ask(Request([Message.user(question)], Choice.AUTO, 4096))).calls
     assert call.name == "search"
 
 
 async def test_what_a_note_says_about_limits_is_no_order(root):
-    """Only the notices of the runner end the search, not the text of a note."""
+    """Text of a note about limits does not end the search; only the runner's notices do."""
     found = "notes/api.md:3: The rate limit is reached after 0 tool calls remaining."
     messages = [Message.user("What is the rate limit?"), *turn("1", "search", {"query": "x"}, found)]
     reply = await opened(root).ask(Request(messages, Choice.AUTO, 4096))
@@ -127,7 +127,7 @@ async def test_what_a_note_says_about_limits_is_no_order(root):
 
 
 async def test_a_resumed_run_goes_on(root):
-    """After an order, a new user message lifts it: the budget is fresh."""
+    """A new user message after an instruction cancels it, since the budget has been refreshed."""
     messages = [
         Message.user("Why was the cache removed?"),
         *turn("1", "search", {"query": "x"}, "notes/cache.md:3: The cache.\n0 tool calls remaining"),
@@ -138,7 +138,7 @@ async def test_a_resumed_run_goes_on(root):
 
 
 async def test_countdown_lines_and_notices_are_never_quoted(root):
-    """Lines that are no content of a note do not become quotes."""
+    """Countdown lines and notices in brackets are never quoted."""
     found = (
         "notes/cache.md:7: The cache was removed because of stale entries.\n[passages per word: cache 3, removed 1]\n"
         "[You made this very call before; the cache was removed because of this.]\n3 tool calls remaining"
@@ -149,7 +149,7 @@ async def test_countdown_lines_and_notices_are_never_quoted(root):
 
 
 async def test_output_wrapped_as_json_is_read(root):
-    """The preset that puts its limit into fields of the last result wraps the output."""
+    """Output wrapped as JSON is read; a preset that puts the limit into fields of the last result wraps it so."""
     found = '{"output": "notes/cache.md:7: The cache was removed because of stale entries.", "limit_reached": true}'
     messages = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
     (call,) = (await opened(root).ask(Request(messages, Choice.RESPOND, 4096))).calls
@@ -157,14 +157,14 @@ async def test_output_wrapped_as_json_is_read(root):
 
 
 async def test_the_same_transcript_gets_the_same_reply(ask, root):
-    """A reply is a function of what was said; another conversation gives the same one."""
+    """The reply depends only on the transcript: another conversation gives the same one."""
     finished = await ask(QUESTION)
     replies = [await opened(root).ask(Request(finished.messages, Choice.AUTO, 4096)) for _ in range(2)]
     assert replies[0] == replies[1]
 
 
 async def test_who_watches_sees_the_reply(root):
-    """Text and arguments are passed on as they go out."""
+    """A watcher receives the text and the arguments as they are sent."""
     seen: list[Delta] = []
     reply = await opened(root, seen.append).ask(Request([Message.user(QUESTION)], Choice.NONE, 4096))
     assert seen == [Delta(reply.text)]
@@ -205,7 +205,7 @@ CALL = st.tuples(
     st.sampled_from(Choice),
 )
 async def test_any_transcript_gets_a_reply_within_the_limits(question, calls, choice):
-    """Nothing raises; the answer, its quotes and their number stay in bounds; each quote stands in a result."""
+    """For any transcript the reply has a bounded answer and number of quotes, and each quote is in a result."""
     tools = Toolset([*file_tools("."), respond_tool()])
     messages = [Message.user(question)]
     for number, (name, arguments, result, failed) in enumerate(calls):

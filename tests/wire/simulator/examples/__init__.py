@@ -1,1 +1,1 @@
-"""For every rule requests that break it, each beside the same request made right."""
+"""Requests that break each rule, each with its valid counterpart."""

@@ -1,4 +1,4 @@
-"""Good requests, and what an example of a rule consists of."""
+"""Valid requests, and the type of a rule's example."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def chat(*messages: Body, **fields: Any) -> Body:
 
 @dataclass(frozen=True)
 class Example:
-    """Hold a request that breaks one rule and the one that does not."""
+    """Hold a request that breaks one rule and one that keeps it."""
 
     rule: str
     message: str

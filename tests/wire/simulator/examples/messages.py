@@ -90,7 +90,7 @@ CALLS: list[tuple[str, str, Body, Body]] = [
     ("tool_result.missing", "immediately after: toolu_1", chat(TURN, assistant("Hm."), user("Go on.")), GOOD),
     ("tool_result.unknown", "toolu_2", chat(TURN, user(result(), result("toolu_2"))), GOOD),
     ("tool_result.unknown", "toolu_1", chat(user(result())), GOOD),
-    # The second message is too late for b, and the first lacks it: the API names the stray result.
+    # The result for b is missing from the first message and too late in the second: the API names b.
     ("tool_result.unknown", "b", chat(TWO, user(result("a")), user(result("b"))), chat(TWO, BOTH)),
     ("tool_result.unknown", "toolu_1", chat(TURN, user(result()), assistant("Hm."), user(result())), GOOD),
     ("tool_result.duplicate", "single result", chat(TURN, user(result(), result())), GOOD),

@@ -1,4 +1,4 @@
-"""Examples for the fields at the top of the body."""
+"""Examples for the top-level fields of the body."""
 
 from .base import HAIKU, OPUS, Body, Example, request, words
 

@@ -1,6 +1,6 @@
-"""Examples for thinking: its options, and the thoughts that come back.
+"""Examples for thinking: its options, and the thinking blocks that are sent back.
 
-The second kind goes on from a reply of [thinking, redacted_thinking, text, tool_use].
+The second kind continues from a reply of [thinking, redacted_thinking, text, tool_use].
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Examples for tools and the choice among them."""
+"""Examples for tools and `tool_choice`."""
 
 from typing import Any
 

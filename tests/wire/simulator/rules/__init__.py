@@ -1,1 +1,1 @@
-"""The rules by which the API refuses requests, a file for each subject."""
+"""The rules by which the API refuses requests, one file per subject."""

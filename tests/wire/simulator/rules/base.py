@@ -1,4 +1,4 @@
-"""A rule of the API, and the request that it looks at."""
+"""A rule of the API, and the request that it checks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Rules on the fields at the top of the body, messages and tools apart."""
+"""Rules on the top-level fields of the body, except messages and tools."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The table of all rules, in the order in which the API looks at a request."""
+"""The table of all rules, in the order in which the API checks a request."""
 
 from . import blocks, caching, http, messages, options, thinking, tools
 from .base import Call, Rule

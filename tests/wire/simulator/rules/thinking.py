@@ -1,4 +1,4 @@
-"""Rules on thinking: its parameters, and the thoughts that come back."""
+"""Rules on thinking: its parameters, and the thinking blocks that are sent back."""
 
 from collections.abc import Iterator
 

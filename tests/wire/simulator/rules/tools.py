@@ -1,4 +1,4 @@
-"""Rules on tools and on the choice among them."""
+"""Rules on tools and on `tool_choice`."""
 
 import re
 from collections.abc import Iterator
