@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import accumulate
 from typing import Any, Self
 
 from run_specialist import prompts
@@ -95,11 +94,10 @@ def in_call_order(budget: Budget, records: Sequence[CallRecord]) -> list[Execute
 
     budget: before the turn.
     """
-    before = accumulate(records, spend_call, initial=budget)
-    cut = [record.cut(each[Kind.CHARACTERS].remaining) for record, each in zip(records, before, strict=False)]
-    after = accumulate(cut, spend_call, initial=budget)
-    next(after)
-    return [
-        Executed(**{name: getattr(record, name) for name in _FIELDS}, budget=left, number=number, of_turn=len(cut))
-        for number, (record, left) in enumerate(zip(cut, after, strict=True), 1)
-    ]
+    executed = []
+    for number, record in enumerate(records, 1):
+        cut = record.cut(budget[Kind.CHARACTERS].remaining)
+        budget = spend_call(budget, cut)
+        fields_of_record = {name: getattr(cut, name) for name in _FIELDS}
+        executed.append(Executed(**fields_of_record, budget=budget, number=number, of_turn=len(records)))
+    return executed
