@@ -1,5 +1,6 @@
 """Fixtures that create writers of new stores and close them at the end of the test."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from run_specialist.store import writer as writers
 from run_specialist.store.backoff import Backoff
+from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 
@@ -50,3 +52,22 @@ def path(tmp_path: Path) -> Path:
 def lasting(make_writer: Callable[[str], Writer], path: Path) -> Writer:
     """Return a writer of an SQLite file."""
     return make_writer(f"sqlite:///{path}")
+
+
+@pytest.fixture
+def pause_writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[threading.Event, threading.Event]]:
+    """Return a function that makes each transaction wait; it gives an event that is set then, and one to release it."""
+
+    def pause() -> tuple[threading.Event, threading.Event]:
+        writing, release = threading.Event(), threading.Event()
+        write_batch = Ledger.write_batch
+
+        def paused(self: Ledger, *given: object) -> object:
+            writing.set()
+            release.wait()
+            return write_batch(self, *given)
+
+        monkeypatch.setattr(Ledger, "write_batch", paused)
+        return writing, release
+
+    return pause

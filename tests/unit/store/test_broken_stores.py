@@ -200,19 +200,11 @@ async def test_a_run_of_which_something_is_kept_is_stored():
     assert await journal.committed() == "this run is not stored from turn 1 on: disk full"
 
 
-async def test_nothing_is_kept_behind_a_gap(monkeypatch, writer, store_url):
+async def test_nothing_is_kept_behind_a_gap(pause_writes, writer, store_url):
     """After a row that cannot be written, the run's queued rows are dropped too, and only one reason is reported."""
-    begun_to_write, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.write_batch
-
-    def slow(self, batch):
-        begun_to_write.set()
-        goes_on.wait()
-        return whole(self, batch)
-
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1")) is None
-    monkeypatch.setattr(Ledger, "write_batch", slow)
+    begun_to_write, goes_on = pause_writes()
     journal.write(received(2**70))
     await asyncio.to_thread(begun_to_write.wait)
     waiting = asyncio.ensure_future(write(journal, *turn_of(1)))

@@ -3,12 +3,10 @@
 import asyncio
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from run_specialist.store import writer as writers
-from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
 from tests.unit.store.records import (
     ask,
@@ -47,18 +45,10 @@ def test_a_writer_that_was_never_used_closes(make_writer, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, lasting):
+async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, pause_writes, lasting):
     """If the disk hangs, closing gives up after a timeout and a waiting run can be cancelled."""
     monkeypatch.setattr(writers, "PATIENCE_AT_THE_END", 0.01)
-    hangs, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.write_batch
-
-    def hang(self, batch):
-        hangs.set()
-        goes_on.wait()
-        return whole(self, batch)
-
-    monkeypatch.setattr(Ledger, "write_batch", hang)
+    hangs, goes_on = pause_writes()
     waiting = asyncio.ensure_future(write(lasting.journal("run-1"), *begun("run-1")))
     await asyncio.to_thread(hangs.wait)
     waiting.cancel()
@@ -70,17 +60,9 @@ async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, lasting):
     lasting._thread.join()
 
 
-async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lasting, path):
+async def test_who_was_cancelled_does_not_trouble_the_others(pause_writes, lasting, path):
     """If one of two runs that wait for a transaction is cancelled, the other is not affected."""
-    begun_to_write, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.write_batch
-
-    def slow(self, batch):
-        begun_to_write.set()
-        goes_on.wait()
-        return whole(self, batch)
-
-    monkeypatch.setattr(Ledger, "write_batch", slow)
+    begun_to_write, goes_on = pause_writes()
     one, other = (asyncio.ensure_future(write(lasting.journal(run), *begun(run))) for run in ("run-1", "run-2"))
     await asyncio.to_thread(begun_to_write.wait)
     one.cancel()
@@ -90,17 +72,9 @@ async def test_who_was_cancelled_does_not_trouble_the_others(monkeypatch, lastin
     assert counts(f"sqlite:///{path}", "run-2")["runs"] == 1
 
 
-def test_a_loop_that_is_closed_does_not_trouble_the_others(monkeypatch, lasting, path):
+def test_a_loop_that_is_closed_does_not_trouble_the_others(pause_writes, lasting, path):
     """If an event loop closes while it waits for the store, the other loops are not affected."""
-    begun_to_write, goes_on = threading.Event(), threading.Event()
-    whole = Ledger.write_batch
-
-    def slow(self, batch):
-        begun_to_write.set()
-        goes_on.wait()
-        return whole(self, batch)
-
-    monkeypatch.setattr(Ledger, "write_batch", slow)
+    begun_to_write, goes_on = pause_writes()
 
     async def given_up():
         waiting = asyncio.ensure_future(write(lasting.journal("run-1"), *begun("run-1")))
