@@ -27,27 +27,27 @@ class RunSegment:
     notebook: Notebook = field(default_factory=Notebook)
     events: list[Event] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
-    """The instructions that the tools got, in the order in which the calls began."""
+    """The instructions that the tools received, in the order in which the calls started."""
     transcript: tuple[Message, ...] = ()
 
     @property
     def requests(self) -> Sequence[Any]:
-        """Its requests."""
+        """The requests of the segment."""
         return self.model.requests
 
     @property
     def end(self) -> Outcome:
-        """Its outcome."""
+        """The outcome of the segment."""
         (finished,) = (event for event in self.events if isinstance(event, Finished))
         return finished.outcome
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A resumed run to be checked against the rules."""
+    """A resumed run that the rules check."""
 
     whole: list[Record]
-    """The records of the run without the cut."""
+    """All records before the resume, including those that the interruption discarded."""
     kept: list[Record]
     past: StoredRun
     wish: Asked
@@ -56,31 +56,31 @@ class Case:
 
     @property
     def after(self) -> StoredRun:
-        """The run as it stands at the end."""
+        """The stored run after the resumed segment."""
         return stored([*self.kept, *self.segment.notebook.records])
 
     summarised: bool
-    """True where a summary was asked for, before or since."""
+    """Whether this or an earlier segment requested a summary."""
 
 
 def of(kind: type, records: Sequence[Record]) -> list[Any]:
-    """Return the records of a kind."""
+    """Return the records of one type."""
     return [record for record in records if isinstance(record, kind)]
 
 
 def was_cut_off(call: Returned) -> bool:
-    """Tell whether a call is answered with what became of it; to read such an answer again is no error."""
+    """Return whether the call's result is the error for calls that were running when the process ended."""
     return call.is_error and call.whole.startswith("Not finished: the process ended before")
 
 
 def calls_have_results(case: Case) -> None:
-    """In every request and at the end, in the run and in the store."""
+    """Check that each call has its result in all requests and in the final transcript, which equals the stored one."""
     every_call_has_one_result(case.segment)
     assert case.after.transcript == case.segment.transcript
 
 
 def history_goes_on(case: Case) -> None:
-    """The same system prompt and tools, and what was answered once is the beginning of what is asked next."""
+    """Check that system prompt and tools are unchanged, and that the next request starts with the last answered one."""
     first, again = (of(Opened, records)[0].frozen for records in (case.kept, case.segment.notebook.records))
     assert all(again[key] == first[key] for key in ("system", "tools", "effort"))
     received = of(Received, case.kept)
@@ -96,7 +96,7 @@ def history_goes_on(case: Case) -> None:
 
 
 def limits_are_kept(case: Case) -> None:
-    """The new ones, with all that was used before counted in."""
+    """Check that the new limits apply and that earlier usage counts toward them."""
     end = case.segment.end
     limit = end.tool_calls.limit
     assert limit == case.wish.limits.get("tool_calls_limit", case.past.frozen["settings"]["tool_calls_limit"])
@@ -109,7 +109,7 @@ def limits_are_kept(case: Case) -> None:
 
 
 def nothing_is_run_twice(case: Case) -> None:
-    """Not what had returned, and not what may have been under way when the process ended."""
+    """Check that no call runs again that had returned or may have been running when the process ended."""
     kept = {one.number for one in of(Returned, case.kept)}
     may_have_run = {(one.number, one.turn): one for one in of(Returned, case.whole)}
     again = of(Returned, case.segment.notebook.records)
@@ -126,7 +126,7 @@ def nothing_is_run_twice(case: Case) -> None:
 
 
 def the_bill_is_that_of_all_of_it(case: Case) -> None:
-    """What was paid before is counted once, and so is what is paid now."""
+    """Check that each reply is billed exactly once, before or after the interruption."""
     end = case.segment.end
     replies = [one.reply.usage for one in of(Received, case.kept)]
     assert end.limits["turns"].used == len(replies) + len(of(Received, case.segment.notebook.records))
@@ -138,7 +138,7 @@ def the_bill_is_that_of_all_of_it(case: Case) -> None:
 
 
 def what_is_archived_can_be_read(case: Case) -> None:
-    """Whatever stands in the transcript by its id alone, also what was archived before."""
+    """Check that the archive holds the output of every placeholder in the transcript."""
     for message in case.segment.transcript:
         for block in message.blocks:
             if block.get("content") == archived_placeholder(str(block.get("tool_use_id"))):
@@ -146,7 +146,7 @@ def what_is_archived_can_be_read(case: Case) -> None:
 
 
 def events_tell_the_story(case: Case) -> None:
-    """Started, then resumed before anything is asked, finished at the end; each once."""
+    """Check that `Started` is first, `Finished` last, and `Resumed` before the first request, each at most once."""
     kinds = Counter(type(event) for event in case.segment.events)
     assert isinstance(case.segment.events[0], Started)
     assert isinstance(case.segment.events[-1], Finished)

@@ -14,7 +14,7 @@ EXIT_CODES = {"answered": {0}, "landed": {0}, "partial": {0}, "failed": {3, 4}, 
 
 
 def an_outcome_comes_out(played: Played) -> None:
-    """Of every run, and with the exit code of its status."""
+    """Check that every run has an outcome, with the exit code of its status."""
     assert played.outcome is not None or played.cancelled
     assert played.cancelled == played.was_cancelled or played.is_aborted
     if played.outcome is None:
@@ -44,7 +44,7 @@ def _is_silence(error: str | None) -> bool:
 
 
 def a_stopped_run_asks_nothing_more(played: Played) -> None:
-    """What was under way when it was stopped is the last."""
+    """Check that an aborted run sends no further request and starts no further calls, except those of the same turn."""
     if played.script.abort_at is not None:
         assert all(asked.events <= played.script.abort_at for asked in played.requests)
         stopped, after = played.events[played.script.abort_at :][:1], played.events[played.script.abort_at + 1 :]
@@ -54,7 +54,7 @@ def a_stopped_run_asks_nothing_more(played: Played) -> None:
 
 
 def nothing_gathered_is_lost(played: Played) -> None:
-    """The answer holds something when a reply or a result did."""
+    """Check that the answer is not empty if a reply had text or a tool call succeeded with output."""
     end = played.end
     gathered = any(told.executed.text.strip() and not told.executed.is_error for told in played.told)
     said = any(asked.reply and asked.reply.text for asked in played.requests)
@@ -63,7 +63,7 @@ def nothing_gathered_is_lost(played: Played) -> None:
 
 
 def every_call_has_one_result(played: Played) -> None:
-    """Before the next request goes out, in call order; and at the end."""
+    """Check that every call has exactly one result in the next message and in call order, in all transcripts."""
     for messages in (*(asked.messages for asked in played.requests), played.transcript):
         for at, message in enumerate(messages):
             called = [block["id"] for block in message.content if block["type"] == "tool_use"]
@@ -80,7 +80,10 @@ def every_call_has_one_result(played: Played) -> None:
 
 
 def history_is_only_added_to(played: Played) -> None:
-    """Byte for byte, but for a summary, and the last message of a request that never became history."""
+    """Check that each request extends the previous one byte for byte.
+
+    Exceptions: a summary, and the last message of a request that did not become history.
+    """
     (opening,) = played.model.openings
     assert opening is played.opening
     for one, two in pairwise(played.requests):
@@ -96,7 +99,7 @@ def history_is_only_added_to(played: Played) -> None:
 
 
 def _cut(block: Block) -> Block:
-    """Return a result as it goes out where the context has no room for all of it."""
+    """Return a result block as it is sent after truncation for a full context."""
     return {**block, "content": f"{block.get('content', '')[:FEW_CHARACTERS]}\n[truncated]"}
 
 
@@ -105,7 +108,11 @@ def _entered(one: Asked, two: Asked) -> bool:
 
 
 def events_tell_the_story(played: Played) -> None:
-    """First started, last finished, one per result, figures that only grow, and never more than the outcome says."""
+    """Check the events of a run.
+
+    `Started` is first and `Finished` last, each result has one event, and amounts never decrease or exceed those of the
+    outcome.
+    """
     assert isinstance(played.events[0], Started)
     deaf_at = None if played.script.cancel_at is not None else played.script.deaf_at
     assert deaf_at is None or len(played.events) <= deaf_at + 1, "a listener that failed is told nothing more"
@@ -140,7 +147,7 @@ def _count(messages: Sequence[Message], key: str, value: str) -> int:
 
 
 def results_say_what_came_out(played: Played) -> None:
-    """Raw output first, what is ours last; of a call that was not run there is no countdown."""
+    """Check that each result starts with the raw output and ends with the warning and the countdown, if any."""
     if played.is_deaf:
         return
     for told in played.told:
@@ -168,7 +175,7 @@ def results_say_what_came_out(played: Played) -> None:
 
 
 def _contents(played: Played, told: Told) -> list[str]:
-    """Return what the model read of a call; several where ids repeat."""
+    """Return the contents of the call's results in the next request; several if ids repeat."""
     asked = next((one for one in played.requests if one.events and played.replies_before(one) == told.turn), None)
     if asked is None:
         return []

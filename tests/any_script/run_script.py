@@ -36,12 +36,12 @@ class Told:
 
     executed: Executed
     turn: int
-    """Replies that had come in."""
+    """Number of replies received so far."""
     tokens: int
-    """Spent on all replies so far, as they were told."""
+    """Tokens of all replies and summaries so far, as the events report them."""
     seconds: float
     lines: tuple[str, ...]
-    """What the warning and the countdown said, in this order."""
+    """Texts of the warning and the countdown, in this order."""
     warned: bool
 
 
@@ -54,25 +54,25 @@ class Played:
     events: list[Event] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
-    """What the tools were told to do, in the order in which they began."""
+    """Instructions that the tools received, in the order in which the calls started."""
     outcome: Outcome | None = None
     cancelled: bool = False
-    """True when the cancellation from outside came out."""
+    """Whether the run raised CancelledError."""
     was_cancelled: bool = False
-    """True when the task took a cancellation from outside."""
+    """Whether the task accepted a cancellation from outside."""
     transcript: tuple[Message, ...] = ()
     opening: Opening | None = None
-    """As the job has it."""
+    """The opening of the job."""
     seconds: float = 0
 
     @property
     def requests(self) -> list[Asked]:
-        """The requests of the run itself."""
+        """The requests of the run, without those for summaries."""
         return self.model.requests
 
     @property
     def end(self) -> Outcome:
-        """The outcome, also where only the last event carries it."""
+        """The outcome; if the run was cancelled, the one of its last event."""
         if self.outcome is not None:
             return self.outcome
         last = self.events[-1]
@@ -81,35 +81,35 @@ class Played:
 
     @property
     def is_aborted(self) -> bool:
-        """True where the script aborts, should it come that far."""
+        """Whether the script aborts the run, provided that the run lasts long enough."""
         return self.script.abort_at is not None or self.script.abort_after is not None
 
     @property
     def is_stopped(self) -> bool:
-        """True when somebody stopped the run."""
+        """Whether the run was aborted."""
         return self.end.status == "aborted"
 
     @property
     def is_deaf(self) -> bool:
-        """True where the listener was dropped, so that the events say nothing more."""
+        """Whether the listener was dropped, so that later events are missing."""
         return not (self.events and isinstance(self.events[-1], Finished))
 
     @property
     def has_summarizer(self) -> bool:
-        """True where a transcript can be shortened."""
+        """Whether the run can shorten its transcript."""
         return self.script.summarize_at is not None or self.script.archive
 
     def replies_before(self, asked: Asked) -> int:
-        """Return how many replies had come when a request went out."""
+        """Return the number of replies received before a request."""
         return sum(isinstance(event, Replied) for event in self.events[: asked.events])
 
     def of(self, kind: type) -> list[Any]:
-        """Return all events of a kind."""
+        """Return all events of one type."""
         return [event for event in self.events if isinstance(event, kind)]
 
 
 def play(script: Script) -> Played:
-    """Play a script; raises whatever no run may raise."""
+    """Run a script; errors that no run may raise are raised here too."""
     finite = sum(int(script.limits.get(kind) or 0) for kind in (Kind.TOOL_CALLS, Kind.TURNS))
     model = ScriptedModel(
         script.lines,
@@ -191,7 +191,7 @@ def _job(played: Played) -> Job:
 
 
 def _spy(played: Played) -> Any:
-    """Return the augmenter that warns and counts down as a specialist's own do, and writes down what it sees."""
+    """Return an augmenter that adds the usual warning and countdown, and records what it receives."""
     script = played.script
     warn = None if script.warn_at is None else warning(script.warn_at)
     count = None if script.countdown_from is None else countdown(script.style)

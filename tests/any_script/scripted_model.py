@@ -12,17 +12,17 @@ from run_specialist.record.messages import Message, Reply, Stop, Usage
 from tests.any_script.scripted_tools import Clock
 
 GIVEN_UP = 600
-"""A request that hangs is given up by the endpoint's own client after this [s]."""
+"""Timeout of the simulated API client for a request that hangs [s]."""
 USUAL = Usage(10, 0, 0, 5)
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
 
 
 class Endless(BaseException):
-    """Too many requests for any limit; not an Exception, so that no part of a run handles it as a failure."""
+    """More requests than any limit allows; not an Exception, so that no part of a run handles it as a failure."""
 
 
 class Terse:
-    """Has a Python repr of the non-default values only, so that a failing script can be read and kept as a test."""
+    """Base class with a repr of the non-default values only, so that a failing script can be pasted into a test."""
 
     def __repr__(self) -> str:
         usual = {one.name: one.default if one.default is not MISSING else None for one in fields(self)}
@@ -52,7 +52,7 @@ class ScriptedCall(Terse):
     name: str
     arguments: Any = None
     id: str | None = None
-    """None = one that is new."""
+    """None for a new, unique id."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,13 +64,13 @@ class Line(Terse):
     wishes: tuple[ScriptedCall, ...] = ()
     usage: Usage = USUAL
     seconds: float = 0
-    """How long it takes."""
+    """Response time [s]."""
     jump: float = 0
-    """How far the clock jumps then, as that of a machine that slept [s]."""
+    """How far the clock jumps forward, as after the machine slept [s]."""
     thinks: bool = False
     more_room_helps: bool = True
     spoils: bool = False
-    """True where a cancellation comes out as an error of the provider's own."""
+    """Whether a cancellation during the request raises a ProviderError instead."""
 
 
 @dataclass(eq=False)
@@ -82,58 +82,58 @@ class Asked:
     choice: Choice
     max_tokens: int
     events: int
-    """How many events were told before it."""
+    """Number of events before the request."""
     reply: Reply | None = None
-    """None for one that failed or that nobody waited for."""
+    """None if the request failed or was cancelled."""
     error: Exception | None = None
 
 
 @dataclass(eq=False)
 class ScriptedModel:
-    """A provider that plays its lines and then repeats one reply forever."""
+    """A provider that returns its lines in order and then repeats one reply forever."""
 
     lines: Sequence[Line]
     afterwards: Line
     summaries: Sequence[Line]
-    """What requests for summaries get, in turn and again from the beginning."""
+    """Responses to requests for summaries; after the last one they start again from the first."""
     most: int
-    """More requests than this are too many."""
+    """Maximum number of requests; one more raises Endless."""
     refuses_force: bool = False
     price: float | None = 1e-5
-    """Of a token [USD]; None = unknown."""
+    """Price per token [USD]; None if unknown."""
     forced_choice: bool = True
     clock: Clock = field(default_factory=Clock)
     model = "scripted"
     events: list[Any] = field(default_factory=list)
-    """What the run told so far; the test's listener fills it."""
+    """Events of the run so far; the test's listener fills the list."""
     openings: list[Opening] = field(default_factory=list)
     requests: list[Asked] = field(default_factory=list)
-    """Every request of the run itself, in order."""
+    """All requests of the run in order, without those for summaries."""
     used: list[Usage] = field(default_factory=list)
-    """Of every reply that went out, those for summaries too."""
+    """Usage of every reply, including summaries."""
     _summarised: int = 0
     _ids: int = 0
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what a large model takes."""
+        """Return the capabilities of a large model."""
         return Capabilities(self.forced_choice, 64_000)
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "_Conversation":
-        """Start a conversation; one without tools is about a summary."""
+        """Start a conversation; one without tools is for a summary."""
         if opening.tools.names:
             self.openings.append(opening)
         return _Conversation(self, is_summary=not opening.tools.names)
 
     def cost(self, usage: Usage) -> float | None:
-        """Return what a request cost."""
+        """Return the cost of a request [USD], or None if the price is unknown."""
         return None if self.price is None else usage.total_tokens * self.price
 
     async def aclose(self) -> None:
-        """Hold nothing, so let nothing go."""
+        """Do nothing: there is nothing to close."""
 
     async def answer(self, messages: Sequence[Message], choice: Choice, max_tokens: int) -> Reply:
-        """Play the next line."""
+        """Return the reply of the next line, or raise its error."""
         if len(self.requests) >= self.most:
             raise Endless(f"{len(self.requests)} requests, and no end")
         at = len(self.requests)
@@ -143,7 +143,7 @@ class ScriptedModel:
         self.requests.append(asked)
         try:
             if choice is Choice.RESPOND and self.refuses_force:
-                raise ForcingRefused("tool_choice is not taken")  # noqa: TRY301 - told like any other
+                raise ForcingRefused("tool_choice is not taken")  # noqa: TRY301 - handled like any other error
             reply = await self._played(line)
         except Exception as error:
             asked.error = error
@@ -152,7 +152,7 @@ class ScriptedModel:
         return reply
 
     async def summary(self) -> Reply:
-        """Play the next line for a summary."""
+        """Return the reply of the next line for summaries, or raise its error."""
         self._summarised += 1
         if self._summarised > 50 * self.most:
             raise Endless("summaries without end")

@@ -53,7 +53,7 @@ RETURNED = {
     "noted": Output("text", "[a note]"),
 }
 WAITS = ("slow", "hang", "grumpy", "deaf")
-"""What takes time: some, for ever, raising something else when it is cancelled, passing over a first cancellation."""
+"""Instructions that wait: 3 s, endlessly, raising another error when cancelled, ignoring the first cancellation."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Hands:
 
     clock: Clock
     done: list[str]
-    """What they were told to do, in the order in which they began."""
+    """Instructions that the tools received, in the order in which the calls started."""
 
 
 HANDS: ContextVar[Hands] = ContextVar("hands")

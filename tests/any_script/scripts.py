@@ -12,16 +12,16 @@ from tests.any_script.scripted_model import Line, ScriptedCall, Terse
 from tests.any_script.scripted_tools import RAISED, RETURNED, WAITS
 
 STUBBORN = Line(Stop.WANTS_TOOLS, wishes=(ScriptedCall("do", {"how": "tell"}),))
-"""Calls a tool, whatever it is told."""
+"""Calls a tool in every reply, even after the order to respond."""
 MUTE = Line(Stop.ANSWERED)
-"""Ends its turn without a word."""
+"""Ends its turn with an empty text."""
 SLEEPY = replace(STUBBORN, seconds=20)
 SLUGGISH = Line(Stop.PAUSED, "wait")
-"""Never gets to the end of a turn."""
+"""Pauses in every reply and never completes its turn."""
 DUTIFUL = Line(Stop.WANTS_TOOLS, wishes=(ScriptedCall("respond", {"answer": "the answer"}),))
-"""Answers at once."""
+"""Calls `respond` at once."""
 HALF = Line(Stop.TRUNCATED, "half", STUBBORN.wishes)
-"""Never gets to the end of a call."""
+"""Is truncated in every reply, within a tool call."""
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -42,7 +42,7 @@ class Script(Terse):
     limit_fields: bool = False
     warn_at: float | None = None
     fields: bool = False
-    """True where an augmenter adds JSON fields."""
+    """Whether an augmenter adds JSON fields."""
     schema: bool = False
     archive: bool = False
     summarize_at: int | None = None
@@ -53,17 +53,17 @@ class Script(Terse):
     parallel: int = 4
     timeout: float = 60
     abort_at: int | None = None
-    """The event at which the listener aborts."""
+    """Number of the event at which the listener aborts the run, from 0."""
     abort_after: float | None = None
-    """When somebody outside aborts [s]."""
+    """Time at which the run is aborted from outside [s]."""
     cancel_at: int | None = None
-    """The event after which the parent cancels."""
+    """Number of the event after which the parent cancels the run, from 0."""
     deaf_at: int | None = None
-    """The event at which the listener raises."""
+    """Number of the first event at which the listener raises, from 0."""
 
 
 def rarely(strategy: st.SearchStrategy[Any], default: Any) -> st.SearchStrategy[Any]:
-    """Draw from a strategy one time in six."""
+    """Draw from a strategy in one of six cases, otherwise return the default."""
     return st.sampled_from([st.just(default)] * 5 + [strategy]).flatmap(lambda chosen: chosen)
 
 
@@ -165,7 +165,7 @@ FINITE = st.one_of(
     st.fixed_dictionaries({Kind.TURNS: _SMALL}),
     st.fixed_dictionaries({Kind.TOOL_CALLS: _SMALL, Kind.TURNS: _SMALL}),
 )
-"""What holds a model of which nothing else is known."""
+"""Limits that end a run with any model."""
 FURTHER = st.fixed_dictionaries(
     {
         Kind.TOKENS: rarely(st.sampled_from([0, 100, 5_000, 60_000]), None),

@@ -11,7 +11,7 @@ from tests.any_script.run_script import Played
 
 
 def executed_calls_stay_within_their_limit(played: Played) -> None:
-    """Never one more, whatever the model asks for; skipped ones and `respond` spend nothing."""
+    """Check that no more calls run than the limit allows; skipped calls and `respond` do not count."""
     end, limit = played.end, played.script.limits.get(Kind.TOOL_CALLS)
     assert limit is None or end.tool_calls.used <= limit
     assert len(played.done) <= end.tool_calls.used
@@ -28,7 +28,7 @@ def executed_calls_stay_within_their_limit(played: Played) -> None:
 
 
 def landings_are_bounded(played: Played) -> None:
-    """Three answered requests at most; the outcome counts them as one can count them from outside."""
+    """Check that a landing takes at most three answered requests, and that the outcome has their number."""
     end = played.end
     if end.landing is None:
         assert played.is_deaf or not played.of(Landed)
@@ -44,7 +44,7 @@ def landings_are_bounded(played: Played) -> None:
 
 
 def _counted(played: Played) -> int:
-    """Count the replies of the landing, those that were asked for again apart."""
+    """Count the replies of the landing, except those that were requested again."""
     excused: Counter[str] = Counter()
     counted, rung, events = 0, None, played.events
     replies = iter([asked for asked in played.requests if asked.reply])
@@ -65,11 +65,11 @@ def _counted(played: Played) -> int:
 
 
 EXCUSES = {"cut": 1, "full": 1, "no answer": 2}
-"""How often a run may ask again without counting: for a whole reply, after a summary, for words and for their shape."""
+"""How often a reply may be requested again without counting: truncated, context full, missing or invalid answer."""
 
 
 def _excuse(reply: Reply) -> str | None:
-    """Return why a reply may be asked for a second time."""
+    """Return the reason for which a reply may be requested again, or None."""
     if reply.stop is Stop.TRUNCATED:
         return "cut" if reply.more_room_helps else "full"
     works = reply.stop is not Stop.ANSWERED and reply.calls and all(call.name != "respond" for call in reply.calls)
@@ -78,7 +78,7 @@ def _excuse(reply: Reply) -> str | None:
 
 
 def other_limits_stop_the_work(played: Played) -> None:
-    """No ordinary request goes out once a kind is spent; the replies of the landing are few."""
+    """Check that no ordinary request follows once a limit is spent, and that the landing stays short."""
     end, limits = played.end, played.script.limits
     if played.is_deaf:
         return
@@ -107,7 +107,7 @@ def other_limits_stop_the_work(played: Played) -> None:
 
 
 def usage_is_the_sum_of_all_replies(played: Played) -> None:
-    """Those for summaries too; a reply that tells no usage is guessed at."""
+    """Check that usage and cost include every reply and summary."""
     end = played.end
     if played.is_deaf:
         return
@@ -127,7 +127,7 @@ def usage_is_the_sum_of_all_replies(played: Played) -> None:
 
 
 def the_budget_is_told_as_it_stands(played: Played) -> None:
-    """After each call, in call order; a countdown exactly when its phase says so, and a warning at most once."""
+    """Check the budget of each call in call order, its countdown if the phase requires one, and at most one warning."""
     if played.is_deaf:
         return
     characters = 0
@@ -153,7 +153,7 @@ def the_budget_is_told_as_it_stands(played: Played) -> None:
 
 
 def _fields_tell_the_limit(played: Played, turn: int, *, is_spent: bool) -> None:
-    """Check that the last result of a turn, and no other, says in JSON that a limit is reached."""
+    """Check that only the last result of a turn has the JSON field `limit_reached`, and only if the limit is spent."""
     asked = next((one for one in played.requests if played.replies_before(one) == turn), None)
     if asked is not None:
         blocks = [block for block in asked.messages[-1].blocks if block["type"] == "tool_result"]

@@ -18,7 +18,7 @@ from tests.plugins.tiers import examples
 
 
 def checked(script: Script) -> Played:
-    """Play a script and hold it against every rule."""
+    """Run a script and check every rule."""
     played = play(script)
     for rule in (*RULES, *SPENDING_RULES):
         rule(played)

@@ -22,7 +22,7 @@ from tests.scripted_specialists import write
 
 FAMILY = {"lead": ("left", "right"), "left": ("low", "lower"), "right": ("low",), "low": (), "lower": ()}
 SLOWEST = 20
-"""How long a request or a call takes at most [s]."""
+"""Maximum duration of a request or a tool call [s]."""
 
 
 class Whim:
@@ -37,15 +37,15 @@ class Whim:
         self.usage = Usage()
 
     def open(self, opening, watch=None) -> "Conversation":
-        """Start a conversation of its own for each run."""
+        """Start a new conversation for each run."""
         return Conversation(self, self._chance, "delegate" in opening.tools, opening)
 
     def cost(self, usage):
-        """Return a price."""
+        """Return the cost of a request [USD]."""
         return usage.total_tokens / 100_000
 
     async def aclose(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to close."""
 
 
 class Conversation:
@@ -56,7 +56,7 @@ class Conversation:
         self._id = 1
 
     async def ask(self, request):
-        """Say anything; a refusal of the server is among it."""
+        """Return a random reply, or raise a ProviderError at random."""
         await asyncio.sleep(self._chance.uniform(0, SLOWEST))
         if self._chance.random() < 0.03:
             raise ProviderError("the server is gone")
@@ -84,19 +84,19 @@ class Conversation:
 
 
 def below(children: tuple[Child, ...]) -> list[Child]:
-    """Return all of a tree."""
+    """Return all children of a tree, at every depth."""
     return [one for child in children for one in (child, *below(child.children))]
 
 
 def unwrapped(event: Event) -> Event:
-    """Return what a child told, however far down."""
+    """Return the innermost event of a forwarded event."""
     return unwrapped(event.told) if isinstance(event, ChildTold) else event
 
 
 async def play(
     folder: Path, seed: int, limit: int, *, shared: bool, abort_at: float | None
 ) -> tuple[Outcome, int, Usage]:
-    """Let the family work; return the outcome, the calls that were begun anywhere, and what was used anywhere."""
+    """Run the nested specialists; return the outcome, and the number of calls started and the usage of all runs."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     for name, agents in FAMILY.items():
         lines = (f"agents: [{', '.join(agents)}]", f"share_budget: {str(shared).lower()}") if agents else ()

@@ -31,7 +31,7 @@ from tests.journals import stored
 from tests.plugins.tiers import examples
 
 AFRESH = 1_000
-"""The first id of the calls in each later segment; an endpoint never repeats an id."""
+"""Offset of the call ids in each later segment, because an endpoint never repeats an id."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Next:
     """Where a run is interrupted, and how it is resumed."""
 
     cut: float
-    """The share of its records that are kept."""
+    """The share of the records that are kept."""
     more: int | None
-    """So many tool calls and turns more; None where nothing is raised."""
+    """Tool calls and turns to add to the limits; None to leave the limits unchanged."""
     question: str | None
     then: Script
-    """What happens from then on; its limits do not count."""
+    """The script of the resumed segment; its limits are ignored."""
 
 
 def model_for(script: Script, segment: int) -> ScriptedModel:
-    """Make the model of one segment."""
+    """Return the model of one segment."""
     model = ScriptedModel(
         script.lines,
         script.afterwards,
@@ -62,7 +62,7 @@ def model_for(script: Script, segment: int) -> ScriptedModel:
 
 
 def first_job(script: Script, model: ScriptedModel) -> Job:
-    """Make a job as a specialist's file does, so that it can be made once more."""
+    """Return a job as a specialist's file defines it, so that the run can be resumed."""
     limits: dict[str, Any] = {kind.key: script.limits.get(kind) for kind in Kind}
     for key in ("cost_limit", "time_limit"):
         limits[key] = None if limits[key] is None else float(limits[key])
@@ -88,12 +88,12 @@ def first_job(script: Script, model: ScriptedModel) -> Job:
 
 
 def around(model: ScriptedModel) -> RunEnvironment:
-    """Return where a run works."""
+    """Return the environment of a run."""
     return RunEnvironment(Path("/"), model, tools=TOOLS)
 
 
 def go(job: Job, model: ScriptedModel, script: Script) -> RunSegment:
-    """Work on a job to its end."""
+    """Run a job to its end."""
     segment = RunSegment(model, job.archive)
     model.events = segment.events
     run(_play_segment(job, segment, script))
@@ -117,7 +117,7 @@ async def _play_segment(job: Job, segment: RunSegment, script: Script) -> None:
 
 
 def resume_request(run: StoredRun, wanted: Next) -> Asked:
-    """Return what is asked for, so that it is not refused."""
+    """Return a request to resume the run, adjusted so that it is not refused."""
     raised = {}
     used = {} if run.snapshot is None else run.snapshot.used
     for kind in (Kind.TOOL_CALLS, Kind.TURNS):
@@ -131,7 +131,7 @@ def resume_request(run: StoredRun, wanted: Next) -> Asked:
 
 
 def resumed_again_and_again(script: Script, goings: Sequence[Next]) -> None:
-    """Play a run, cut it off, take it up, and hold what comes of it against the rules."""
+    """Run a script, interrupt and resume it repeatedly, and check the rules after each resume."""
     model = model_for(script, 0)
     before = go(first_job(script, model), model, script)
     records, summarised = before.notebook.records, model._summarised > 0

@@ -23,7 +23,7 @@ class _Selector(selectors.DefaultSelector):
         self._wait = wait
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready now."""
+        """Return the ready file objects; if there are none, advance the virtual time to the next timer."""
         ready = super().select(0)
         if not ready and timeout is None:
             raise Stuck("nobody will wake what waits")
@@ -40,7 +40,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(_Selector(self._wait))
 
     def time(self) -> float:
-        """Return the time that was made up so far [s]."""
+        """Return the virtual time [s]."""
         return self._now
 
     def _wait(self, seconds: float) -> None:
@@ -48,6 +48,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run to the end in made-up time."""
+    """Run a coroutine in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)
