@@ -21,7 +21,7 @@ MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage 
 
 
 def program(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command as a program of its own."""
+    """Run the command as a separate process."""
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
     given = {
         "stdout": subprocess.PIPE,
@@ -30,4 +30,4 @@ def program(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Com
         "timeout": 60,
         "check": False,
     } | options
-    return subprocess.run(command, **given)  # noqa: PLW1510 - our own program
+    return subprocess.run(command, **given)  # noqa: PLW1510 - the command is part of this project

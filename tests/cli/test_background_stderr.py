@@ -10,19 +10,19 @@ import pytest
 from run_specialist.cli.background_stderr import LONGEST_LINE, BackgroundStderr
 
 TIMELESS = 30
-"""Longer than any test takes [s]."""
+"""A timeout that is longer than any test [s]."""
 
 
 @pytest.fixture
 def pipe():
-    """A pipe, as its read end and its write end."""
+    """A pipe, as a file to read from and a file to write to."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as read, os.fdopen(writing, "wb", buffering=0) as write:
         yield read, write
 
 
 def fill(writing) -> None:
-    """Write into a pipe until it takes no more."""
+    """Write into a pipe until it is full."""
     os.set_blocking(writing.fileno(), False)
     while writing.write(b"x" * 4096) is not None:
         pass
@@ -32,7 +32,7 @@ def fill(writing) -> None:
 
 
 def written(reading, writing) -> list[str]:
-    """Return all lines of a pipe."""
+    """Close the writing end, and return all lines of the pipe."""
     writing.close()
     return reading.read().decode().splitlines()
 

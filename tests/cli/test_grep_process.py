@@ -17,7 +17,7 @@ import sys
 from run_specialist.tools.files import grep
 grep.TIMEOUT = 3600.0
 """
-"""A search that its own time limit does not end while a test waits."""
+"""Code that raises the search's time limit, so that it does not end the search during a test."""
 RUN = f"{LASTING}sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
 SERVE = f"{LASTING}sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
 SEARCH = calls("grep", {"pattern": PATTERN, "path": "notes"})
@@ -30,7 +30,7 @@ CALL = [
     {"method": "notifications/initialized"},
     {"id": 2, "method": "tools/call", "params": {"name": "finder", "arguments": {"query": "What?"}}},
 ]
-"""What a client sends to have the specialist asked."""
+"""The messages with which a client asks the specialist."""
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the end of a parent")
 
 
@@ -43,7 +43,7 @@ def fire(notes, tmp_path, monkeypatch):
 
 
 def interrupt_twice(process):
-    """Press Ctrl-C, and once more while the program ends."""
+    """Send SIGINT twice, the second time while the program exits."""
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
 
@@ -153,7 +153,7 @@ def test_a_run_that_a_program_ends_takes_its_search_along(api, write, fire, monk
 
 
 def send(process):
-    """Have a server ask the specialist."""
+    """Send the messages that make a server ask the specialist."""
     for message in CALL:
         process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     process.stdin.flush()

@@ -28,12 +28,12 @@ def ask(name, query):
 
 
 def plain(text):
-    """Return a text without the figures that differ from run to run."""
+    """Return a text with placeholders for the figures that differ from run to run."""
     return TOKENS.sub("N tokens", MONEY.sub("$0.00", TIMES.sub("0.0 s", text)))
 
 
 def family(request):
-    """Play three specialists: the first asks the second, which asks the third until it lands; a refused call beside."""
+    """Reply for three nested specialists: the first asks the second and an unknown one, the second asks the third."""
     made = request.calls_so_far
     if (request.tool_choice or {}).get("type") == "tool":
         return answers("So far.")
@@ -58,7 +58,7 @@ def files(write):
 
 
 async def shown(simulator, root, width=120):
-    """Return the lines that a terminal of this width shows of a run, and the run's outcome."""
+    """Return the lines that a terminal of a given width shows for a run, and the run's outcome."""
     paper = io.StringIO()
     view = LiveView(Console(file=paper, width=width, highlight=False))
     async with make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
@@ -123,17 +123,17 @@ def outcome_of(name, **fields):
 
 
 def call(phase, number, name="delegate", text="", **given):
-    """Return the event of a call."""
+    """Return an event of a tool call."""
     return Called(phase, f"call-{number}", name, given, text=text)
 
 
 def began(run_id, name, question):
-    """Return the first event of a child."""
+    """Return the first event of a child run."""
     return ChildTold(run_id, name, Started(run_id, name, "haiku", question, (), {}))
 
 
 def lines_of(*events, width=100):
-    """Return what is printed of some events."""
+    """Return the lines printed for some events."""
     lines = []
     call_lines = CallLines(LineOutput(lambda line: lines.append(line.plain), lambda: width))
     for event in events:
@@ -234,7 +234,7 @@ def test_events_of_children_are_lines_of_json(api, files, call_json):
 
 @pytest.fixture
 def call_json(call):
-    """Return a function that calls the command and returns the JSON lines on stdout."""
+    """Return a function that runs the command and returns the JSON lines on stdout."""
 
     def called(*arguments):
         return [json.loads(line) for line in call(*arguments).stdout.splitlines()]

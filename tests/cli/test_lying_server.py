@@ -28,7 +28,7 @@ SAID = {
 
 @contextmanager
 def lying(url, kind):
-    """Serve in a thread of its own, between the command and a simulator, and give the server and its event loop."""
+    """Run a fault-injecting proxy in a thread; yield it and a function that runs coroutines in its event loop."""
     loop, liar = asyncio.new_event_loop(), Liar(url, kind.play, MIDDLE.aim)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

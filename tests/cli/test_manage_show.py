@@ -10,7 +10,7 @@ from tests.cli.specialists_command import BAD, GOOD, call
 
 
 def shown(*arguments: str) -> dict[str, list[str]]:
-    """Return the rows of `show`: by key, where it comes from and the value."""
+    """Return the rows of `show`: source and value by key."""
     rows = [re.split(" {2,}", line.strip()) for line in call("show", *arguments).stdout.split("\n\n")[1].splitlines()]
     assert rows[0] == ["KEY", "FROM", "VALUE"]
     return {key: rest for key, *rest in rows[1:]}

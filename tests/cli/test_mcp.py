@@ -11,12 +11,12 @@ from run_specialist.cli import mcp
 from tests.wire.serving import MAIN, PATIENCE, command
 
 BLOCKED = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None; "
-"""As if the extra were not installed."""
+"""Code that makes imports of the optional packages fail."""
 
 
 @pytest.fixture
 def refused(notes):
-    """Return a function that calls the command, which must exit by itself, and returns exit code and stderr lines."""
+    """Return a function that runs the command, which must exit by itself, and returns exit code and stderr lines."""
 
     def call(*arguments: str, before: str = "") -> tuple[int, list[str]]:
         done = subprocess.run(

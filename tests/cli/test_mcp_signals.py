@@ -10,7 +10,7 @@ from tests.wire.mcp_servers.running_servers import running, script
 from tests.wire.simulator.replies import calls
 
 PATIENCE = 60
-"""The longest that a program is waited for, so that a hang is a failure [s]."""
+"""Timeout, after which a hanging program fails the test [s]."""
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def marked(tmp_path, monkeypatch):
 
 
 def servers(how, mark):
-    """Return the line of front matter for a server that misbehaves; it has far more time than a test waits."""
+    """Return the front matter for a misbehaving server, with a timeout longer than any test."""
     command = json.dumps(script("raw", how, str(mark)))
     return f"mcp_servers: {{raw: {{command: {command}, env: {{MARKER: {mark}}}, timeout: 600}}}}"
 

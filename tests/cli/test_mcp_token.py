@@ -50,13 +50,13 @@ def started(data):
 
 
 def token_in(lines) -> str:
-    """Return the token that a client is to send, of the line to be copied."""
+    """Return the token from the command line that the server prints for clients."""
     (found,) = [match[1] for line in lines if (match := re.search(r'--header "Authorization: Bearer (\S+)"', line))]
     return found
 
 
 def status(lines, **headers) -> int:
-    """Ask without the protocol: 404 is the answer to who is let in."""
+    """Return the status of a request to another path, which is 404 if access is allowed."""
     url = lines[-1].split(" on ")[1].replace("/mcp", "/other")
     return httpx2.get(url, headers=headers, timeout=PATIENCE).status_code
 

@@ -17,7 +17,7 @@ ANSWER = "Owls eat mice. I stopped at three tool calls; resume or raise the limi
 
 
 def result(call, content):
-    """Make the message that answers a call."""
+    """Return the message with the result of a call."""
     return {"role": "tool", "tool_call_id": call["id"], "content": content}
 
 

@@ -14,9 +14,9 @@ from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 PATIENCE = 60
-"""The longest that a program is waited for, so that a hang is a failure [s]."""
+"""Timeout, after which a hanging program fails the test [s]."""
 CUT_OWNERS = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"
-"""Cuts the sessions that hold locks of owners, and no others."""
+"""Ends only the sessions that hold owners' locks."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def database(server):
 
 
 def specialists(*command):
-    """Run `specialists` in this process, and return what came of it; what it does not catch is raised."""
+    """Run `specialists` in this process and return its result; exceptions that it does not catch are raised."""
     return CliRunner().invoke(manage.app, command, catch_exceptions=False)
 
 
@@ -118,7 +118,7 @@ def test_a_run_that_needs_its_store_ends_when_that_is_lost(held, database):
     assert 'relation "run_specialist.runs" does not exist' in err
 
 
-# --- odd servers
+# --- misconfigured servers
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ HALVE = "alter table run_specialist.runs drop column question; drop table run_sp
 
 
 def odd(url, **query):
-    """Return the URL with further settings."""
+    """Return the URL with additional parameters."""
     return parsed(url).update_query_dict(query).set(drivername="postgresql").render_as_string(hide_password=False)
 
 

@@ -16,7 +16,7 @@ from tests.unit.store.records import begun, ended, turn_of, write
 
 
 def mode(path):
-    """Return the rights of a file."""
+    """Return the permissions of a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 
@@ -30,7 +30,7 @@ def umask(request):
 
 @pytest.fixture
 def url(tmp_path, monkeypatch):
-    """Store a run, and change to the folder of its store."""
+    """Store a run, and change into the folder of its store."""
     monkeypatch.chdir(tmp_path)
     url = f"sqlite:///{tmp_path}/runs.db"
     with closing(Writer(Location(url, named=True))) as writer:
@@ -39,7 +39,7 @@ def url(tmp_path, monkeypatch):
 
 
 def report(url, *more):
-    """Write a report, and return what came of the command."""
+    """Write a report, and return the result of the command."""
     return CliRunner().invoke(manage.app, ["report", "run-1", "--store", url, *more], catch_exceptions=False)
 
 

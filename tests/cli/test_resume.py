@@ -23,7 +23,7 @@ from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 
 def ours(stderr):
-    """Return what was said on standard error, without the summary of the run."""
+    """Return the lines on standard error except the summary of the run."""
     return [line for line in stderr.splitlines() if not SUMMARY.search(line)]
 
 
@@ -53,7 +53,7 @@ def test_s4_3_a_store_that_was_named_stands_in_the_command(notes, api, write, ca
 
 
 def outcome(kind, limit, used):
-    """Make an outcome that landed at a limit."""
+    """Return an outcome that landed at a limit."""
     return Outcome(
         run_id="r",
         specialist="s",

@@ -22,13 +22,13 @@ QUOTES = [
 
 
 def exactly(**properties):
-    """Return the schema of an object with these keys, all of them, and no others."""
+    """Return the schema of an object with exactly these keys, all required."""
     closed = {"required": list(properties), "additionalProperties": False}
     return {"type": "object", "properties": properties, **closed}
 
 
 def many(items):
-    """Return the schema of a list."""
+    """Return the schema of a list of items."""
     return {"type": "array", "items": items}
 
 

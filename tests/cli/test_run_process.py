@@ -18,7 +18,7 @@ from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 LOOK = calls("search", {"query": "owls"})
 PATIENCE = 60
-"""The longest that a program is waited for, so that a hang is a failure [s]."""
+"""Timeout, after which a hanging program fails the test [s]."""
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 NEVER_LETS_GO = """
@@ -34,7 +34,7 @@ OfflineConversation.ask = OfflineProvider.aclose = wait_for_ever
 from run_specialist.cli.ask import main
 main()
 """
-"""The program with a provider that neither answers nor closes; it writes a byte each time it is asked to."""
+"""The program with a provider that never answers or closes; it writes a byte at each such call."""
 
 HANGING_TOOL = """
 import os, sys, threading
@@ -49,15 +49,15 @@ files._FileTools.search = hang
 from run_specialist.cli.ask import main
 main()
 """
-"""The program with a search that never ends, in the thread where it runs; it writes a byte when it begins."""
+"""The program with a search that never ends and blocks its thread; it writes a byte when it begins."""
 
 
 @contextmanager
 def telling(program, *arguments, code):
-    """Start a program that writes to the descriptor READY, and give it with the file to read that from."""
+    """Start a program that writes to the descriptor READY, and yield it with a file that reads from there."""
     ours, theirs = os.pipe()
     process = program(*arguments, code=code, pass_fds=[theirs], env=os.environ | {"READY": str(theirs)})
-    os.close(theirs)  # so that a program that dies is read as an end
+    os.close(theirs)  # so that reading ends when the program dies
     with open(ours, "rb", buffering=0) as told:  # noqa: PTH123 - a descriptor
         yield process, told
 
@@ -157,7 +157,7 @@ def test_a_reader_that_never_reads_is_no_error(write, program, flags):
 
 
 class Screen:
-    """A terminal with 120 columns for the standard error of a program, and the output it received."""
+    """A pseudo-terminal for the standard error of a program, and the output that it received."""
 
     def __init__(self):
         self.ours, self.theirs = pty.openpty()
@@ -171,24 +171,24 @@ class Screen:
         self.hang_up()
 
     def hang_up(self):
-        """Close the program's end here, so that reading ends when the program does."""
+        """Close the program's end in this process, so that reading ends when the program exits."""
         if self.theirs is not None:
             os.close(self.theirs)
             self.theirs = None
 
     @property
     def text(self):
-        """What was written, without what moves the cursor and colours."""
+        """The output without escape sequences for cursor and colours."""
         return ESCAPES.sub("", self.raw)
 
     def read(self, until=None):
-        """Read until the text holds these words, or to the end."""
+        """Read until the output contains a text, or to the end."""
         last = time.monotonic() + PATIENCE
         while until is None or until not in self.text:
             waiting = select.select([self.ours], [], [], max(0, last - time.monotonic()))[0]
             assert waiting, f"nothing more came: {self.text}"
             part = b""
-            with suppress(OSError):  # the other end is closed
+            with suppress(OSError):  # the program has closed the terminal
                 part = os.read(self.ours, 65536)
             if not part:
                 assert until is None, f"{until!r} was never shown: {self.text}"

@@ -13,7 +13,7 @@ from tests.wire.simulator.replies import answers, refuses, says, tool_use
 
 RUN, LOOK_AFTER = "run-specialist", "specialists"
 QUOTED = json.dumps(SENDABLE)
-"""As a value in YAML."""
+"""SENDABLE as a YAML value."""
 
 
 @pytest.fixture
@@ -45,7 +45,10 @@ def poisoned(notes, write, monkeypatch):
 
 
 def held(shown, *, harmless=()):
-    """Check that each command showed its poison, made harmless; `harmless`: those that need not show any."""
+    """Check that every command showed the text without its control characters.
+
+    harmless: Commands that do not show the text at all.
+    """
     assert {command: harm(text) for command, text in shown.items() if harm(text)} == {}
     silent = [command for command, text in shown.items() if "owned" not in text]
     assert silent == list(harmless)

@@ -20,7 +20,7 @@ def app(notes, write):
 
 
 def specialists(*arguments):
-    """Call the other command."""
+    """Run the command `specialists`; return exit code, stdout and stderr."""
     result = CliRunner().invoke(manage.app, arguments, catch_exceptions=False)
     return result.exit_code, result.stdout, result.stderr
 

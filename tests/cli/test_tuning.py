@@ -24,7 +24,7 @@ MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage 
 
 @pytest.fixture
 def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that stores runs of a specialist, with an outcome each, in the store of the test."""
+    """Return a function that stores runs of a specialist, one per outcome, in the store of the test."""
     monkeypatch.setenv("SPECIALIST_STORE", str(notes / "runs.db"))
     monkeypatch.setenv("TZ", "UTC")
 
@@ -62,7 +62,7 @@ def call(*arguments: str, columns: int = 80, charset: str = "utf-8", **env: str)
 
 
 def histogram(printed: str) -> list[str]:
-    """Return the lines of the histogram, its head first."""
+    """Return the lines of the histogram, including its header."""
     return printed.split("\n\n")[1].splitlines()[1:]
 
 
@@ -250,7 +250,7 @@ def test_where_blocks_cannot_be_written_letters_do(store, write):
 
 
 def colours(*arguments: str, **env: str) -> str:
-    """Return what the command prints on a terminal of its own."""
+    """Return the output of the command on a terminal."""
     parent, child = pty.openpty()
     command = [sys.executable, "-c", MAIN, "tune", *arguments]
     given = os.environ | {"TERM": "xterm", "COLUMNS": "80"} | env

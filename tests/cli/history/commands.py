@@ -18,13 +18,13 @@ DAY = 86_400.0
 
 
 def keep(**runs):
-    """Keep runs, and end the process that wrote them."""
+    """Store runs, and end the process that wrote them."""
     with closing(Writer(place(None))) as writer:
         finished_runs.write(writer, **runs)
 
 
 def run_of(run_id, at=NOON, **changed):
-    """Return the records of a run that is over, by default of one that began at noon."""
+    """Return the records of a finished run, which began at noon by default."""
     return finished_runs.run_of(run_id, at, **changed)
 
 
@@ -34,7 +34,7 @@ def listed(*arguments):
 
 
 def on_terminal(*arguments, columns=120, typed=b"", **environment):
-    """Run the command as a program on a terminal; return what it wrote there, and its exit code."""
+    """Run the command as a program on a terminal; return its output and its exit code."""
     ours, theirs = pty.openpty()
     os.write(ours, typed)
     env = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(columns)} | environment
@@ -45,7 +45,7 @@ def on_terminal(*arguments, columns=120, typed=b"", **environment):
         while True:
             try:
                 part = os.read(ours, 65_536)
-            except OSError:  # the program has closed its end
+            except OSError:  # the program has closed the terminal
                 break
             written += part
     os.close(ours)

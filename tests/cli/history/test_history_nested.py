@@ -30,12 +30,12 @@ def printed(*arguments):
 
 
 def ids(*arguments):
-    """Return the first column of a listing as it stands there."""
+    """Return the first column of a listing, with its indentation."""
     return [line.split("  owls")[0].split("  mice")[0].split("  looker")[0].rstrip() for line in listing(*arguments)]
 
 
 def listing(*arguments):
-    """Return the lines of a listing without its head."""
+    """Return the lines of a listing without the header."""
     return printed("runs", *arguments).splitlines()[1:]
 
 

@@ -29,7 +29,7 @@ def test_runs_are_listed_newest_first(three):
 
 
 def started(at):
-    """Return a time as it is listed, on a clock in Kolkata."""
+    """Return a time as the listing shows it in the time zone of Kolkata."""
     form = "%d %b %H:%M" if time.gmtime().tm_year == time.gmtime(at).tm_year else "%d %b %Y"
     return time.strftime(form, time.gmtime(at + 5.5 * 3_600))
 
