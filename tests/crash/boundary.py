@@ -25,15 +25,15 @@ from run_specialist.store.writer import Writer
 from run_specialist.tools.decorator import tool
 
 LONG = 900
-"""Of the outputs of the second turn, so that a summary is due before the third [characters]."""
+"""Length of the outputs of the second turn, which makes a summary due before the third [characters]."""
 SETTINGS: dict[str, Any] = {"name": "looker", "description": "Looks", "prompt": "Look it up.", "tools": []}
 SUMMARIZE_AT = 500
 NOTES = Usage(7, 0, 0, 3)
-"""What each summary takes."""
+"""Usage of each summary."""
 
 
 def append(path: Path, value: object) -> None:
-    """Write a line at the end of a file; it is there whatever becomes of the process."""
+    """Append a line to a file, without a buffer that would be lost with the process."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, json.dumps(value).encode() + b"\n")
     os.close(descriptor)
@@ -53,11 +53,11 @@ class Looker:
         return _Talk(opening, self._asked)
 
     def cost(self, usage: Usage) -> float | None:
-        """Return one cent a thousand tokens."""
+        """Return the cost, at one cent per thousand tokens [USD]."""
         return usage.total_tokens / 100_000
 
     async def aclose(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to close."""
 
 
 class _Talk:
@@ -66,7 +66,7 @@ class _Talk:
         self._path = asked
 
     async def ask(self, request: Request) -> Reply:
-        """Reply."""
+        """Log the request, and return the next reply."""
         await asyncio.sleep(0)
         if self._opening.system == prompts.SUMMARY:
             append(self._path, {"notes": True})
@@ -105,11 +105,11 @@ class Killing:
     """A journal that kills its process at a given record."""
 
     def __init__(self, journal: Journal, at: str, number: int) -> None:
-        """Take the real one.
+        """Set the wrapped journal and the point of the kill.
 
-        at: `kept` kills when all up to the n-th record is committed and the run has gone no further; `queued` when only
-            that is committed what the run has waited for; `asked` and `waited` at the n-th time that it waits, before
-            and after.
+        at: `kept` kills when the n-th record is committed, before the run continues; `queued` when the n-th record is
+            written, but only those before the last wait are passed on; `asked` and `waited` kill before and after the
+            n-th wait.
         number: n, from 1; 0 = never. Events are not counted.
         """
         self._journal = journal
@@ -118,7 +118,7 @@ class Killing:
         self._held: list[Record] = []
 
     def write(self, record: Record) -> None:
-        """Take a record."""
+        """Take a record, and kill the process if the point is reached."""
         if self._at == "queued":
             self._held.append(record)
         else:
@@ -133,11 +133,11 @@ class Killing:
 
     @property
     def outage(self) -> str | None:
-        """Say what the real one does."""
+        """Return the outage of the wrapped journal."""
         return self._journal.outage
 
     async def committed(self) -> str | None:
-        """Wait as the real one does."""
+        """Wait for the wrapped journal, and kill the process if the point is reached."""
         for record in self._held:
             self._journal.write(record)
         self._held.clear()
@@ -155,12 +155,12 @@ class Killing:
 
 
 def die() -> None:
-    """End as by a power cut: nothing is closed, nothing is flushed."""
+    """Kill this process, so that nothing is closed or flushed."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _wrap(at: str, number: int) -> None:
-    """Have all journals of this process kill it; `half` does so in the middle of the n-th transaction."""
+    """Make all journals of this process kill it; `half` kills it within the n-th transaction."""
     if at == "half":
         from run_specialist.store.ledger import Ledger
 
@@ -172,22 +172,22 @@ def _wrap(at: str, number: int) -> None:
                 die()
             replace(self, batch)
 
-        Ledger._replace = replaced  # type: ignore[method-assign] # that is the point
+        Ledger._replace = replaced  # type: ignore[method-assign] # replaced on purpose
         return
 
     def killing(make: Callable[..., Journal]) -> Callable[..., Journal]:
         return lambda *given: Killing(make(*given), at, number)
 
-    Writer.journal = killing(Writer.journal)  # type: ignore[method-assign] # likewise
-    Writer.claim = killing(Writer.claim)  # type: ignore[method-assign] # likewise
+    Writer.journal = killing(Writer.journal)  # type: ignore[method-assign] # same
+    Writer.claim = killing(Writer.claim)  # type: ignore[method-assign] # same
 
 
 def go(store: str, logs: str, question: str, run_id: str, at: str, number: str, limit: str) -> None:
-    """Begin a run, or go on with one, and be killed at a place.
+    """Start or resume a run, and kill the process at a given point.
 
-    logs: beginning of the names of the files to write to.
-    run_id: empty for a new run.
-    at, number: see `Killing`.
+    logs: Prefix of the names of the log files.
+    run_id: Empty for a new run.
+    at, number: See `Killing`.
     """
     _wrap(at, int(number))
     # A short grace period is enough: the previous process is dead, and the tests kill many processes.

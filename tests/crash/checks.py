@@ -13,7 +13,7 @@ from run_specialist.tools.respond import NAME as RESPOND
 Wire = dict[str, Any]
 """A message as it is sent, without cache markers."""
 BROKEN_OFF = "Not finished: "
-"""So begins the result of a call that was under way when its run was stopped, or its process killed."""
+"""Start of the result of a call that was running when its run was stopped or its process was killed."""
 assert PROCESS_ENDED.startswith(BROKEN_OFF)
 assert STOPPED.startswith(BROKEN_OFF)
 NOT_RUN = NOT_BEGUN.partition("{")[0]
@@ -25,22 +25,22 @@ class Asked:
 
     messages: Sequence[Wire]
     content: Sequence[Mapping[str, Any]] = ()
-    """The blocks of the reply; empty when none was made."""
+    """The blocks of the reply; empty if there was none."""
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The result of a comparison."""
+    """What is missing in the store."""
 
     lost: int
-    """Replies that were made and are not stored."""
+    """Number of replies that were sent but are not stored."""
     open: int
-    """Calls of the newest turn that are not stored."""
+    """Number of calls of the newest turn that are not stored."""
 
 
 def unmarked(messages: Sequence[Mapping[str, Any]]) -> list[Wire]:
-    """Return messages as they were sent, without the cache markers, which are no content."""
+    """Return messages without cache markers, which are not part of the content."""
     return [
         {
             "role": message["role"],
@@ -53,7 +53,7 @@ def unmarked(messages: Sequence[Mapping[str, Any]]) -> list[Wire]:
 
 
 def said(run: StoredRun) -> list[list[Wire]]:
-    """Return the messages of each part as they are sent, with the reply that nobody has acted upon yet."""
+    """Return the messages of each part as they are sent, with the reply that was not acted upon yet."""
     parts: list[list[Wire]] = []
     if not run.messages:
         # In that case the question is in the run's own row.
@@ -73,11 +73,11 @@ def said(run: StoredRun) -> list[list[Wire]]:
 def check_kept(
     run: StoredRun, asked: Sequence[Asked], limit: int | None = None, for_notes: Usage | None = None
 ) -> Kept:
-    """Compare what is stored of a run with what the model's side saw of it.
+    """Check that a stored run matches the requests and replies on the model's side.
 
-    asked: all requests of the run that were taken, in order.
-    limit: of tool calls.
-    for_notes: what was paid for summaries.
+    asked: All accepted requests of the run, in order.
+    limit: Maximum number of tool calls.
+    for_notes: Usage of the summaries.
     """
     lost = _check_replies(run, asked)
     _check_requests(run, asked)
@@ -91,7 +91,7 @@ def check_kept(
 
 
 def _check_replies(run: StoredRun, asked: Sequence[Asked]) -> int:
-    """Each stored reply is one that was sent, with what it cost, in that order; return how many are not stored."""
+    """Check that the stored replies were sent in this order with this usage; return how many replies are not stored."""
     turns, lost = list(run.turns), 0
     for one in asked:
         if turns and list(turns[0].blocks) == list(one.content):
@@ -103,7 +103,7 @@ def _check_replies(run: StoredRun, asked: Sequence[Asked]) -> int:
 
 
 def _check_requests(run: StoredRun, asked: Sequence[Asked]) -> None:
-    """Each request that was taken stands in the store as the beginning of a part, and so does its reply if stored."""
+    """Check that each accepted request is the beginning of a stored part, and that none follows an answer."""
     parts = said(run)
     answers = [one.content for one in asked if one.content and _is_answer(one.content)]
     replies = [list(turn.blocks) for turn in run.turns]
@@ -121,9 +121,9 @@ def _is_answer(content: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _begins(stored: Sequence[Wire], sent: Sequence[Wire], *, answered: bool) -> bool:
-    """Tell whether stored messages begin with those sent.
+    """Return whether stored messages begin with those sent.
 
-    answered: the reply is stored as well, so that our last words of the request are, too.
+    answered: Whether the reply is stored too; then the last message must be equal, including the landing instruction.
     """
     last = len(sent) - 1
     if len(stored) <= last or list(stored[:last]) != list(sent[:last]):
@@ -132,7 +132,7 @@ def _begins(stored: Sequence[Wire], sent: Sequence[Wire], *, answered: bool) -> 
 
 
 def _grew(one: Wire, other: Wire) -> bool:
-    """Tell whether two user messages differ only by words at the end of one of them."""
+    """Return whether two user messages differ only by text at the end of one of them."""
     *before, last = one["content"]
     *before_other, last_other = other["content"]
     kind = "content" if last["type"] == "tool_result" else "text"
@@ -145,7 +145,7 @@ def _id(block: Mapping[str, Any]) -> object:
 
 
 def _check_results(messages: Sequence[Wire], *, has_pending: bool) -> None:
-    """Each call has exactly one result, in the message behind it, in call order; a pending reply has none yet."""
+    """Check that each call has exactly one result, in the next message and in call order; a pending reply has none."""
     done = messages[:-1] if has_pending else messages
     for number, message in enumerate(done):
         calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
@@ -156,7 +156,7 @@ def _check_results(messages: Sequence[Wire], *, has_pending: bool) -> None:
 
 
 def _check_calls(run: StoredRun, limit: int | None) -> int:
-    """Each call of a turn that was acted upon is stored once, and its output was shown; return how many are not yet."""
+    """Check that the calls of processed turns are stored once and were shown; return how many others are not stored."""
     ids = [row.call.id for row in run.calls]
     assert len(set(ids)) == len(ids), "a call is stored twice"
     shown = _shown(run)
@@ -197,7 +197,7 @@ def _shown(run: StoredRun) -> dict[str, list[str]]:
 
 
 def _check_counters(run: StoredRun, for_notes: Usage) -> None:
-    """What is told to be used is what the turns came to that were acted upon."""
+    """Check that the stored usage and the stored number of calls match the processed turns."""
     snapshot = run.snapshot
     if snapshot is None:
         assert len(run.turns) <= 1, "more than one turn, and nothing tells where the run stands"
@@ -212,7 +212,7 @@ def _check_counters(run: StoredRun, for_notes: Usage) -> None:
 def check_ended(
     run: StoredRun, asked: Sequence[Asked], limit: int | None = None, for_notes: Usage | None = None
 ) -> Kept:
-    """Check a run that has its answer, whatever became of it on the way."""
+    """Check a run that has its answer, whether or not it was interrupted before."""
     kept = check_kept(run, asked, limit, for_notes)
     assert run.status in {"answered", "landed"}, run.status
     assert run.outcome is not None
@@ -226,14 +226,14 @@ def check_ended(
 
 
 _LATE = {"reply", "budget", "tool_call", "landing", "warning"}
-"""What may be the last event kept, where a process was killed after its outcome had been."""
+"""Events that may be the last one stored, if the process was killed after its outcome was stored."""
 
 
 def finished(run: StoredRun) -> Counter[str]:
-    """Count the calls whose output is stored, by what makes two calls identical."""
+    """Count the calls whose output is stored, by tool and arguments."""
     return Counter(row.call.key for row in run.calls if not (row.repeated or broken_off(row)))
 
 
 def broken_off(row: StoredCall) -> bool:
-    """Tell whether a call was under way when its run was stopped or its process killed."""
+    """Return whether a call was running when its run was stopped or its process was killed."""
     return row.is_error and row.whole.startswith(BROKEN_OFF)

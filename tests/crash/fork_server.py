@@ -13,11 +13,11 @@ from typing import Any, Self
 
 PROGRAM = Path(__file__).with_name("program.py")
 PATIENCE = 120.0
-"""The longest that a program is waited for, so that a hang is a failure [s]."""
+"""Timeout, after which a hanging program fails the test [s]."""
 
 
 def _bare() -> dict[str, str]:
-    """Return an environment without keys, endpoints and a store of whoever runs this."""
+    """Return the environment without the user's keys, endpoints and store."""
     foreign = ("ANTHROPIC_", "OPENAI_", "SPECIALIST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return kept | {"PYTHONPATH": str(PROGRAM.parents[2])}
@@ -31,11 +31,11 @@ class Forked:
         self.pid = pid
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; harmless after its end, because it is not reaped before `wait`."""
+        """Send a signal; safe after the process has ended, because `wait` has not reaped it yet."""
         os.kill(self.pid, number)
 
     def wait(self, timeout: float) -> int:
-        """Wait for its end, and return its exit code or the negative number of the signal that killed it."""
+        """Wait for the process to end; return its exit code, or minus the number of the signal that killed it."""
         self._line.settimeout(timeout)
         self._line.send(b".")
         return int(self._line.recv(16))
@@ -56,8 +56,8 @@ class ForkServer:
     def start(self, command: Sequence[str], where: Path, env: Mapping[str, str], fds: Sequence[int]) -> Forked:
         """Start a program.
 
-        env: what it has beside the environment of the fork server.
-        fds: for its output, its errors, and what it tells of tool calls.
+        env: Variables in addition to those of the fork server.
+        fds: Descriptors for its output, its errors, and its reports of tool calls.
         """
         message: dict[str, Any] = {"command": command, "where": str(where), "env": env}
         self._line.settimeout(PATIENCE)
@@ -89,7 +89,7 @@ class Single:
         )
 
     def __exit__(self, *_: object) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to close."""
 
 
 Start = ForkServer | Single

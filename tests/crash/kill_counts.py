@@ -8,32 +8,32 @@ from typing import Self
 
 @dataclass
 class KillCounts:
-    """The outcomes of all kills."""
+    """Counts of all kills and of their effects."""
 
     kills: int = 0
     runs: int = 0
     requests: int = 0
-    """That were answered."""
+    """Number of answered requests."""
     calls: int = 0
-    """That are stored."""
+    """Number of stored calls."""
     lost_replies: int = 0
-    """Answered and not stored: asked for once more."""
+    """Replies that were sent but not stored, so that the requests were repeated."""
     told_and_lost: int = 0
-    """Replies among those that the program had told of by an event."""
+    """Replies among them that the program had already reported as an event."""
     broken_off: int = 0
-    """Calls under way when their process was killed."""
+    """Calls that were running when their process was killed."""
     lost_outputs: int = 0
-    """Calls among those that had just returned."""
+    """Calls among them that had just returned."""
     retried: int = 0
-    """Calls among those that the model made once more."""
+    """Calls among them that the model made again."""
     not_on_record: int = 0
-    """Processes that were killed before their run was stored."""
+    """Processes killed before their run was stored."""
     after_the_end: int = 0
-    """Processes that were killed when their run had its outcome already."""
+    """Processes killed after the outcome of their run was stored."""
     struck: Counter[str] = field(default_factory=Counter)
-    """Kills by what was under way."""
+    """Kills by the activity that they interrupted."""
     left_as: Counter[str] = field(default_factory=Counter)
-    """By the status that runs had afterwards."""
+    """Kills by the status of the run afterwards."""
 
     def __iadd__(self, other: "KillCounts") -> Self:
         for name, value in vars(other).items():
@@ -42,13 +42,13 @@ class KillCounts:
 
 
 class Kills:
-    """The remaining kills of all lanes together; below 0 if two lanes took the last one."""
+    """The remaining kills of all parallel loops together; below 0 if two loops took the last one."""
 
     def __init__(self, count: int) -> None:
         self.left = count
         self._lock = threading.Lock()
 
     def take(self) -> None:
-        """Note that one was made."""
+        """Subtract one kill."""
         with self._lock:
             self.left -= 1

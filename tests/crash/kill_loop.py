@@ -22,9 +22,9 @@ from tests.wire.simulator import Recorded
 MOMENTS = (("request", 5), ("reply", 5), ("call", 14), ("event", 50), ("event", 0))
 """The milestones after which a process is killed, and the highest count of each."""
 FAREWELLS = {signal.SIGINT: 130, signal.SIGTERM: 130}
-"""Exit codes after the signals that a process handles."""
+"""Exit codes of a process that handles these signals."""
 MOST_KILLS = 5
-"""Kills of one run at most, so that each run ends."""
+"""Maximum number of kills per run, so that each run ends."""
 SPECIALIST = "---\nname: finder\ndescription: Finds notes\n{}---\nYou find notes.\n"
 
 
@@ -40,11 +40,11 @@ class KillLoop:
         signals: Sequence[signal.Signals] = (signal.SIGKILL,),
         slow: float = 20,
     ) -> None:
-        """Make a project to work in.
+        """Create a project for the runs.
 
-        store: URL of a store that others may share; None for SQLite files of its own.
-        signals: what processes are struck with.
-        slow: the longest that a reply or a tool takes [ms].
+        store: URL of a store that others may share; None for separate SQLite files.
+        signals: Signals that end the processes.
+        slow: Maximum delay of a reply or a tool [ms].
         """
         self._chance = random.Random(seed)  # noqa: S311 - no secret
         self.counts = KillCounts()
@@ -63,7 +63,7 @@ class KillLoop:
         self._store = store or ""
 
     def work(self, kills: Kills, start: Start) -> None:
-        """Begin runs, kill and resume them for as long as kills are left; each comes to its end."""
+        """Start runs, kill them and resume them until they answer, as long as kills are left."""
         self._kills = kills
         with start as self._start, WatchedSimulator(self._model, self._milestones) as self._api:
             while kills.left > 0:
@@ -113,7 +113,7 @@ class KillLoop:
             self._store = f"sqlite:///{self._folder}/runs-{self.counts.runs}.db"
 
     def _go(self, run: StoredRun | None) -> WatchedProgram:
-        """Start the command, or go on with a run."""
+        """Start a run with the command, or resume one."""
         command = ["run-specialist", "finder", self._question] if run is None else ["specialists", "resume", run.run_id]
         self._env = {"ANTHROPIC_BASE_URL": self._api.base_url, "SLOW": str(self._slow)}
         self._env |= {"HOME": str(self._project / "home")}
@@ -122,7 +122,7 @@ class KillLoop:
         return WatchedProgram(self._start, command, self._project, self._env, self._milestones)
 
     def _strike(self, program: WatchedProgram) -> bool:
-        """Wait for the moment to kill; False when the process ended before."""
+        """Wait for the moment to kill; return False if the process ended before."""
         kind, latest = self._chance.choice(MOMENTS)
         count = self._chance.randint(min(latest, 1), latest)
         longest = self._chance.choice([0, 0.005, 0.02]) if count else 0.5
@@ -139,7 +139,7 @@ class KillLoop:
         return not program.is_over
 
     def _after(self, program: WatchedProgram, before: StoredRun | None) -> StoredRun | None:
-        """Check what is stored once a process was killed."""
+        """Check the stored run after a kill."""
         self._milestones.settle()
         asked = self._asked()
         self.counts.kills += 1
@@ -166,7 +166,7 @@ class KillLoop:
         return run
 
     def _listed(self, run: StoredRun) -> object:
-        """Return the status that `specialists runs` tells."""
+        """Return the status that `specialists runs` shows."""
         command = ["specialists", "runs", run.run_id, "--store", self._store, "--json"]
         listing = WatchedProgram(self._start, command, self._project, self._env, self._milestones)
         assert listing.end() == 0, listing.said
@@ -195,7 +195,7 @@ class KillLoop:
         self.counts.retried += len(self._model.retried)
 
     def _check_executed(self, run: StoredRun, before: StoredRun | None) -> None:
-        """No call was run more often than the model made it, and none of which the output was stored before."""
+        """Check that no call ran more often than the model made it, or again after its output was stored."""
         begun = Counter(key for what, key in self._log if what == "begun")
         made = Counter(call.key for one in self._asked() for call in Reply(Stop.WANTS_TOOLS, tuple(one.content)).calls)
         assert not begun - made, f"run too often: {begun - made}"
@@ -211,7 +211,7 @@ class KillLoop:
         self._begun = begun
 
     def _check_first_request(self, before: StoredRun | None) -> None:
-        """What is asked first after a kill begins with the bytes that were sent last, system prompt and tools too."""
+        """Check that the first request after a kill begins with the bytes of the last one, system prompt included."""
         requests = self._api.requests
         accepted = [one for one in requests[self._first_request : self._asked_before] if one.status == 200]
         now = [one for one in requests[self._asked_before :] if one.status == 200]
@@ -238,6 +238,6 @@ def _front(request: Recorded) -> str:
 
 
 def _said(request: Recorded) -> bytes:
-    """Return the bytes of the messages; a cache marker, which an order sets elsewhere, is none of them."""
+    """Return the bytes of the messages without cache markers, which an order places elsewhere."""
     said = request.raw.partition(b'"messages":[')[2].removesuffix(b"]}")
     return said.replace(b',"cache_control":{"type":"ephemeral"}', b"")

@@ -15,25 +15,25 @@ Call = tuple[str, Mapping[str, Any]]
 
 
 class Researcher:
-    """Makes one to four calls a turn and answers after some of them, or when it must."""
+    """Makes one to four calls per turn, and answers after some of them or when forced or ordered to."""
 
     def __init__(self, chance: random.Random, *, thinks: bool, slow: float) -> None:
-        """Take what it decides by.
+        """Set the source of randomness and the options.
 
-        thinks: whether each reply begins with a thought, which binds all that stands before it.
-        slow: the longest that a reply takes [ms].
+        thinks: Whether replies begin with a thinking block, after which the earlier messages must not change.
+        slow: Maximum delay of a reply [ms].
         """
         self._chance = chance
         self._thinks = thinks
         self._slow = slow
         self._numbers = itertools.count(1)
         self.calls = 8
-        """After so many it answers."""
+        """Number of calls after which it answers."""
         self.retried: list[str] = []
-        """Ids of calls that were broken off and that it made once more."""
+        """Ids of the interrupted calls that it made again."""
 
     def __call__(self, request: Recorded) -> Reply:
-        """Return its reply."""
+        """Return the reply to a request."""
         number = next(self._numbers)
         forced = (request.tool_choice or {"type": "auto"})["type"] != "auto"
         thoughts = [thinking(f"Thought {number}.")] if self._thinks and not forced else []

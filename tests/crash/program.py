@@ -30,11 +30,11 @@ LATE = (
     "run_specialist.store.server_session",
     "tests.crash.boundary",
 )
-"""What a program imports late; drivers of databases do not like to be forked."""
+"""Modules that programs import on demand, imported before forking; without database drivers, which forks can break."""
 
 
 def tell(what: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Write a line; what is in the pipe outlives the program."""
+    """Write one line to the pipe, which keeps it even if the program is killed."""
     key = f"{tool.name} {json.dumps(arguments, sort_keys=True, default=str)}"
     os.write(int(os.environ["TOLD_BY"]), json.dumps([what, key]).encode() + b"\n")
 
@@ -42,7 +42,7 @@ def tell(what: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
 async def told(
     self: Tool, seconds: float, arguments: Mapping[str, Any], context: Context | None = None
 ) -> Output | None:
-    """Run a call, and tell when it begins and when it has returned."""
+    """Run a call, and report when it begins and when it has returned."""
     tell("begun", self, arguments)
     await asyncio.sleep(random.uniform(0, float(os.environ["SLOW"]) / 1_000))  # noqa: S311 - no secret
     output = await call_within(self, seconds, arguments, context)
@@ -57,7 +57,7 @@ def main(*command: str) -> None:
 
         go(*command[1:])
         return
-    Tool.call_within = told  # type: ignore[method-assign] # that is the point
+    Tool.call_within = told  # type: ignore[method-assign] # replaced on purpose
     sys.argv = [*command]
     if command[0] == "specialists":
         from run_specialist.cli.manage import main as run
@@ -67,7 +67,7 @@ def main(*command: str) -> None:
 
 
 def nurse(descriptor: int) -> None:
-    """Fork a program for each message: its arguments, with descriptors for its output; tell its id, then its code."""
+    """Fork a program for each message with arguments and descriptors; reply with its id, then its exit code."""
     for name in LATE:
         importlib.import_module(name)
     # A garbage collection over all inherited objects would copy their memory, and the exit would take seconds.

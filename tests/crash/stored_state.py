@@ -12,13 +12,13 @@ from run_specialist.store.stored import StoredRun
 from run_specialist.store.to_rows import RUNNING
 
 PATIENCE = 60.0
-"""The longest that a dead process may be taken for alive [s]."""
+"""Maximum time for which a store may take a dead process for alive [s]."""
 
 
 def look(store: str, question: str, folder: Path) -> StoredRun | None:
-    """Return the run with this question; None where it is not stored.
+    """Return the run with this question, or None if it is not stored.
 
-    A store that is a file is copied first, so that the next process finds it as the last one has left it.
+    A store in a file is copied first, so that the next process finds it as the previous one left it.
     """
     if (file := file_of(store)) is not None:
         copy = folder / "copy.db"
@@ -33,7 +33,7 @@ def look(store: str, question: str, folder: Path) -> StoredRun | None:
 
 
 def stored(store: str, question: str) -> StoredRun | None:
-    """Return the run with this question once its process is known to be dead; None where it is not stored."""
+    """Return the run with this question once its process is known to be dead, or None if it is not stored."""
     last = time.monotonic() + PATIENCE
     with Store(store) as opened:
         while True:
@@ -46,7 +46,7 @@ def stored(store: str, question: str) -> StoredRun | None:
 
 
 def _holds_runs(file: Path) -> bool:
-    """Tell whether a run is stored there, also where the store was not made to its end; check that it is sound."""
+    """Return whether the file holds a run, even if the store is incomplete; check its integrity."""
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
         if not connection.execute("select 1 from sqlite_schema where name = 'runs'").fetchall():

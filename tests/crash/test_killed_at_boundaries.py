@@ -22,7 +22,7 @@ from tests.crash.stored_state import stored
 from tests.crash.watched_program import Milestones, WatchedProgram
 
 PLACES = [("half", 4), ("kept", 9), ("kept", 4), ("queued", 9), ("asked", 4), ("waited", 9)]
-"""Where the process kills itself, and a limit: with 9 tool calls the run answers by itself, with 4 it lands."""
+"""Point of the kill, and limit of tool calls: with 9 the run answers by itself, with 4 it lands."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ class Case:
     limit: int
 
     def go(self, run_id: str, at: str, number: int) -> int:
-        """Begin it or go on with it; return the exit code."""
+        """Start or resume the run; return the exit code."""
         logs = str(self.folder / self.name)
         command = ["boundary", self.store, logs, self.name, run_id, at, str(number), str(self.limit)]
         program = WatchedProgram(self.fork_server, command, self.folder, {}, Milestones())
@@ -52,22 +52,22 @@ class Case:
         return code
 
     def lines(self, what: str) -> list[Any]:
-        """Return what the run put down."""
+        """Return the lines of one of the run's log files."""
         path = self.folder / f"{self.name}-{what}"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     @property
     def requests(self) -> list[Asked]:
-        """The requests, but for those for notes."""
+        """The requests of the run, without those for notes."""
         asked = [line for line in self.lines("asked") if "notes" not in line]
         return [Asked(one["messages"], one["content"], Usage(**one["usage"])) for one in asked]
 
     def look(self) -> StoredRun | None:
-        """Return what is stored of it."""
+        """Return the stored run, or None if it is not stored."""
         return stored(self.store, self.name)
 
     def check(self, run: StoredRun, *, ended: bool = False) -> None:
-        """Check what is stored of it, and what was run."""
+        """Check the stored run and the executed calls."""
         kept = (check_ended if ended else check_kept)(run, self.requests, self.limit, self._for_notes(run))
         assert kept.lost <= 2
         begun = Counter(query for what, query in self.lines("executed") if what == "begun")
@@ -78,7 +78,7 @@ class Case:
         assert len(fronts) <= 1
 
     def _for_notes(self, run: StoredRun) -> Usage:
-        """Return what is booked for summaries: whole requests, one at least for each that is stored."""
+        """Return the usage booked for summaries: a whole number of requests, at least one per stored summary."""
         booked, turns = (run.snapshot.total.usage, run.snapshot.turns) if run.snapshot else (Usage(), 0)
         count = (booked.input_tokens - sum(turn.usage.input_tokens for turn in run.turns[:turns])) // NOTES.input_tokens
         parts = max((one.part for one in run.messages), default=0)
@@ -87,7 +87,7 @@ class Case:
 
 
 def check_resumed(before: StoredRun, lines_before: int, case: Case) -> None:
-    """What is asked first after a kill begins with what was asked last before it, unless a summary came between."""
+    """Check that the first request after a kill begins with the last one before, unless a summary came between."""
     lines = case.lines("asked")
     earlier = [at for at, line in enumerate(lines[:lines_before]) if "messages" in line]
     later = [at for at, line in enumerate(lines) if at >= lines_before and "messages" in line]
@@ -123,7 +123,7 @@ def test_s4_4_killed_at_each_place_a_run_can_be_gone_on_with(fork_server, store_
 
 
 def resume(case: Case, run: StoredRun, number: int) -> None:
-    """Go on with a run until it has its answer, killed once more at the n-th record unless that is 0."""
+    """Resume a run until it has its answer; kill it once more at the n-th record, unless `number` is 0."""
     while run.outcome is None:
         lines = len(case.lines("asked"))
         done = finished(run)

@@ -44,5 +44,5 @@ def test_s4_4_killed_by_the_server_a_run_has_lost_nothing(tmp_path):
     """Killed during one of its first three requests, a process has stored all earlier replies; none is repeated."""
     loop = KilledByServer(4, tmp_path)
     loop.work(Kills(9), ForkServer())
-    # The pending request is answered after the client has gone.
+    # The pending request is answered after the client has died.
     assert loop.counts.lost_replies == loop.counts.kills == 9

@@ -28,7 +28,7 @@ class Milestones:
             self._is_over = False
 
     def pass_one(self, kind: str) -> None:
-        """Count one more: a `request`, a `reply`, an `event`, or a `call` that begins or has returned."""
+        """Count one more `request`, `reply`, `event` or `call`; a call counts when it begins and when it returns."""
         with self._changed:
             self._passed[kind] += 1
             self._asked += kind == "request"
@@ -36,13 +36,13 @@ class Milestones:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Say that nothing more will come."""
+        """Record that the program has ended."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def wait(self, kind: str, count: int) -> bool:
-        """Wait until so many were passed; False when the program ended before."""
+        """Wait until so many milestones of a kind are reached; return False if the program ended before."""
         with self._changed:
             passed = self._changed.wait_for(lambda: self._passed[kind] >= count or self._is_over, PATIENCE)
             assert passed, "the program hangs"
@@ -50,12 +50,12 @@ class Milestones:
 
     @property
     def under_way(self) -> bool:
-        """True while the server is at a request."""
+        """Whether the server is processing a request."""
         with self._changed:
             return self._asked > self._answered
 
     def settle(self) -> None:
-        """Wait until the server is done with all requests."""
+        """Wait until the server has answered all requests."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._asked == self._answered, PATIENCE), "the server hangs"
 
@@ -67,7 +67,7 @@ class WatchedSimulator(MessagesSimulator):
         super().__init__(replies, **options)
         self._milestones = milestones
         self.at_request: Callable[[int], None] = lambda _number: None
-        """Called when a request has come, with its number from 1, before it is answered."""
+        """Called with the number of each request, from 1, before it is answered."""
 
     def _answer(self, *arguments: Any) -> None:
         self._milestones.pass_one("request")
@@ -86,7 +86,7 @@ class WatchedProgram:
     ) -> None:
         self._lines: list[bytes] = []
         self.told: list[tuple[str, str]] = []
-        """What it told of tool calls: `begun` or `returned`, and what makes two calls identical."""
+        """Its reports of tool calls: `begun` or `returned`, and the tool with its arguments."""
         self._errors: list[bytes] = []
         self._milestones = milestones
         milestones.begin()
@@ -118,21 +118,21 @@ class WatchedProgram:
 
     @property
     def printed(self) -> bytes:
-        """What it wrote to its standard output."""
+        """Its standard output."""
         return b"".join(self._lines)
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """Those that it printed, a line each."""
+        """The events that it printed, one per line."""
         return [json.loads(line) for line in self._lines]
 
     @property
     def is_over(self) -> bool:
-        """True once it has closed all that it writes to."""
+        """Whether it has closed all its outputs."""
         return not any(reader.is_alive() for reader in self._readers)
 
     def end(self, signal: int | None = None) -> int:
-        """Wait for its end, after a signal if one is given; return its code."""
+        """Send a signal if one is given, wait for the process to end, and return its exit code."""
         if signal is not None:
             self._process.send_signal(signal)
         for reader in self._readers:
@@ -142,12 +142,12 @@ class WatchedProgram:
 
     @property
     def said(self) -> str:
-        """What it wrote to its standard error."""
+        """Its standard error."""
         return b"".join(self._errors).decode()
 
     @property
     def calls_under_way(self) -> int:
-        """Calls that had begun and not returned."""
+        """Number of calls that have begun and not returned."""
         begun = sum(what == "begun" for what, _ in self.told)
         return begun - sum(what == "returned" for what, _ in self.told)
 

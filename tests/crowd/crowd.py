@@ -19,7 +19,7 @@ from tests.leak_check import resident
 
 CHILD = Specialist(name="child", description="", prompt="You look.", tools=(), tool_timeout=0.2, model="haiku")
 PATIENCE = 120
-"""What a request may take, its connection too, while the server and all children share one process [s]."""
+"""Timeout of a request, including the connection; the server and all children share one process [s]."""
 STRICT = CHILD.model_copy(update={"output_schema": {"type": "object", "required": ["n"]}})
 SHORT = CHILD.model_copy(update={"tool_calls_limit": 2})
 
@@ -44,9 +44,9 @@ class Child:
     fate: Fate
     outcome: Outcome | None = None
     finished: int = 0
-    """How often its end was told."""
+    """Number of its `Finished` events."""
     was_cancelled: bool = False
-    """True where the cancellation by its parent came out."""
+    """Whether its task raised CancelledError."""
 
 
 @dataclass
@@ -55,16 +55,16 @@ class Crowd:
 
     children: list[Child]
     resident: dict[str, int] = field(default_factory=dict)
-    """Memory of the process before, at its most, and after [bytes]."""
+    """Memory of the process before, at the peak, and after [bytes]."""
 
     @property
     def by_fate(self) -> Counter[tuple[str, str]]:
-        """How many of each fate ended with which status."""
+        """Number of children by fate and final status."""
         return Counter((one.fate.name, one.outcome.status if one.outcome else "lost") for one in self.children)
 
 
 async def play(fates: Sequence[Fate], server: Crowded, folder: Path, store: str = "none") -> Crowd:
-    """Let children of these fates work at once."""
+    """Run children with these fates at the same time."""
     crowd = Crowd([Child(number, fate) for number, fate in enumerate(fates)])
     crowd.resident["before"] = crowd.resident["most"] = resident()
     async with (
@@ -108,7 +108,7 @@ async def _watch(crowd: Crowd) -> None:
 
 
 def wrong(crowd: Crowd, server: Crowded) -> list[str]:
-    """Return what is not as it has to be, each in a line."""
+    """Return the deviations from the expected results, one per line."""
     found = [f"child {one.number}, {one.fate.name}: {why}" for one in crowd.children for why in _wrong_of(one, server)]
     ids = Counter(one.outcome.run_id for one in crowd.children if one.outcome)
     return [*found, *(f"{run_id} stands for {often} runs" for run_id, often in ids.items() if often > 1)]
@@ -139,7 +139,7 @@ def _why(outcome: Outcome, fate: Fate) -> str:
 
 
 def unread(store: str, crowd: Crowd) -> list[str]:
-    """Return which children cannot be read in a store as they ended."""
+    """Return the runs in a store that do not match the outcomes of the children."""
     with Store(store) as kept:
         listed = {one.run_id: one.status for one in kept.runs()}
         ended = {one.outcome.run_id: one.outcome.status for one in crowd.children if one.outcome}
@@ -153,7 +153,7 @@ def unread(store: str, crowd: Crowd) -> list[str]:
 
 
 def alive() -> Counter[str]:
-    """Count the values of this package that are there, by type."""
+    """Count the objects of this package that exist, by type."""
     gc.collect()
     types = Counter(type(one) for one in gc.get_objects())
     names = {kind: f"{kind.__module__}.{kind.__qualname__}" for kind in types}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FAILING = 0.2
-"""The share of the children that something befalls, where there are enough of them."""
+"""Share of the children that fail, if there are enough of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Fate:
     exit_code: int
     failed_calls: int = 0
     requests: int = 3
-    """That reach the server."""
+    """Number of requests that reach the server."""
 
 
 WELL = Fate("well", "answered", 0)
@@ -41,8 +41,8 @@ FATES = {fate.name: fate for fate in (WELL, *ILL)}
 
 
 def drawn(children: int, seed: int) -> Sequence[Fate]:
-    """Return the fate of each child; every way to fail is among them where there are enough children."""
-    chance = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    """Return the fate of each child; with enough children every kind of failure occurs."""
+    chance = random.Random(seed)  # noqa: S311 - reproducible, not secret
     failing = max(round(children * FAILING), min(len(ILL), children))
     ill = [ILL[number % len(ILL)] for number in range(failing)]
     fates = [*ill, *[WELL] * (children - len(ill))]
@@ -51,5 +51,5 @@ def drawn(children: int, seed: int) -> Sequence[Fate]:
 
 
 def question(number: int, fate: Fate) -> str:
-    """Return what a child is asked; the server knows it again by that."""
+    """Return the question to a child, by which the server recognizes it."""
     return f"child {number}: {fate.name}"

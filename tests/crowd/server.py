@@ -1,4 +1,4 @@
-"""A Messages API on loopback that treats each child as its question demands."""
+"""A Messages API on loopback that answers each child according to the fate in its question."""
 
 import asyncio
 import json
@@ -11,13 +11,13 @@ from typing import Any
 
 QUESTION = re.compile(rb"child (\d+): ([a-zA-Z0-9 ]+)")
 WAIT = 0.01
-"""What an answer takes, so that the children are at work side by side [s]."""
+"""Delay of an answer, so that the children run concurrently [s]."""
 
 Reply = tuple[int, bytes]
 
 
 class Crowded:
-    """Counts the requests of each child."""
+    """Answers the requests, and counts those of each child."""
 
     def __init__(self) -> None:
         self.requests: Counter[int] = Counter()
@@ -27,7 +27,7 @@ class Crowded:
         self._all_asked = asyncio.Event()
 
     def expect(self, children: int) -> None:
-        """Begin to count anew, and answer nobody until so many children have sent their first request."""
+        """Reset the counters, and answer only after so many children have sent their first request."""
         self.requests.clear()
         self.most_at_once, self._awaited, self._all_asked = 0, children, asyncio.Event()
 
@@ -46,7 +46,7 @@ class Crowded:
             writer.close()
 
     async def _answer(self, body: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; False where the connection ends with it."""
+        """Answer one request; return False if the connection ends with it."""
         found = QUESTION.search(body)
         assert found, body
         child, fate = int(found[1]), found[2].decode()
@@ -76,9 +76,9 @@ class Crowded:
 
 
 def reply(child: int, fate: str, turn: int, request: dict[str, Any]) -> Reply:  # noqa: PLR0911 - one for each fate
-    """Return status and body of an answer.
+    """Return the status and body of an answer.
 
-    turn: counted from 1, by what the request carries.
+    turn: Number of the turn, from 1.
     """
     if fate == "overloaded":
         return _error(529, "overloaded_error")
@@ -123,7 +123,7 @@ def _message(child: int, turn: int, content: list[dict[str, Any]], reason: str) 
 
 @contextmanager
 def serving() -> Iterator[Crowded]:
-    """Serve from a thread of its own."""
+    """Run the server in a thread."""
     crowded, ready = Crowded(), threading.Event()
     stop: list[Callable[[], object]] = []
 
