@@ -8,17 +8,17 @@ from contextlib import closing
 from pathlib import Path
 
 PIECE = 10
-"""So much of a secret is a leak [characters]."""
+"""Length of a piece that counts as a leak [characters]."""
 
 
 def came_out(secret: str, *told: object) -> list[str]:
-    """Return what holds a piece of a secret: texts, values as they are shown, errors with all that they stem from."""
+    """Return what contains a piece of a secret: texts, values as text, and errors including their causes."""
     pieces = {secret[at : at + PIECE] for at in range(len(secret) - PIECE + 1)}
     return [one[:2_000] for one in map(_text, told) if any(piece in one for piece in pieces)]
 
 
 def stored(folder: Path) -> Iterator[str]:
-    """Yield all files below a folder as text, and of stores what is packed in them."""
+    """Yield the contents of all files below a folder as text, and the unpacked values of stores."""
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix != ".md":
             yield path.read_bytes().decode("utf-8", "replace")

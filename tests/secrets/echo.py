@@ -32,17 +32,17 @@ SHAPES: dict[str, tuple[int, str, Callable[[str], bytes]]] = {
     "event": (200, EVENTS, _event),
     "cut event": (200, EVENTS, lambda told: _event(f"{'so ' * 190}{told}")),
 }
-"""Status, content type, and the body made of the headers."""
+"""Status, content type, and a function from the keys received to the body."""
 
 
 class Echo(BaseHTTPRequestHandler):
     """Answers in the current format of the server."""
 
     def log_message(self, *_: Any) -> None:
-        """Stay silent."""
+        """Log nothing."""
 
     def do_POST(self) -> None:
-        """Tell the headers."""
+        """Answer with the keys received, in the current format."""
         self.rfile.read(int(self.headers.get("content-length", 0)))
         status, kind, body = SHAPES[self.server.shape]
         sent = (value for name, value in self.headers.items() if name.lower() in {"authorization", "x-api-key"})
@@ -60,7 +60,7 @@ class EchoOfTools(Raw):
     """An MCP server whose tool returns the request headers, in a result or in an error."""
 
     def spoken(self, how: str, asked: dict[str, Any]) -> None:
-        """Tell them as a result, as an error, or where it should list its tools."""
+        """Answer with the headers: as a result, as an error, or as an error of another request than the call."""
         told = " ".join(f"{name}: {value}" for name, value in self.headers.items())
         if asked["method"] == {"lists": "tools/list", "begins": "initialize"}.get(how, "tools/call"):
             error = {"code": -32000, "message": f"{'so ' * 80}{told}" if how == "long" else told}
@@ -74,7 +74,7 @@ class EchoOfTools(Raw):
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[Any]:
-    """Serve; what comes has `url`, `heard`, and `shape`, which may be changed."""
+    """Run a server; it has `url`, `heard` (keys received), and `shape`, which may be set to another format."""
     with raw_web(handler) as server:
         server.heard, server.shape = [], "message"
         yield server

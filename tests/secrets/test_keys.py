@@ -19,7 +19,7 @@ from tests.secrets.echo import SHAPES, Echo, serving
 from tests.spans import recorded
 
 KEY = "zebra-cardigan-lamplight-quokka"
-"""No key looks like it, so that only who knows it can mask it."""
+"""A key without a known format, which can only be masked by its value."""
 FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
 ENDPOINTS = {
     "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "sonnet"),
@@ -37,7 +37,7 @@ def echo() -> Iterator[Echo]:
 
 @asynccontextmanager
 async def runner_of(model: str, folder: Path) -> AsyncIterator[Runner]:
-    """Make one as the command does, with a store, and let its provider try once."""
+    """Open a runner as the command does, with a store and a provider that does not retry."""
     provider = make_provider(model)
     provider.client.max_retries = 0
     try:

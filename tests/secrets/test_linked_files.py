@@ -68,13 +68,13 @@ sys.stdout.write("\\n".join(said))
 
 @dataclass(frozen=True)
 class Scene:
-    """A project of an attacker, and a folder outside it with secrets."""
+    """A project under the attacker's control, and a folder outside it with secrets."""
 
     project: Path
     outside: Path
 
     def link(self, path: str, target: str | Path) -> None:
-        """Put a link into the project, in place of what is there."""
+        """Replace a path of the project with a link."""
         link = self.project / path
         link.parent.mkdir(parents=True, exist_ok=True)
         if link.is_dir() and not link.is_symlink():
@@ -83,7 +83,7 @@ class Scene:
         link.symlink_to(target)
 
     def specialist(self, *lines: str, name: str = "odd") -> None:
-        """Write the file of a specialist with some keys."""
+        """Write a specialist's file with these lines of front matter."""
         text = "\n".join(["---", f"name: {name}", "description: Finds.", *lines, "---", "You find notes.", ""])
         (self.project / "specialists" / "odd.md").write_text(text)
 
@@ -92,49 +92,49 @@ Attack = Callable[[Scene], None]
 
 
 def hop(scene: Scene) -> None:
-    """Go through two links of the project, a file and a folder."""
+    """Go through two links in the project, to a file and to a folder."""
     scene.link("hop/folder", scene.outside)
     scene.link("hop/file.md", "folder/secret.md")
     scene.link("specialists/odd.md", "../hop/file.md")
 
 
 def up(scene: Scene) -> None:
-    """Link to the folder above the project, which holds what is outside too."""
+    """Link to a folder above the project, which contains the folder with secrets too."""
     scene.link("specialists", "../..")
 
 
 def up_and_in(scene: Scene) -> None:
-    """Leave the project and come back on the way to a file outside."""
+    """Link to a file outside along a path that leaves the project, returns, and leaves it again."""
     scene.link("specialists/odd.md", "../../project/../outside/secret.md")
 
 
 def middle(scene: Scene) -> None:
-    """Link a folder on the way to a place."""
+    """Link a parent folder of a place where specialists are searched for."""
     (scene.outside / "agents").mkdir()
     (scene.outside / "agents" / "odd.md").write_bytes((scene.outside / "secret.md").read_bytes())
     scene.link(".claude", scene.outside)
 
 
 def git(scene: Scene) -> None:
-    """Stay in the project, where git keeps tokens."""
+    """Link to git's configuration, which is in the project and may hold tokens."""
     (scene.project / ".git" / "config").write_text((scene.outside / "secret.md").read_text())
     scene.link("specialists/odd.md", "../.git/config")
 
 
 def schema_link(scene: Scene) -> None:
-    """Name a schema inside the project that is a link."""
+    """Name a schema that is a link inside the project."""
     scene.link("schemas/shape.json", scene.outside / "secret.json")
     scene.specialist("output_schema: ../schemas/shape.json")
 
 
 def schema_folder(scene: Scene) -> None:
-    """Name a schema behind a linked folder."""
+    """Name a schema in a linked folder."""
     scene.link("schemas", scene.outside)
     scene.specialist("output_schema: ../schemas/secret.json")
 
 
 def servers(scene: Scene) -> None:
-    """Let a name be looked up in the servers of another program."""
+    """Name an MCP server from a linked configuration of another program."""
     scene.link(".mcp.json", scene.outside / "servers.json")
     scene.specialist("mcp_servers: [other]")
 
@@ -187,7 +187,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def all_commands(scene: Scene, tmp_path: Path) -> str:
-    """Run every command in the project and return all that was printed; fail where one of them broke."""
+    """Run every command in the project and return everything printed; fail if one of them crashed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")} | {
         "HOME": str(tmp_path / "home"),
         "SPECIALIST_STORE": f"sqlite:///{tmp_path}/store/runs.db",

@@ -27,7 +27,7 @@ WORDS = {
     "store": "kettle-hyacinth-banjo",
     "server": "thistle-accordion-comet",
 }
-"""No key looks like them, so that only who knows them can mask them."""
+"""Secrets without a known format, which can only be masked by their values."""
 SECRETS = {name: value.partition("me:")[2].partition("@")[0] or value for name, value in WORDS.items()}
 OWN = Specialist(name="finder", description="", prompt="You look.", tools=None)
 BODY = base64.b64encode(random.Random(5).randbytes(48 * 10)).decode()  # noqa: S311 - no secret
@@ -42,7 +42,7 @@ KEY = "\n".join(
 
 
 def forms(secret: str) -> str:
-    """Return a secret as texts show it."""
+    """Return a secret plain, URL-encoded, JSON-escaped and in base64."""
     encoded = base64.b64encode(f"me:{secret}".encode()).decode()
     return f"{secret} {quote(secret, safe='')} {json.dumps(secret)} <{encoded}>"
 
@@ -58,7 +58,7 @@ def fails() -> str:
 
 
 async def run_once(folder, script, tools=(), secrets=(), own=OWN):
-    """Return the outcome of a run, the results that its model saw, and all that could be seen of it."""
+    """Return the outcome of a run, the results that its model saw, and all output of the run."""
     provider, told = ScriptedProvider([calls(*script), says("done")]), []
     store = folder / "runs.db"
     async with Runner(root=folder, store=str(store), provider=provider, tools=tools, secrets=secrets) as runner:
@@ -108,7 +108,7 @@ async def _nothing(*_: object) -> None:
 
 
 def pieces(text: str) -> list[str]:
-    """Return the pieces of the key that a text shows."""
+    """Return the pieces of the private key that a text contains."""
     return [BODY[at : at + 10] for at in range(len(BODY) - 9) if BODY[at : at + 10] in text]
 
 

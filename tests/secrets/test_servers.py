@@ -21,7 +21,7 @@ DIES = "import os, sys; sys.exit('so ' * int(sys.argv[1]) + 'cannot log in with 
 
 
 async def ask(folder: Any, server: dict[str, Any], *, calling: bool) -> tuple[Outcome, list[object]]:
-    """Let a specialist use a server; return its outcome, and all that could be seen of the run."""
+    """Run a specialist with a server; return its outcome, and all output of the run."""
     own = Specialist(name="finder", description="", prompt="You look.", tools=None, mcp_servers={"s": server})
     provider = ScriptedProvider([*([calls(("mcp__s__look", {}))] if calling else []), says("done")])
     told: list[object] = []

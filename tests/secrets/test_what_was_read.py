@@ -24,16 +24,16 @@ BODIES = {
     name: "".join(random.Random(name).choices(string.ascii_letters + string.digits, k=40))  # noqa: S311 - no secrets
     for name in PLACES
 }
-"""For each place where a key stands what nothing else has in it."""
+"""Random part of the key in each place, which identifies the place."""
 
 
 def key(place: str) -> str:
-    """Return the key that stands in a place."""
+    """Return the key of a place."""
     return f"sk-ant-api03-{BODIES[place]}"
 
 
 def leaks(*told: object) -> dict[str, list[str]]:
-    """Return by place what holds a piece of its key."""
+    """Return, by place, what contains a piece of its key."""
     texts = [one if isinstance(one, BaseException | str) else f"{one!r} {one}" for one in told]
     return {name: found for name, body in BODIES.items() if (found := came_out(body, *texts))}
 
@@ -80,7 +80,7 @@ def project(tmp_path, monkeypatch):
 
 
 def shown(folder) -> list[str]:
-    """Return what the commands print of the newest run, and all files that lie about."""
+    """Return the output of all commands for the newest run, and the contents of all files."""
     commands = ("runs --json", "runs", "transcript last --json", "transcript last", "report last --json")
     printed = [CliRunner().invoke(manage.app, one.split()) for one in (*commands, "report last --out -")]
     assert {one.exit_code for one in printed} == {0}
