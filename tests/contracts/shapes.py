@@ -26,7 +26,7 @@ _TYPES = {
 
 
 def faults(value: object, shape: Shape, at: str = "$") -> Iterator[str]:
-    """Yield where a value differs from its shape, each as `place: what was wanted, what was found`."""
+    """Yield each difference between a value and its shape, with its place: what was wanted, what was found."""
     match shape:
         case str():
             if not (shape.endswith("?") and value is None) and not _TYPES[shape.removesuffix("?")](value):

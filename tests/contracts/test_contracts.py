@@ -34,13 +34,13 @@ FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
 
 
 def holds(value: object, shape: Shape) -> None:
-    """Hold a value, as JSON carries it, against its table."""
+    """Assert that a value, encoded as JSON, matches its table."""
     found = list(faults(json.loads(json.dumps(value)), shape))
     assert not found, f"{CONTRACT}: {'; '.join(found)}"
 
 
 def the_same(told: object, known: object) -> None:
-    """Hold the words of the code against those of a table."""
+    """Assert that values of the code equal those of a table."""
     assert told == known, CONTRACT
 
 
@@ -98,11 +98,11 @@ def test_the_fields_of_a_listed_file_are_documented():
     assert [key for key in sorted(added) if f"`{key}`" not in text] == []
 
 
-# What a program gets
+# Outcomes and events of the Python API
 
 
 def aborted(runner: Runner) -> Any:
-    """Ask and stop at the first reply."""
+    """Start a run and abort it at the first reply."""
 
     async def go() -> Outcome:
         going = await runner.prepare(FINDER, "What?", listener=lambda event: event.event == "reply" and going.abort())
@@ -166,7 +166,7 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
     the_same({message["kind"] for message in messages}, set(tables.MESSAGES))
 
 
-# What the commands print
+# JSON output of the commands
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(command: str, *more: str, code: int = 0) -> str:
-    """Call one of the two commands; return what it printed."""
+    """Run one of the two commands, check its exit code, and return its standard output."""
     name, *words = command.split()
     app = ask.app if name == "run-specialist" else manage.app
     result = CliRunner().invoke(app, [*words, *more], catch_exceptions=False)

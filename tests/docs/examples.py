@@ -5,7 +5,7 @@ import inspect
 
 
 async def execute(example):
-    """Run an example that awaits things at its top, as a notebook does; return its names."""
+    """Run an example with top-level `await`, as a notebook does, and return its variables."""
     names = {"__name__": "example"}
     code = compile(example, "docs/python.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     done = eval(code, names)  # noqa: S307 - examples from this repository

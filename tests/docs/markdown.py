@@ -18,7 +18,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def table(text: str, heading: str) -> list[list[str]]:
-    """Return the rows of the first table after a heading, without its head."""
+    """Return the rows of the first table after a heading, without the header row."""
     below = re.split(r"\n##+ ", re.split(rf"^{re.escape(heading)}$", text, maxsplit=1, flags=re.MULTILINE)[1])[0]
     lines = below.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("|"))
@@ -27,5 +27,5 @@ def table(text: str, heading: str) -> list[list[str]]:
 
 
 def named(cell: str) -> list[str]:
-    """Return the names in backticks of a cell."""
+    """Return the names in backticks in a cell."""
     return re.findall(r"`(\w+)`", cell)

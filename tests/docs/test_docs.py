@@ -123,7 +123,7 @@ def test_exit_codes_are_documented():
 EXAMPLES = {
     re.search(r"^name: (.*)$", text, re.MULTILINE)[1]: text for text in blocks(README + FILES + STRUCTURED, "markdown")
 }
-"""The specialists that people copy from the docs, by name."""
+"""The example specialists in the documents, by name."""
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -22,7 +22,7 @@ EXAMPLES = blocks(PAGE, "python")
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Enter a copy of this project's notes and specialists, plus the module and the specialist of the page."""
+    """Change into a copy of this project's notes and specialists, plus the module and the specialist of the page."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     root = tmp_path / "project"

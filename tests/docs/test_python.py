@@ -25,7 +25,7 @@ EXAMPLES = re.findall(r"^```python( no-loop)?\n(.*?)^```", PAGE, re.MULTILINE | 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Enter a copy of this project's notes and specialists."""
+    """Change into a copy of this project's notes and specialists."""
     (tmp_path / ".git").mkdir()
     for folder in ("thoughts", "specialists"):
         shutil.copytree(ROOT / folder, tmp_path / folder)

@@ -28,7 +28,7 @@ from tests.docs.markdown import COMMAND_LINE, README, ROOT, STORED, blocks, name
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Enter a copy of this project's notes and specialists, with an empty home and the default store."""
+    """Change into a copy of this project's notes and specialists, with an empty home and the default store."""
     monkeypatch.delenv(VARIABLE)
     for variable, folder in (("HOME", "home"), ("XDG_DATA_HOME", "home/.local/share")):
         monkeypatch.setenv(variable, str(tmp_path / folder))
@@ -41,7 +41,7 @@ def project(tmp_path, monkeypatch):
 
 
 def call(line, code=0):
-    """Call a command as it stands in a document, and return what it printed."""
+    """Run a command line from a document, check its exit code, and return its result."""
     name, *words = shlex.split(line, comments=True)
     app = ask.app if name == "run-specialist" else manage.app
     told = CliRunner().invoke(app, words, catch_exceptions=False)
@@ -50,13 +50,13 @@ def call(line, code=0):
 
 
 def story(text):
-    """Return the commands of the block that tells of a run from its beginning to its report."""
+    """Return the commands of the console block that shows a run from its start to its report."""
     (told,) = [block for block in blocks(text, "console") if "specialists report" in block]
     return told.splitlines()
 
 
 def newest():
-    """Return the newest run of the default store, whole."""
+    """Load the newest run from the default store."""
     with Store(place(None).url) as store:
         return store.load("last")
 
