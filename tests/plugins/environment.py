@@ -20,7 +20,7 @@ PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 FIXED = {
     "LANG": "C.UTF-8",
     "SPECIALIST_STORE": "none",
-    # A single trusted authority instead of the machine's, which each client would load anew in 20 ms.
+    # One certificate authority instead of the machine's list, which takes each client 20 ms to load.
     "SSL_CERT_FILE": str(Path(__file__).with_name("certificate.pem")),
     "TERM": "xterm-256color",
     "TZ": "UTC",
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def runs_tests(config: pytest.Config) -> bool:
-    """Return False in the process that only hands tests to workers."""
+    """Return False in the process that only distributes tests to workers."""
     return hasattr(config, "workerinput") or config.getoption("dist") == "no"
 
 
@@ -54,10 +54,10 @@ def _set_environment() -> None:
 
 
 def _reset_signals() -> None:
-    """Have children start with the default action for each signal, though this process was started to ignore some.
+    """Let child processes start with the default action for each signal, even if this process ignores some.
 
-    A program inherits that a signal is ignored, but not a handler: one that does nothing leaves this process as deaf as
-    `nohup` made it. Ctrl-C gets Python's own handler, which tests in this process expect.
+    Child processes inherit ignored signals but not handlers. A handler that does nothing therefore keeps the effect of
+    `nohup` in this process only. Ctrl-C gets Python's own handler, which tests in this process expect.
     """
     for number in signal.valid_signals() - {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -66,9 +66,9 @@ def _reset_signals() -> None:
 
 
 def _keep_bytecode(root: Path) -> None:
-    """Compile each module once, and not in each of the hundreds of processes that the tests start.
+    """Compile each module once, instead of in each of the hundreds of processes that the tests start.
 
-    Where PYTHONDONTWRITEBYTECODE forbids files beside the sources, they are kept with the cache of pytest.
+    If PYTHONDONTWRITEBYTECODE forbids bytecode beside the sources, it is stored in pytest's cache folder.
     """
     if sys.dont_write_bytecode:
         sys.dont_write_bytecode = False
@@ -78,5 +78,5 @@ def _keep_bytecode(root: Path) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Set an empty home for the session, so that programs find no settings of the user and leave none there."""
+    """Set an empty home folder for the session, so that programs neither read nor write the user's settings."""
     os.environ["HOME"] = str(tmp_path_factory.mktemp("home"))

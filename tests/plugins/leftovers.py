@@ -17,16 +17,16 @@ import pytest
 from tests.plugins.environment import runs_tests
 
 OWNER = "RUN_SPECIALIST_TEST_WORKER"
-"""Names the worker in the environment of all that it starts; pytest names the test there."""
+"""Variable with the name of the worker, inherited by all processes it starts; TEST, set by pytest, names the test."""
 TEST = "PYTEST_CURRENT_TEST"
 PATIENCE = 10
-"""The longest that killed processes are waited for [s]."""
+"""Timeout for killed processes to exit [s]."""
 _before = pytest.StashKey[set[int]]()
 _left = pytest.StashKey[set[psutil.Process]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have everything that this process starts carry its name."""
+    """Put the worker's name into the environment of all processes that it starts."""
     if runs_tests(config):
         os.environ[OWNER] = _owner(getattr(config, "workerinput", {}))
 
@@ -37,7 +37,7 @@ def _owner(workerinput: dict[str, str]) -> str:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item):
-    """After a test that failed, kill what it started and did not end."""
+    """After a failed test, kill the processes that it started and did not end."""
     item.stash[_before], item.stash[_left] = _children(), set()
     done = yield
     _kill(item.stash[_left])
@@ -46,13 +46,13 @@ def pytest_runtest_protocol(item: pytest.Item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Take what fixtures have started for granted."""
+    """Exclude the processes that fixtures have started."""
     item.stash[_before] = _children()
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item):
-    """Kill what a test started when its time is up, before the exception is raised in it."""
+    """When a test times out, kill the processes that it started before the exception is raised in it."""
     done = yield
     ring = signal.getsignal(signal.SIGALRM)
 
@@ -67,7 +67,7 @@ def pytest_timeout_set_timer(item: pytest.Item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item):
-    """Look for processes as soon as a test has failed, while their parents are still there."""
+    """Find the processes of a failed test while their parents still exist."""
     report = yield
     if report.failed:
         item.stash[_left] |= _started_by_test(item)
@@ -76,19 +76,19 @@ def pytest_runtest_makereport(item: pytest.Item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Kill whatever is left."""
+    """Kill all remaining processes."""
     if runs_tests(session.config):
         _kill({*psutil.Process().children(recursive=True), *_named({OWNER: os.environ[OWNER]})})
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: object) -> None:
-    """Kill what a worker of pytest-xdist that died has started."""
+    """Kill the processes of a pytest-xdist worker that died."""
     _kill(_named({OWNER: _owner(node.workerinput)}))
 
 
 def _children() -> set[int]:
-    """Return the ids of the processes that this one has started itself."""
+    """Return the ids of the direct child processes."""
     tasks = Path("/proc/self/task")
     if not tasks.is_dir():
         return {one.pid for one in psutil.Process().children()}
@@ -101,14 +101,14 @@ def _children() -> set[int]:
 
 
 def _started_by_test(item: pytest.Item) -> set[psutil.Process]:
-    """Return what was started since the fixtures of a test were ready, or since it began where they are not."""
+    """Return the processes started since the fixtures were ready, or since the test began if they were not."""
     new = [one for one in psutil.Process().children() if one.pid not in item.stash[_before]]
     named = _named({name: os.environ.get(name) for name in (OWNER, TEST)})
     return {*new, *named, *(one for parent in new for one in _below(parent))}
 
 
 def _named(variables: dict[str, str | None]) -> set[psutil.Process]:
-    """Return the processes that have these variables, and those below them."""
+    """Return the processes with these environment variables, and their descendants."""
     found = set()
     for process in psutil.process_iter():
         try:

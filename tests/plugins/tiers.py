@@ -15,20 +15,20 @@ from hypothesis import HealthCheck, settings
 
 FLAG = "--exhaustive"
 WORKERS_PER_CORE = 1.5
-"""A third of the time a test waits for a server, a child process or a disk."""
+"""Workers per core; tests spend a third of their time waiting for servers, child processes and disks."""
 SHARE = 10
-"""One in so many examples is tried in the ordinary run."""
+"""Divisor of the number of examples in the ordinary run."""
 LUCK = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 _full = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag."""
+    """Add the `--exhaustive` flag."""
     parser.addoption(FLAG, action="store_true", help="run the tests that are marked as exhaustive too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples are tried."""
+    """Load the Hypothesis profile, which sets the number of examples."""
     global _full  # noqa: PLW0603 - decorators of test functions have no other way to know it
     _full = config.getoption(FLAG)
     # A slow machine or many discarded random examples do not count as failures.
@@ -46,22 +46,22 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def examples(full: int) -> int:
-    """Return how many examples a property is tried with; EXAMPLES in the environment says it for all of them."""
+    """Return the number of examples of a property; EXAMPLES in the environment overrides it for all properties."""
     return int(os.environ.get("EXAMPLES", full if _full else max(full // SHARE, 5)))
 
 
 def seed() -> int:
-    """Return what chance begins with: the same in each ordinary run; SEED in the environment says it for all."""
+    """Return the random seed: 1 in the ordinary run, random in the exhaustive one, or SEED from the environment."""
     return int(os.environ.get("SEED", random.SystemRandom().randrange(10**6) if _full else 1))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which tests run."""
+    """Return the header line that states which tests run."""
     return "tests: all" if config.getoption(FLAG) else f"tests: all but the exhaustive ones, which {FLAG} adds"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked, unless the flag is given or `-m` asks for it."""
+    """Deselect exhaustive tests, unless the flag is given or `-m` selects them."""
     if config.getoption(FLAG) or "exhaustive" in config.getoption("markexpr"):
         return
     counts: Counter[str] = Counter()
@@ -73,7 +73,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_ordinary(item: pytest.Item, counts: Counter[str]) -> bool:
-    """Return whether a test is part of every run; counts: how many of each function's parameters came before."""
+    """Return whether a test is part of every run.
+
+    counts: Number of tests seen so far, by function.
+    """
     marker = item.get_closest_marker("exhaustive")
     if marker is None:
         return True
