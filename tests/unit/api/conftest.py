@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enter a project with one note and one specialist, and with an empty home."""
+    """Change into a project with one note and one specialist, and set an empty home."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     root = tmp_path / "project"

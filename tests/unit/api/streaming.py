@@ -18,5 +18,5 @@ class Desk:
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stream(self, **settings):
-        """Read a run of the finder."""
+        """Return the stream of a run of the finder."""
         return self.runner.stream(FINDER, "What do owls eat?", **settings)

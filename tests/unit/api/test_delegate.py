@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Enter an empty project that has no specialists but its own, and return its folder."""
+    """Change into an empty project without specialists of the user or the package, and return its folder."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "specialists").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -40,7 +40,7 @@ def write(folder):
 
 
 def respond(answer):
-    """Return the reply with an answer."""
+    """Return a reply that responds with an answer."""
     return calls(("respond", {"answer": answer}))
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("project")
 
 @dataclass
 class Shared:
-    """A provider for many children: each makes as many calls as its question says, in step with the others."""
+    """A provider for many children, which call tools until forced to respond and start their first turn together."""
 
     children: int
     model: str = "shared"
@@ -32,10 +32,10 @@ class Shared:
         return Child(self)
 
     def cost(self, usage):
-        """Know no price."""
+        """Return None, because the price is unknown."""
 
     async def aclose(self):
-        """Count how often it was closed."""
+        """Count how often the provider was closed."""
         self.closed += 1
 
 
@@ -47,7 +47,7 @@ class Child:
     turn: int = 0
 
     async def ask(self, request):
-        """Look, or respond with the question when told to; the first turn begins when all children are there."""
+        """Call the tool, or respond with the question if forced to; the first turn waits for all children."""
         if self.turn == 0:
             async with asyncio.timeout(30):
                 await self.provider.together.wait()

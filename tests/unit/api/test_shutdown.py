@@ -1,4 +1,4 @@
-"""The end of our own event loop: tasks that ignore cancellation are abandoned, and tasks that clean up are awaited."""
+"""Shutdown of an event loop: tasks that ignore cancellation are abandoned, and tasks that clean up are awaited."""
 
 import asyncio
 from threading import Thread
@@ -9,11 +9,11 @@ from run_specialist import Specialist, run_sync
 from run_specialist.api import shutdown
 
 PATIENCE = 90
-"""The longest that anything is waited for, so that a hang is a failure [s]."""
+"""Timeout, after which a hanging test fails [s]."""
 
 
 async def goes_on_regardless() -> None:
-    """Wait for ever, cancelled or not."""
+    """Wait forever, and ignore the first cancellation."""
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -21,7 +21,7 @@ async def goes_on_regardless() -> None:
 
 
 def in_time(function):
-    """Return what a function returns, on a thread that does not hold up the tests where it never does."""
+    """Return the result of a function, or fail if it does not return in time."""
     got = []
     thread = Thread(target=lambda: got.append(function()), daemon=True)
     thread.start()

@@ -25,7 +25,7 @@ def handler():
 
 
 async def sleeps() -> str:
-    """Sleep until a signal comes that reaches another thread, and return what woke the loop."""
+    """Sleep until a signal reaches another thread, and return what woke the loop."""
     loop = asyncio.get_running_loop()
     came = loop.create_future()
 
@@ -33,7 +33,7 @@ async def sleeps() -> str:
         loop.call_soon_threadsafe(lambda: came.done() or came.set_result(word))
 
     signal.signal(signal.SIGUSR1, lambda *_: wake("the signal"))
-    # A thread and not a timer of the loop, as a timer would let the loop notice the signal by itself.
+    # A thread instead of a timer of the loop, because a timer would wake the loop and let it notice the signal.
     too_late = threading.Timer(PATIENCE, wake, ["the clock"])
     for thread in (too_late, threading.Thread(target=strike, daemon=True)):
         thread.start()
@@ -44,7 +44,7 @@ async def sleeps() -> str:
 
 
 def strike() -> None:
-    """Send this thread a signal once the main thread sleeps."""
+    """Send this thread a signal once the main thread is waiting in the loop."""
     main = threading.main_thread().ident
     while sys._current_frames()[main].f_code.co_name != "select":
         pass
@@ -52,7 +52,7 @@ def strike() -> None:
 
 
 def woken_by() -> int:
-    """Return what signals write to, which nothing does any more."""
+    """Remove the file descriptor to which Python writes signals, and return it."""
     return signal.set_wakeup_fd(-1)
 
 

@@ -17,7 +17,7 @@ LOOKS_ON = calls(("look", {"query": "for ever"}), first_id=2)
 
 @pytest.fixture
 async def desk(tmp_path):
-    """Return a factory of desks with a script."""
+    """Return a function that creates a desk with a script."""
     runners = []
 
     def make(*script, store=None):
@@ -42,7 +42,7 @@ async def desk(tmp_path):
 
 
 def others():
-    """Return the tasks that are under way beside the test's own."""
+    """Return all tasks except the test's own."""
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 
