@@ -16,7 +16,7 @@ PEERS = ["bare", "tool_runner", "ours", "ours_stored"]
 
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[str, Service]]:
-    """Serve on the loopback."""
+    """Run the benchmark's server on the loopback interface."""
     service = Service()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(service), "127.0.0.1", 0)

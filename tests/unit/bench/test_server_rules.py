@@ -11,28 +11,28 @@ TOKENS = 2000
 
 
 def text(words: str = "x", tokens: int = TOKENS, **more):
-    """Return a block of so many tokens."""
+    """Return a text block of a given number of tokens."""
     empty = len('{"type":"text","text":""}')
     return {"type": "text", "text": (words * 4 * tokens)[: 4 * tokens - empty], **more}
 
 
 def use(call: str):
-    """Return a call of the tool."""
+    """Return a tool call."""
     return {"type": "tool_use", "id": call, "name": "look", "input": {}}
 
 
 def result(call: str):
-    """Return its result."""
+    """Return the result of a tool call."""
     return {"type": "tool_result", "tool_use_id": call, "content": "seen"}
 
 
 def user(*content):
-    """Return a message of the user."""
+    """Return a user message."""
     return {"role": "user", "content": list(content)}
 
 
 def assistant(*content):
-    """Return a message of the model."""
+    """Return an assistant message."""
     return {"role": "assistant", "content": list(content)}
 
 
@@ -43,7 +43,7 @@ def request(*messages, **more):
 
 
 def bare(*messages, **more):
-    """Return a request of nothing but messages, so that sizes are plain."""
+    """Return a request without tools, so that its size is that of its messages."""
     return {"model": "m", "max_tokens": 9, "messages": list(messages), **more}
 
 
