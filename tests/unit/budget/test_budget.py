@@ -130,7 +130,7 @@ class AnyBudget(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(Kind), amount=st.integers(0, 9))
     def spend(self, kind, amount):
-        """Spend, as a reply, a result or the clock does."""
+        """Spend an amount, as a reply, a result or the clock does."""
         self.budget = self.budget.spend(amount, kind)
         self.used[kind] += amount
 
@@ -146,7 +146,7 @@ class AnyBudget(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(Kind), share=st.floats(0, 1))
     def lend(self, kind, share):
-        """Lend a part of what is left, or take back a part of what was lent."""
+        """Lend a part of the remaining amount."""
         left = self.budget[kind].until_landing
         amount = int((left if left is not None else 9) * share)
         self.budget = self.budget.lend(amount, kind)
@@ -154,19 +154,19 @@ class AnyBudget(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(Kind))
     def settle(self, kind):
-        """Take back all that was lent."""
+        """Take back everything that was lent."""
         self.budget = self.budget.lend(-self.lent[kind], kind)
         self.lent[kind] = 0
 
     @rule(kind=st.sampled_from(Kind), more=st.integers(0, 9))
     def hold(self, kind, more):
-        """Hold back more, as a larger request does; it replaces what was held."""
+        """Increase the reserve, as a larger request does."""
         self.held[kind] += more
         self.budget = self.budget.hold(self.held[kind], kind)
 
     @invariant()
     def agrees(self):
-        """Each figure is that of the naive budget; phases only go forward, and one that is spent stays so."""
+        """Compare all amounts with the naive budget, and check that the phase never goes back."""
         for kind in Kind:
             one, limit = self.budget[kind], self.limits[kind]
             assert (one.used, one.lent, one.held_back) == (self.used[kind], self.lent[kind], self.held[kind])
