@@ -15,23 +15,23 @@ RULES = (
 
 
 def planned(said, *, size=10_000, target=0, summary_limit=0, chunk_size=1_000) -> Plan:
-    """Plan a pass that takes all it can, unless told otherwise; there must be something to do."""
+    """Return the plan of a pass that summarizes as much as possible by default; there must be one."""
     found = plan(said, size=size, target=target, summary_limit=summary_limit, chunk_size=chunk_size)
     assert found is not None
     return found
 
 
 def archived_ids(found: Plan) -> list[str]:
-    """Return the ids of what a plan archives."""
+    """Return the ids of the outputs that a plan archives."""
     return [pair.call.id for pair in found.archived]
 
 
 def chunk_texts(found: Plan) -> str:
-    """Return all that goes into requests."""
+    """Return the text of all chunks, which the requests for notes contain."""
     return "\n".join(unit.text for chunk in found.chunks for unit in chunk)
 
 
 def refusals(said) -> list[str]:
-    """Return what the loopback server of the wire tests would say."""
+    """Return the errors with which the simulated API would refuse the messages."""
     call = Call("POST", "/", {}, body={"messages": [json.loads(one.encoded) for one in said]})
     return [message for rule in RULES if (message := rule.broken_by(call))]

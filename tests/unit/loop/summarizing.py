@@ -6,13 +6,16 @@ from run_specialist.record.messages import Message, Usage
 from run_specialist.tools.archive import Archive
 
 SIZE = 1_000
-"""Tokens of the transcripts here, as far as a pass is told."""
+"""Size of the transcripts that is passed to the summarizer [tokens]."""
 
 
 async def one_pass(
     script: list[Line], said: list[Message], archive: Archive | None = None, paid: list[Usage] | None = None, **settings
 ) -> tuple[Summary, ScriptedProvider]:
-    """Run a pass that takes all it can and plays the whole script; `paid` gets each usage."""
+    """Run a pass that summarizes as much as possible, and check that the whole script was used.
+
+    paid: Collects the usage of each request.
+    """
     provider = ScriptedProvider(script)
     settings = {"summarize_at": 400, "context_target": 0, "summary_limit": 100, **settings}
     done = await Summarizer(provider, archive or Archive(), **settings).summarize(

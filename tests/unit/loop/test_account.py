@@ -13,7 +13,7 @@ from tests.loop_jobs import Clock
 
 
 def account(limits, clock=None, **provider):
-    """Open an account over a scripted provider, where 1,000 tokens cost a cent."""
+    """Return a started account with a scripted provider, where 1,000 tokens cost a cent."""
     opened = Account(Budget.of(limits), ScriptedProvider([], **provider), clock or Clock())
     opened.start()
     return opened
@@ -158,7 +158,7 @@ LIMITS = {Kind.TOKENS: 90_000, Kind.COST: 2.0, Kind.TURNS: 9, Kind.TOOL_CALLS: 3
 
 
 def do(mine: Account, doings) -> None:
-    """Enter requests, spendings and children."""
+    """Apply requests, spendings and children to an account."""
     for what in doings:
         match what:
             case Usage():

@@ -16,23 +16,23 @@ CALLS = st.none() | st.integers(0, 40)
 
 
 def account(**limits) -> Account:
-    """Open an account with limits by kind."""
+    """Return an account with limits by kind."""
     return Account(Budget.of({Kind(kind): limit for kind, limit in limits.items()}), ScriptedProvider([]))
 
 
 def child_budgets(one: Account, many: int, *, shared: bool = True) -> list[ChildBudget]:
-    """Make the child_budgets of the calls of one turn."""
+    """Return the child budgets of the calls of one turn."""
     queue = ChildBudgets(one, many)
     return [ChildBudget(one, Observers(None, None, None), queue, shared=shared) for _ in range(many)]
 
 
 def child(calls: int = 0, tokens: int = 0, cost: float | None = 0.0) -> Child:
-    """Make a child that spent so much."""
+    """Return a child that spent these amounts."""
     return Child("r", "finder", "answered", calls, Usage(tokens), cost)
 
 
 def want(calls: float | None) -> dict[Kind, float | None]:
-    """Return the limits of a child that has one of tool calls alone."""
+    """Return the limits of a child with only a limit of tool calls."""
     return {**dict.fromkeys(SHARED_KINDS), Kind.TOOL_CALLS: calls}
 
 

@@ -32,17 +32,23 @@ def test_s2_7_packing_loses_nothing_and_splits_nothing(sizes, most):
 
 @dataclass
 class Run:
-    """A run driven by the tests: it grows by turns and is summarised now and then."""
+    """A run driven by the tests: it grows by turns and is summarized from time to time."""
 
     said: list[Message] = field(default_factory=lambda: [Message.user(QUESTION)])
     results: dict[str, str] = field(default_factory=dict)
-    """Every output so far, by id."""
+    """All outputs so far, by id."""
     words: list[str] = field(default_factory=list)
-    """What the user said later."""
+    """The user's follow-up questions."""
     passes: int = 0
 
     def grow(self, sizes, thought, words, pause, asks) -> None:
-        """Add a turn of calls with results of these sizes."""
+        """Add a turn of calls with results of these sizes.
+
+        thought: Thinking block before the calls, or None.
+        words: Whether a text precedes the calls.
+        pause: Whether thought and text are a paused reply of their own.
+        asks: Whether the turn is followed by an answer and a follow-up question.
+        """
         made = {
             f"call_{len(self.results) + n}": f"R{len(self.results) + n}|".ljust(size, "~")
             for n, size in enumerate(sizes)
@@ -103,7 +109,10 @@ def test_whatever_happens_nothing_is_lost(happened):
 
 
 def check(run: Run, tail: list[Message], summarised: list[tuple[str, str]], known: set[str]) -> None:
-    """Check a transcript after a pass; known: the faults that it had before."""
+    """Check a transcript after a pass.
+
+    known: Violations of the API's rules that it had before the pass.
+    """
     whole = "\n".join(message.encoded.decode() for message in run.said)
     assert dict(summarised) == dict(list(run.results.items())[: len(summarised)])
     assert len(dict(summarised)) == len(summarised)
@@ -127,5 +136,5 @@ def check(run: Run, tail: list[Message], summarised: list[tuple[str, str]], know
 
 
 def doubled_roles(said: list[Message]) -> int:
-    """Count the messages that follow one of their own role."""
+    """Count the messages with the same role as the previous one."""
     return sum(one.role == other.role for one, other in pairwise(said))

@@ -17,13 +17,13 @@ FOLDED = "Owls eat mice at night. In winter they also eat"
 
 
 def result(text, *, name="read", arguments=None, is_error=False):
-    """Make a call that was run and returned this."""
+    """Return an executed call with this result."""
     call = ToolCall("call_1", name, {"path": "notes/owls.md"} if arguments is None else arguments)
     return Executed(call, text, is_error, repeated=False, budget=BUDGET)
 
 
 def verified(quote, *results):
-    """Tell whether a quote counts as found in these results."""
+    """Return whether a quote is verified by these results."""
     (one,) = evidence.check([("somewhere", quote)], [result(text) for text in results])
     assert (one.source, one.quote) == ("somewhere", quote)
     return one.verified

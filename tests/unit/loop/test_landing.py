@@ -13,7 +13,7 @@ from tests.loop_jobs import job
 
 
 def new_landing(style: str = "force", **settings) -> tuple[Landing, list[Rung]]:
-    """Make a landing, and the list of the rungs that it tells."""
+    """Return a landing, and the list to which it adds the rung of each `Landed` event."""
     told = []
     observers = Observers(lambda event: isinstance(event, Landed) and told.append(event.how), None, None)
     return Landing(job(ScriptedProvider([]), landing=style, **settings), observers), told

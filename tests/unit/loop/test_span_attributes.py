@@ -68,7 +68,7 @@ def test_a_variable_that_names_nothing_harms_nothing(tmp_path):
 
 
 def run(folder, program, **environment):
-    """Run a program in a process of its own that nobody traces."""
+    """Run a program in a separate process without telemetry settings."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     return subprocess.run(
         [sys.executable, "-c", program],

@@ -93,7 +93,7 @@ class BlockingProvider:
         return self
 
     async def ask(self, request):
-        """Wait, then play the next line."""
+        """Wait to be released, then return the next scripted reply."""
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         if self.under_way == 3:

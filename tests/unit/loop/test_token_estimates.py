@@ -8,7 +8,7 @@ from run_specialist.record.messages import Message
 
 
 def asked(name: str) -> Message:
-    """Return a turn that calls a tool, under this id."""
+    """Return a reply that calls a tool, with this call id."""
     return Message("assistant", ({"type": "tool_use", "id": name, "name": "look", "input": {}},))
 
 
