@@ -12,7 +12,7 @@ LONG = "x" * 10 * LONGEST
 
 
 def read(data: bytes, size: int = 100) -> list:
-    """Return the lines of some bytes that come in chunks."""
+    """Return the lines of some bytes that arrive in chunks of `size`."""
     reader = LineReader(LONGEST)
     return [line for start in range(0, len(data), size) for line in reader.feed(data[start : start + size])]
 
