@@ -31,7 +31,7 @@ class Turns:
         self._handle = asyncio.get_running_loop().call_soon(self._next)
 
     def stop(self) -> None:
-        """Count no further."""
+        """Stop counting."""
         self._handle.cancel()
 
 
@@ -134,7 +134,7 @@ class Unanswered:
         self.bodies: list[bytes] = []
 
     async def post(self, path, *, content, **_):
-        """Take a request."""
+        """Record a request, and never answer it."""
         self.bodies.append(content)
         await asyncio.Event().wait()
 

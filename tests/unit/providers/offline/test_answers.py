@@ -8,7 +8,7 @@ pytestmark = pytest.mark.anyio
 
 
 def quotes_hold(root, finished):
-    """Assert that each quote stands where it is said to stand."""
+    """Assert that each quote is at the place named as its source, and in the answer."""
     for item in finished.response.evidence:
         path, _, line = item.source.rpartition(":")
         lines = (root / path).read_text().split("\n")
