@@ -13,7 +13,7 @@ REDACTED = {"type": "redacted_thinking", "data": "secret"}
 
 
 def text(words):
-    """Build a text block."""
+    """Return a text block."""
     return {"type": "text", "text": words}
 
 
