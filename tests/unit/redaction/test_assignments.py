@@ -42,7 +42,7 @@ WITH_A_VALUE = [
     "jdbc:postgresql://a/b?user=me&password={}&ssl=true",
     "postgresql://me:{}@host/runs",
     "redis://:{}@host",
-    # Files of logins and command lines
+    # Login files and command lines
     "machine a.bc login me password {}",
     "machine a.bc\n  login me\n  password {}",
     "curl -u me:{} https://a.bc",

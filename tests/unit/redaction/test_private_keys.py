@@ -16,12 +16,12 @@ KINDS += ["PGP PRIVATE KEY BLOCK"]
 
 
 def key(kind: str = "PRIVATE KEY", lines: list[str] = LINES, end: str = "\n") -> str:
-    """Return a key in the shape of RFC 7468."""
+    """Return a private key in the format of RFC 7468."""
     return end.join([f"{DASHES}BEGIN {kind}{DASHES}", *lines, f"{DASHES}END {kind}{DASHES}"])
 
 
 def shows(text: str) -> list[str]:
-    """Return the pieces of a key that a text shows."""
+    """Return the pieces of the key that a text contains."""
     return [BODY[at : at + 12] for at in range(len(BODY) - 11) if BODY[at : at + 12] in text]
 
 

@@ -14,7 +14,7 @@ HEX = "0123456789abcdef"
 
 
 def made(size: int, letters: str = LETTERS) -> str:
-    """Return letters without a meaning, the same in every run, with a digit and both cases where there are any."""
+    """Return random characters, the same in every run, with a digit and both cases if the alphabet is alphanumeric."""
     drawn = "".join(random.Random(size).choices(letters, k=size - 3))  # noqa: S311 - not used for secrets
     return drawn + ("7Za" if letters == LETTERS else drawn[:3])
 
