@@ -40,7 +40,7 @@ def endless(monkeypatch):
 
 
 async def checked(root, paths, **settings):
-    """Check the paths of a specialist that was read from a file."""
+    """Check `paths` of a specialist that was loaded from a file."""
     lines = ["---", "name: finder", "description: Finds", f"paths: {paths}", "---", "You find notes.", ""]
     file = load_text("\n".join(lines), Path("specialists/finder.md"))
     return await check_paths(file, file.specialist.model_copy(update=settings), root)

@@ -34,14 +34,14 @@ def file_of(*lines, body="You find notes."):
 
 
 def job_of(root, *lines, tools=(), augmenters=(), **overrides):
-    """Make the job of a run."""
+    """Return the job of a run."""
     file = file_of(*lines)
     around = RunEnvironment(root, ScriptedProvider([]), tools, augmenters)
     return spawn(file, resolve(file, overrides).settings, "What is known?", around)
 
 
 def tool(name):
-    """Make a tool that tells its name."""
+    """Return a tool that returns its name."""
 
     def tell() -> str:
         return f"mine: {name}"

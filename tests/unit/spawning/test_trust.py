@@ -38,12 +38,12 @@ def app(tmp_path):
 
 
 def claim(folder: Path, **changed: object) -> Claim:
-    """Return a claim of a file."""
+    """Return the claim of a file, with changes."""
     return replace(Claim(folder / "f.md", "digest", folder, (DEMAND,)), **changed)
 
 
 def claim_of(app, path: Path | None = None, **how: bool) -> Claim:
-    """Return what a specialist's file would have us do."""
+    """Return what a specialist's file would start and import."""
     file = load(path or app.root / "specialists" / "finder.md")
     return wanted_by(file, file.specialist, app.root, **how).claim
 

@@ -31,13 +31,13 @@ def app(tmp_path):
 
 
 def claim_of(app: Project) -> Claim:
-    """Return what the specialist's file would have us do, as everything is now."""
+    """Return what the specialist's file would start and import at this moment."""
     file = load(app.root / "specialists" / "finder.md", app.root)
     return wanted_by(file, file.specialist, app.root).claim
 
 
 def asks_again(app: Project, path: str) -> bool:
-    """Say whether a change of a file is asked about, and no longer once it is changed back."""
+    """Return whether a change of a file requires trust again; check that undoing the change does not."""
     before = claim_of(app).fingerprint
     file = app.root / path.replace("PKG", app.package)
     data = file.read_bytes()
@@ -70,7 +70,7 @@ IMPORTS = {
 
 @pytest.fixture
 def modules(app):
-    """Create a package with modules in it and beside it; two of them import each other."""
+    """Create a package with modules inside and beside it, two of which import each other."""
     for path in ("PKG/__init__.py", "PKG/near.py", "PKG/deep/__init__.py", "PKG/deep/er.py", "PKGdata/words.py"):
         app.write(path, "WORD = 'x'")
     app.write("PKGside.py", "WORD = 'side'")
@@ -203,7 +203,7 @@ UNTOUCHED = ["notes/data.db", "other.py"]
 
 @pytest.fixture
 def scripts(app):
-    """Create a project with programs of all kinds."""
+    """Create a project with various kinds of programs."""
     app.write("server.py", "import helper, json")
     for path in ("helper.py", "other.py", "tools/x.py", "src/serve.py", "PKG/__init__.py", "PKG/near.py"):
         app.write(path, "WORD = 1")
