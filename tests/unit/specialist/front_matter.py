@@ -8,10 +8,10 @@ HEAD = "name: agent\ndescription: Finds notes\n"
 
 
 def file_of(front: str, body: str = "You find notes.") -> SpecialistFile:
-    """Load a file with this front matter from a path that fits its name."""
+    """Load a file with this front matter and a matching path."""
     return load_text(f"---\n{front.rstrip()}\n---\n{body}\n", Path("agent.md"))
 
 
 def lines_of(file: SpecialistFile) -> list[str]:
-    """Return the problems without their path."""
+    """Return the problems of a file without their path."""
     return [str(problem).removeprefix("agent.md:") for problem in file.problems]

@@ -19,12 +19,12 @@ DRAFT7, DRAFT4 = ({"$schema": f"http://json-schema.org/draft-0{number}/schema#"}
 
 
 def made(schema: dict[str, Any]) -> AnswerSchema:
-    """Load a schema that needs no folder."""
+    """Load a schema that refers to no files."""
     return AnswerSchema.load(schema, Path())
 
 
 def refused(value: Any, folder: Path = Path()) -> str:
-    """Return why a schema is not taken."""
+    """Return the reason why a schema is refused."""
     with pytest.raises(ValueError, match=r"(?s).") as caught:
         AnswerSchema.load(value, folder)
     assert str(caught.value).isprintable()

@@ -14,7 +14,7 @@ from run_specialist.specialist.resolve import resolve
 
 
 def file(name, *agents, lines=(), folder="/s"):
-    """Return a specialist that lists others."""
+    """Return a specialist's file that lists others as agents."""
     listed = [f"agents: [{', '.join(agents)}]"] if agents else []
     head = "\n".join(("---", f"name: {name}", f"description: Is {name}.", *lines, *listed, "---"))
     return load_text(f"{head}\nYou answer.\n", Path(folder, f"{name}.md"))
@@ -163,7 +163,7 @@ def test_files_are_checked_against_places_that_are_not_listed(folder, tmp_path):
 
 
 def ring(size):
-    """Return files of which each lists the next, the last the first."""
+    """Return files of which each lists the next one, and the last lists the first."""
     return [file(f"n{number}", f"n{(number + 1) % size}") for number in range(size)]
 
 

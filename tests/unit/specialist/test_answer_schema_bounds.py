@@ -11,7 +11,7 @@ from tests.unit.specialist.schemas import DRAFT7, PERSON, made, refused
 
 
 def explosive(levels: int) -> dict[str, Any]:
-    """Return a schema that is short to write and doubles the work at each level."""
+    """Return a short schema whose check doubles the work at each level."""
     defs = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(levels)}
     return {"$defs": {**defs, f"a{levels}": {"const": 1}}, "properties": {"deep": {"$ref": "#/$defs/a0"}}}
 

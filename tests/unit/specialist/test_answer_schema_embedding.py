@@ -53,7 +53,7 @@ NAMES = st.sampled_from(["a", "b", "a/b", "~", "% é", "$ref", "$id", "default",
 
 
 def pointed(name: str) -> str:
-    """Return a name as it stands in a reference."""
+    """Return a name as it is escaped in a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1").replace("%", "%25")
 
 
@@ -116,7 +116,7 @@ def test_an_embedded_schema_decides_as_the_original_does(root, value):
     try:
         matches = Draft202012Validator(schema.schema, registry=Registry()).is_valid(value)
     except RecursionError:
-        # Some schemas recurse without end only for particular values; the reason then says so.
+        # Some schemas recurse infinitely for particular values only; the reason then says so.
         assert schema.reason(value) == "the answer is nested too deeply to be checked"
         return
     whole = {"properties": {"answer": schema.embedded(POINTER)}}

@@ -55,7 +55,7 @@ MAPPINGS = st.dictionaries(
 
 
 def loaded(mapping: dict[str, object], body: str = "You look.") -> SpecialistFile:
-    """Load a file whose front matter is a mapping as YAML writes it."""
+    """Load a file whose front matter is a mapping written as YAML."""
     return load_text(f"---\n{yaml.safe_dump(mapping, allow_unicode=True)}---\n{body}\n", PATH)
 
 
@@ -89,7 +89,7 @@ def test_what_was_loaded_can_be_written_down_and_loaded_again(mapping):
 
 
 def written(specialist: Specialist) -> dict[str, object]:
-    """Return the front matter that says what a specialist's values are; a limit that is not there is `none`."""
+    """Return the front matter that defines a specialist's values; a missing limit is `none`."""
     # A map of switches sets `disallowed_tools` without naming that key.
     told = specialist.model_fields_set | ({"disallowed_tools"} if specialist.disallowed_tools else set())
     values = specialist.model_dump(mode="json", by_alias=True, include=told)

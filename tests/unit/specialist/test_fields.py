@@ -14,12 +14,12 @@ HEAD = "name: agent\ndescription: d\n"
 
 
 def loaded(line: str) -> SpecialistFile:
-    """Load a file with one more line of front matter."""
+    """Load a file with an additional line of front matter."""
     return load_text(f"---\n{HEAD}{line}\n---\nBody", Path("agent.md"))
 
 
 def value(line: str) -> Any:
-    """Return what the field became."""
+    """Return the value of the only field set in a line."""
     specialist = loaded(line).specialist
     assert specialist is not None
     (key,) = specialist.model_fields_set - {"name", "description"}

@@ -26,7 +26,7 @@ PIECES = st.sampled_from([
 
 
 def check(file: SpecialistFile, data: bytes | str) -> None:
-    """Hold what every result must hold."""
+    """Assert what holds for every loaded file."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     lines = text.count("\n") + text.count("\r") + text.count("\x0a\x00") + 1
     assert file.name

@@ -63,7 +63,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(root: Path, **how: bool) -> Path:
-    """Return the file that the name leads to."""
+    """Return the path of the file that is found by the name."""
     return Registry(places(root, **how)).find("thoughts-analyzer").path
 
 

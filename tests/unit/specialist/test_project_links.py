@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Create a project with a folder beside its specialists."""
+    """Create a project with a folder next to its specialists."""
     for folder in (".git", "specialists", "prompts"):
         (tmp_path / "project" / folder).mkdir(parents=True)
     return tmp_path / "project"
@@ -42,7 +42,7 @@ def write(path: Path, name: str = "") -> Path:
 
 
 def link(path: Path, target: str | Path) -> Path:
-    """Make a link."""
+    """Create a symlink."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(target)
     return path
@@ -198,7 +198,7 @@ def test_a_kernel_file_is_refused_where_the_whole_disk_is_the_project() -> None:
 
 
 def schema(root: Path, value: str, project: Path | None) -> SpecialistFile:
-    """Load a specialist with a schema."""
+    """Load a specialist with an answer schema."""
     path = root / "specialists" / "a.md"
     path.write_text(TEXT.replace("NAME", f"a\noutput_schema: {value}"))
     return load(path, project)

@@ -18,7 +18,7 @@ def write(path: Path, name: str | None = None, description: str = "d") -> Path:
 
 
 def paths(*arguments: Path) -> tuple[Path, ...]:
-    """Return the paths of the places that are searched."""
+    """Return the paths of the places that are searched for specialists."""
     return tuple(place.path for place in places(*arguments))
 
 

@@ -16,18 +16,18 @@ LIMITS = ("tool_calls_limit", "turns_limit", "total_tokens_limit", "cost_limit",
 
 
 def file_of(*lines: str) -> SpecialistFile:
-    """Load a file with these lines of front matter, the first of them its line 4."""
+    """Load a file with these lines of front matter, which begin on line 4."""
     front = "\n".join(["---", "name: finder", "description: Finds", *lines, "---", "You find notes.", ""])
     return load_text(front, Path("specialists/finder.md"))
 
 
 def settings(*lines: str, **overrides: Any) -> Specialist:
-    """Return what holds for a run."""
+    """Return the settings of a run."""
     return resolve(file_of(*lines), overrides).settings
 
 
 def origin(key: str, *lines: str, **overrides: Any) -> str:
-    """Return in words where a value comes from."""
+    """Return the text that names the origin of a value."""
     return str(resolve(file_of(*lines), overrides).origin(key))
 
 

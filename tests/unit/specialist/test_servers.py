@@ -17,7 +17,7 @@ HERE = Path("/nowhere")
 
 
 def read(value: Any, root: Path = HERE) -> dict[str, ServerConfig]:
-    """Return the servers of a specialist made in Python."""
+    """Return the servers of a specialist that was created in Python."""
     specialist = Specialist(name="s", description="", prompt="", mcp_servers=value)
     return dict(servers_of(specialist, root))
 
@@ -28,7 +28,7 @@ def one(**entry: Any) -> ServerConfig:
 
 
 def project(folder: Path, servers: object) -> Path:
-    """Make a project that lists servers, and return a folder inside of it."""
+    """Create a project that lists servers, and return a folder inside it."""
     (folder / ".git").mkdir()
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (folder / "specialists").mkdir()
@@ -236,7 +236,7 @@ def test_the_fingerprint_changes_with_anything_that_was_trusted(tmp_path: Path) 
 
 
 def file_of(*lines: str, path: Path = HERE / "finder.md") -> Any:
-    """Load a file with these lines of front matter, the first of them its line 4."""
+    """Load a file with these lines of front matter, which begin on line 4."""
     return load_text("\n".join(["---", "name: finder", "description: Finds", *lines, "---", "Find."]), path)
 
 
