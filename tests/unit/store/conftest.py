@@ -13,18 +13,18 @@ from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 
 SOON = Backoff(first=0.001, patience=0.05)
-"""For stores that will not come back."""
+"""Backoff for stores that do not come back."""
 
 
 @pytest.fixture(autouse=True)
 def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the grace period for processes that may have been cut off; in these tests they are dead."""
+    """Shorten the grace period for processes that may have lost their connection; in these tests they are dead."""
     monkeypatch.setattr(writers, "GRACE", 0.01)
 
 
 @pytest.fixture
 def make_writer() -> Iterator[Callable[[str], Writer]]:
-    """Create writers, each of which acts as if it were in a process of its own."""
+    """Return a function that creates writers, each of which acts as in a process of its own."""
     made: list[Writer] = []
 
     def make(url: str) -> Writer:
@@ -56,7 +56,7 @@ def lasting(make_writer: Callable[[str], Writer], path: Path) -> Writer:
 
 @pytest.fixture
 def pause_writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[threading.Event, threading.Event]]:
-    """Return a function that makes each transaction wait; it gives an event that is set then, and one to release it."""
+    """Return a function that makes transactions wait; it returns events for their start and their release."""
 
     def pause() -> tuple[threading.Event, threading.Event]:
         writing, release = threading.Event(), threading.Event()

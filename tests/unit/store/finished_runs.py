@@ -16,13 +16,13 @@ from tests.unit.store.records import (
 
 
 def keep(url, **runs):
-    """Keep runs by their ids, each a list of records, and end the process that wrote them."""
+    """Store runs by id, each a list of records, and close the writer."""
     with closing(Writer(nowhere(url))) as writer:
         write(writer, **runs)
 
 
 def write(writer, **runs):
-    """Write runs; the process goes on."""
+    """Store runs by id, and keep the writer open."""
     for run_id, records in runs.items():
         journal = writer.journal(run_id)
         for record in records:
@@ -31,7 +31,7 @@ def write(writer, **runs):
 
 
 def run_of(run_id, at=1_000.0, turns=1, status="answered", **changed):
-    """Return the records of a run that is over."""
+    """Return the records of a finished run."""
     worked = [record for turn in range(1, turns + 1) for record in turn_of(turn)]
     *said, last, told = [*begun(run_id), *worked, *ended(run_id)]
     said[0] = replace(opened(run_id, **changed), at=at)
@@ -39,7 +39,7 @@ def run_of(run_id, at=1_000.0, turns=1, status="answered", **changed):
 
 
 def named(url):
-    """Return how a store is called."""
+    """Return the name of a store as users see it."""
     from run_specialist.store.location import shown
 
     return shown(url)

@@ -21,17 +21,17 @@ from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, turn_of, write
 
 LONGEST = 0.3
-"""The latest moment of a killing after the first turn [s]."""
+"""Latest time of a kill after the first turn [s]."""
 CHILDREN = 4
 
 
 def output(turn: int) -> str:
-    """Return what the tool returns in a turn; long enough to be packed."""
+    """Return the output of the tool in a turn, long enough to be compressed."""
     return f"output {turn} " * 200
 
 
 async def work(url: str, process: str, pipe: int) -> None:
-    """Write turns until the end, and say which are kept."""
+    """Write turns until killed, and report each committed turn through the pipe."""
     writer = Writer(Location(url, named=True))
 
     async def child(run_id: str) -> None:
@@ -46,7 +46,7 @@ async def work(url: str, process: str, pipe: int) -> None:
 
 
 def forked(url: str, process: str, pipe: int) -> int:
-    """Start a process that writes; return its id."""
+    """Fork a process that writes, and return its id."""
     process_id = os.fork()
     if not process_id:
         asyncio.run(work(url, process, pipe))
@@ -54,7 +54,7 @@ def forked(url: str, process: str, pipe: int) -> int:
 
 
 def kill_pair(url: str, pair: int, seconds: float) -> bytes:
-    """Let two processes write and kill them some time after their first turn; return what they said."""
+    """Let two processes write, kill them some time after their first turn, and return their reports."""
     ours, theirs = os.pipe()
     processes = [forked(url, f"run-{pair}-{number}", theirs) for number in range(2)]
     os.close(theirs)

@@ -46,16 +46,17 @@ print(open(reading).read(), end="")
 
 
 def open_at_once(url, processes, saying="'ok'", first=()):
-    """Open a store in some processes at once; return what each says, or why it could not.
+    """Open a store in several processes at once; return the output or the error of each.
 
-    first: libraries that are imported once for all of them.
+    saying: Expression whose value each process prints.
+    first: Libraries to import before the processes are forked.
     """
     command = [sys.executable, "-c", AT_ONCE, url, str(processes), saying, *first]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def refusal(url, **how):
-    """Return the one line with which a store is refused."""
+    """Return the one-line error with which a store is refused."""
     with pytest.raises(StoreUnusable) as refused:
         open_engine(str(url), **how)
     said = str(refused.value)
@@ -76,5 +77,5 @@ def add_run(engine, run_id):
 
 
 def count(connection):
-    """Count the runs that a connection sees."""
+    """Return the number of runs that a connection sees."""
     return connection.execute(select(func.count()).select_from(tables.runs)).scalar()

@@ -30,7 +30,7 @@ FIGURES = Usage(10, 20, 30, 40)
 
 
 def opened(run_id: str, **changed: Any) -> Opened:
-    """Return how a run begins."""
+    """Return the first record of a run."""
     values = {"specialist": "looker", "model": "scripted", "question": "What is known?", "frozen": {"system": "Look."}}
     return Opened(run_id=run_id, **(values | changed))
 
@@ -41,21 +41,21 @@ def event() -> Event:
 
 
 def received(turn: int, *blocks: dict[str, Any], usage: Usage = FIGURES) -> Received:
-    """Return a reply that calls a tool, or has some other blocks."""
+    """Return the record of a reply that calls a tool, or has other blocks."""
     call = {"type": "tool_use", "id": f"call-{turn}", "name": "look", "input": {"query": "é"}}
     reply = Reply(Stop.WANTS_TOOLS, blocks or (call,), usage, "tool_use")
     return Received(turn=turn, choice="auto", landing=False, reply=reply, cost_usd=0.25, seconds=1.5)
 
 
 def returned(number: int, whole: str = "a note", **changed: Any) -> Returned:
-    """Return a call that was run; each turn has one."""
+    """Return the record of an executed call; each turn has one."""
     call = ToolCall(f"call-{number}", "look", {"query": "é"})
     values = {"characters": 3, "is_error": False, "note": "", "repeated": False, "seconds": 0.5}
     return Returned(number=number, turn=number, call=call, whole=whole, **(values | changed))
 
 
 def checkpointed(turn: int, place: int, messages: Sequence[Message], *, part: int = 0, copies: int = 0) -> Checkpointed:
-    """Return how a run stands after some turns."""
+    """Return the record of a run's state after some turns."""
     snapshot = RunSnapshot(
         used={"tool_calls": turn, "turns": turn}, total=Spending(Usage(10 * turn), turn / 4), calls=turn, last_text="…"
     )
@@ -84,12 +84,12 @@ def outcome(run_id: str, status: Any = "answered") -> Outcome:
 
 
 def begun(run_id: str) -> list[Record]:
-    """Return what a run writes before its first request."""
+    """Return the records before a run's first request."""
     return [opened(run_id), checkpointed(0, 0, [Message.user("What is known?")])]
 
 
 def turn_of(number: int, whole: str = "a note") -> list[Record]:
-    """Return what one turn of a run writes, the place where it waits included."""
+    """Return the records of one turn, including the checkpoint at its end."""
     record = received(number)
     said = [
         Message.user("What is known?") if number == 1 else answered(number - 1),
@@ -106,18 +106,18 @@ def turn_of(number: int, whole: str = "a note") -> list[Record]:
 
 
 def answered(number: int) -> Message:
-    """Return the message with the result of the call of one turn."""
+    """Return the message with the result of a turn's call."""
     return Message.results([ToolResult(f"call-{number}", f"result {number}")])
 
 
 def ended(run_id: str) -> list[Record]:
-    """Return what a run writes at its end; the last is told when nobody waits any more."""
+    """Return the records at the end of a run; the last one is written without waiting for it."""
     return [Ended(outcome=outcome(run_id)), EventLogged(event=Finished(outcome(run_id)))]
 
 
 @contextmanager
 def connection(url: str) -> Iterator[Any]:
-    """Give a connection of the database's own driver, which commits at once."""
+    """Open a connection with the database's own driver, in autocommit mode."""
     path = file_of(url)
     if path is not None:
         found: Any = sqlite3.connect(path, isolation_level=None)
@@ -132,43 +132,43 @@ def connection(url: str) -> Iterator[Any]:
 
 
 def ask(url: str, query: str) -> list[tuple[Any, ...]]:
-    """Return the rows that a query finds."""
+    """Return the rows of a query."""
     with connection(url) as found:
         return [tuple(row) for row in found.execute(query).fetchall()]
 
 
 def change(url: str, statement: str) -> None:
-    """Change something behind the writer's back."""
+    """Change the database without the writer."""
     with connection(url) as found:
         found.execute(statement)
 
 
 def counts(url: str, run_id: str | None = None) -> dict[str, int]:
-    """Return how many rows each table has, all or those of one run."""
+    """Return the number of rows of each table, in total or of one run."""
     which = "" if run_id is None else f"where run_id = '{run_id}'"
     query = "select count(*) from {} {}"
     return {table: ask(url, query.format(table, which))[0][0] for table in TABLES}
 
 
 def unpacked(value: bytes | memoryview | None) -> str | None:
-    """Return the text in a column of bytes."""
+    """Return the text stored in a column of bytes."""
     return None if value is None else unpack(bytes(value))
 
 
 def nowhere(url: str) -> Location:
-    """Return a place as by default, not named by anybody."""
+    """Return the default location of a store, as if the user had not named one."""
     return Location(url, named=False)
 
 
 async def write(journal: Journal, *records: Record) -> str | None:
-    """Write some records and wait for them."""
+    """Write some records, and wait until they are committed."""
     for record in records:
         journal.write(record)
     return await journal.committed()
 
 
 def stored(run_id: str, turns: int = 0) -> StoredRun:
-    """Return a run as it was read, as far as taking it over looks at it; each turn has one call."""
+    """Return a loaded run with only the fields that resuming needs; each turn has one call."""
     values: dict[str, Any] = dict.fromkeys(StoredRun.__dataclass_fields__)
     if turns:
         values["snapshot"] = checkpointed(turns, 0, []).snapshot

@@ -5,7 +5,7 @@ from tests.loop_jobs import Clock
 
 
 def pauses(backoff, clock, patience):
-    """Return all pauses, each of them slept."""
+    """Return all pauses, advancing the clock by each of them."""
     made = []
     for pause in backoff.pauses(patience):
         made.append(round(pause, 3))

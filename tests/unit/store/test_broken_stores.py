@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 def foreign(path, number=0, version=0):
-    """Make the database of another program."""
+    """Create a database of another program."""
     with sqlite3.connect(path) as connection:
         connection.execute("create table runs (run_id)")
         connection.execute(f"pragma application_id = {number}")
@@ -86,7 +86,7 @@ async def test_a_store_that_is_sound_passes_the_check(writer, store_url):
 
 
 def with_pragma(monkeypatch, pragma):
-    """Have each connection of a writer begin with a pragma."""
+    """Execute a pragma at the start of each connection of a writer."""
     whole = ledger.open_session
 
     def opened_so(url):

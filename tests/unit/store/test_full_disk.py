@@ -91,7 +91,7 @@ async def url(make_writer, tmp_path):
 
 @pytest.fixture
 def full(monkeypatch):
-    """Make every ordinary deletion fail as on a full disk."""
+    """Make every regular deletion fail as on a full disk."""
 
     def fail(url, _ids):
         raise StoreUnusable(f"{url}: database or disk is full")

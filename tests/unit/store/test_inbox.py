@@ -12,13 +12,13 @@ from tests.unit.store.records import opened, received, returned, stored
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> Inbox:
-    """Return an inbox that lingers for an hour."""
+    """Return an inbox that waits an hour for further records."""
     monkeypatch.setattr(inbox_, "LINGER", 3600.0)
     return Inbox()
 
 
 def taken_by_a_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
-    """Let a thread take the next batch, as the writer does."""
+    """Take the next batch in a thread, as the writer does."""
     batches: list[object] = []
     thread = threading.Thread(target=lambda: batches.append(inbox.next()), daemon=True)
     thread.start()
@@ -78,7 +78,7 @@ def test_a_reply_is_kept_soon_though_nobody_waits(monkeypatch):
 
 
 def named(batch: Batch | None) -> list[str]:
-    """Return the runs in a batch, in order."""
+    """Return the ids of the runs in a batch, in order."""
     assert batch is not None
     return [journal.run_id for journal in batch.records]
 

@@ -19,14 +19,14 @@ REVISIONS = Path(versions.__file__).parent / "migrations" / "versions"
 
 
 def looking(url):
-    """Return an engine that knows nothing of our ways, and finds the tables without naming their schema."""
+    """Return a plain SQLAlchemy engine that finds the tables without naming their schema."""
     if file_of(url):
         return create_engine(url)
     return create_engine(parsed(url).update_query_dict({"options": f"-csearch_path={identity.NAMESPACE}"}))
 
 
 def differences(url):
-    """Return how the tables of a store differ from those of the schema, as Alembic sees it."""
+    """Return the differences between the tables of a store and the schema in the code, as found by Alembic."""
     engine = looking(url)
     with engine.connect() as connection:
         found = compare_metadata(MigrationContext.configure(connection), tables.metadata)
@@ -35,7 +35,7 @@ def differences(url):
 
 
 def columns(url):
-    """Return the columns of `runs`."""
+    """Return the column names of `runs`."""
     engine = looking(url)
     names = {column["name"] for column in inspect(engine).get_columns("runs")}
     engine.dispose()
@@ -43,7 +43,7 @@ def columns(url):
 
 
 def run_ids(url):
-    """Return the runs of a store with their parents and questions."""
+    """Return id, parent and question of all runs in a store."""
     engine = open_engine(url, write=False)
     table = tables.runs.c
     with engine.connect() as connection:

@@ -12,7 +12,7 @@ from tests.unit.store.opened import add_run, count, open_at_once, refusal, snaps
 
 @pytest.fixture
 def store(tmp_path):
-    """Return a current store in an SQLite file, closed."""
+    """Create a store in an SQLite file, close it, and return its path."""
     path = tmp_path / "store" / "runs.db"
     open_engine(f"sqlite:///{path}").dispose()
     return path
@@ -113,7 +113,7 @@ def test_a_store_that_was_not_finished_is_made_anew(store):
     Its header says that everything is there, its journal says that nothing is.
     """
     made = bytearray(store.read_bytes())
-    made[18:20] = b"\1\1"  # not in WAL mode yet
+    made[18:20] = b"\1\1"  # the file is not in WAL mode yet
     store.write_bytes(made)
     magic = bytes.fromhex("d9d505f920a163d7")
     numbers = (0, 1, 0, 512, 4096)  # records, checksum, pages before the commit, bytes in a sector and in a page

@@ -28,7 +28,7 @@ sys.stdin.read()
 
 @contextmanager
 def another_process(url):
-    """Run a process that holds a lock, and give it with its token."""
+    """Run a process that holds a lock; yield the process and its token."""
     command = [sys.executable, "-c", HOLD, url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -45,13 +45,13 @@ def url(store_url):
 
 
 def locks(url):
-    """Return the names of the files that are locked or were."""
+    """Return the names of the lock files of all owners so far."""
     path = file_of(url)
     return {file.name for file in path.with_name(f"{path.name}.owners").iterdir()}
 
 
 def died(url, token):
-    """Wait until the server has noticed that a process is gone; the system knows it at once."""
+    """Wait until a server has noticed the end of a process; return whether the owner counts as dead."""
     if file_of(url) is None:
         engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
@@ -120,7 +120,7 @@ def test_a_forked_child_cannot_let_go_for_its_parent(url):
 
 @pytest.fixture
 def store(tmp_path):
-    """Return the URL of a store in a file, which need not exist."""
+    """Return the URL of a store in a file that does not exist yet."""
     return f"sqlite:///{tmp_path}/runs.db"
 
 

@@ -10,7 +10,7 @@ from tests.stores import postgresql_url
 from tests.unit.store.opened import add_run, refusal
 
 WORD = "geheim"
-"""Right for some, wrong for others."""
+"""A password that is correct for some roles and wrong for others."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Access rights of a store that was created with wider permissions than our own."""
+"""Access rights of a store that was created with wider permissions than the program sets."""
 
 import stat
 
@@ -12,13 +12,13 @@ pytestmark = pytest.mark.anyio
 
 
 def modes(folder):
-    """Return the rights of a folder and of all that is in it."""
+    """Return the permissions of a folder and of all files in it."""
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
 
 
 @pytest.fixture
 async def wide(tmp_path):
-    """Create a store that everybody may read, and leave its WAL behind as a killed process does."""
+    """Create a store that everybody can read, and leave its WAL behind as a killed process does."""
     folder = tmp_path / "run-specialist"
     writer = Writer(Location(f"sqlite:///{folder}/runs.db", named=True))
     assert await write(writer.journal("run-0"), *begun("run-0")) is None

@@ -15,21 +15,21 @@ from tests.unit.store.opened import add_run, count, refusal, snapshot
 
 @pytest.fixture
 def store(tmp_path):
-    """Return a current store in an SQLite file, closed."""
+    """Create a store in an SQLite file, close it, and return its path."""
     path = tmp_path / "store" / "runs.db"
     open_engine(f"sqlite:///{path}").dispose()
     return path
 
 
 def foreign(path):
-    """Make a database of somebody else, with a table named as ours."""
+    """Create a database of another program, with a table of the same name."""
     with sqlite3.connect(path) as connection:
         connection.execute("create table runs (distance real)")
     connection.close()
 
 
 def from_the_future(path):
-    """Make a store of version 99."""
+    """Create a store of version 99."""
     open_engine(f"sqlite:///{path}").dispose()
     with sqlite3.connect(path) as connection:
         connection.execute("pragma user_version = 99")
@@ -37,17 +37,17 @@ def from_the_future(path):
 
 
 def a_text(path):
-    """Make a file that is no database."""
+    """Create a file that is not a database."""
     path.write_text("dear diary, " * 100)
 
 
 def a_short_text(path):
-    """Make a file that is shorter than a header."""
+    """Create a file that is shorter than the header of SQLite."""
     path.write_text("SQLite format 3")
 
 
 def cut_in_half(path):
-    """Make a store of which the disk has lost a part."""
+    """Create a store whose file is truncated to half its size."""
     open_engine(f"sqlite:///{path}").dispose()
     os.truncate(path, path.stat().st_size // 2)
 

@@ -36,7 +36,7 @@ def server():
 
 @pytest.fixture
 def database(server):
-    """Return the URL of an empty store on it."""
+    """Return the URL of an empty database on the server."""
     with Writers(server.url) as writers:
         writers.make().check()
     change(server.url, "drop schema run_specialist cascade")
@@ -44,14 +44,14 @@ def database(server):
 
 
 class Writers:
-    """Writers of one store, each as if in a process of its own; they are closed at the end."""
+    """Creates writers of one store, each as if in a separate process, and closes them at the end."""
 
     def __init__(self, url):
         self._url = url
         self._made = []
 
     def make(self, backoff=None):
-        """Make one more."""
+        """Create a writer."""
         self._made.append(Writer(Location(self._url, named=True), backoff))
         return self._made[-1]
 
@@ -65,20 +65,20 @@ class Writers:
 
 @pytest.fixture
 def writers(database):
-    """Return a factory of writers."""
+    """Return an object that creates writers."""
     with Writers(database) as made:
         yield made
 
 
 def promote(url):
-    """Let sessions that begin from now on write."""
+    """Allow new sessions to write."""
     with connection(url) as found:
         found.execute("set default_transaction_read_only = off")
         found.execute("alter database postgres reset default_transaction_read_only")
 
 
 def looks(number, before=lambda: None):
-    """Make a reply that looks something up, and do something before it comes."""
+    """Return a scripted reply that calls the tool, and runs a function before it is sent."""
 
     def reply(asked):
         before()
@@ -88,7 +88,7 @@ def looks(number, before=lambda: None):
 
 
 def after(pauses, doing):
-    """Return what to call in place of a sleep: it does something at one of the pauses, counted from 1."""
+    """Return a replacement for `sleep` that runs a function at the n-th pause."""
     left = iter(range(pauses - 1, -1, -1))
 
     def sleep(_seconds):
@@ -171,7 +171,7 @@ async def test_other_runs_and_the_loop_go_on_while_the_store_is_away(server, wri
 
 
 class Answerless:
-    """Commits, and breaks the connection before the response arrives."""
+    """Commits a transaction, and then breaks the connection before the response arrives."""
 
     def __init__(self, monkeypatch, times=1):
         self.left = times

@@ -16,30 +16,30 @@ from tests.stores import postgresql_url
 from tests.unit.store.opened import add_run
 
 PATIENCE = 60
-"""The longest that something is waited for, so that a hang is a failure [s]."""
+"""Timeout, after which a hanging test fails [s]."""
 
 
 @pytest.fixture
 def url():
-    """Return an empty database: a lock needs no tables."""
+    """Return the URL of an empty database; locks need no tables."""
     with postgresql_url() as found:
         yield found
 
 
 def until(holds):
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     last = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < last
 
 
 def holder(url, token):
-    """Return the server's process that holds the lock of an owner; None where nobody does."""
+    """Return the id of the server process that holds an owner's lock, or None if none does."""
     return server_owner._query(url, f"select pid from {server_owner._HELD}", token)  # noqa: S608 - no user input
 
 
 def cut_owners(url):
-    """Cut the sessions that hold locks of owners, and no others."""
+    """Terminate only the sessions that hold owners' locks."""
     engine = create_engine(parsed(url), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         others = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'process %'"

@@ -78,7 +78,7 @@ def session(tmp_path):
 
 
 def level(session):
-    """Return how much is synced inside a transaction: 1 at checkpoints alone, 2 each commit."""
+    """Return the level of `pragma synchronous`: 1 syncs at checkpoints only, 2 at each commit."""
     return session.raw.execute("pragma synchronous").fetchone()[0]
 
 

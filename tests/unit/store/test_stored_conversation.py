@@ -13,12 +13,15 @@ QUESTION = Message.user("What is known?")
 
 
 def kept(*messages, part=0, copies=0):
-    """Return messages as they are kept; the first `copies` of them were made by a summary."""
+    """Return stored messages, the first `copies` of which were copied by a summary."""
     return [StoredMessage(part, at, at < copies, message) for at, message in enumerate(messages)]
 
 
 def run(messages, *, turns=(), calls=(), acted_on=0):
-    """Return a stored run; `acted_on` is how many of its turns something was done about."""
+    """Return a stored run.
+
+    acted_on: Number of turns whose replies were processed.
+    """
     return StoredRun(
         "run-1", None, "looker", "scripted", "What is known?", "interrupted", 0.0, None, 0, 0.0,
         frozen={}, snapshot=RunSnapshot({"turns": acted_on}), outcome=None,
@@ -27,17 +30,17 @@ def run(messages, *, turns=(), calls=(), acted_on=0):
 
 
 def call(number, name="look"):
-    """Return the block of a call."""
+    """Return the block of a tool call."""
     return {"type": "tool_use", "id": f"call_{number}", "name": name, "input": {"number": number}}
 
 
 def said(*blocks):
-    """Return a message of the model."""
+    """Return an assistant message."""
     return Message("assistant", blocks)
 
 
 def text(words):
-    """Return the block of a text."""
+    """Return a text block."""
     return {"type": "text", "text": words}
 
 
@@ -49,7 +52,7 @@ def answered(*numbers, words=None):
 
 
 def short(rows):
-    """Return kind and words of each row."""
+    """Return the kind and the text of each row."""
     return [(row["kind"], row.get("text", row.get("content", row.get("id")))) for row in rows]
 
 

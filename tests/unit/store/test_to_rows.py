@@ -20,7 +20,7 @@ from tests.unit.store.records import unpacked
 
 
 def through_the_store(value: object) -> object:
-    """Return what a column of bytes gives back."""
+    """Return a value after it was packed and unpacked like a column of bytes."""
     return json.loads(unpacked(pack(json_text(value))) or "")
 
 
@@ -43,19 +43,19 @@ class Unspeakable:
     """Raises when it is converted to text."""
 
     def __str__(self) -> str:
-        """Fail."""
+        """Raise an error."""
         raise RuntimeError("no words")
 
 
 def cycle():
-    """Return a value that holds itself."""
+    """Return a value that contains itself."""
     value = {"a": 1}
     value["self"] = value
     return value
 
 
 def nested(depth):
-    """Return lists in lists."""
+    """Return nested lists."""
     value = []
     for _ in range(depth):
         value = [value]
@@ -191,7 +191,7 @@ def test_the_beginning_of_a_part_is_marked_as_copied():
 
 
 def written(kept: dict, rows: Rows) -> dict:
-    """Return the messages by part and place after a transaction, as the database would hold them."""
+    """Return the stored messages by part and place after a transaction."""
     for part, (begin, messages) in rows.tails.items():
         kept = {key: blocks for key, blocks in kept.items() if key[0] != part or key[1] < begin}
         kept |= {(part, row["place"]): row["blocks"] for row in messages}

@@ -92,7 +92,7 @@ async def test_rows_that_are_sent_again_are_there_once(writer, store_url, monkey
 
 
 def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
-    """Break the connection at some transactions, when they are committed or before; return how often."""
+    """Break the connection before or after some commits; return a list that gets an entry for each of them."""
     broken: list[str] = []
     whole = Ledger._write
 

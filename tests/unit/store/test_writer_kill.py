@@ -16,7 +16,7 @@ SEED = seed()
 
 
 def killed(url: str) -> dict[str, int]:
-    """Kill pairs of writers; return the newest turn that each run was told to be kept."""
+    """Kill pairs of writers; return the newest acknowledged turn of each run."""
     command = [sys.executable, "-m", "tests.unit.store.killed", url, str(KILLS // 2), str(SEED)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("", 0), f"seed {SEED}"
@@ -28,7 +28,7 @@ def killed(url: str) -> dict[str, int]:
 
 
 def numbers(url: str, query: str) -> dict[str, list[int]]:
-    """Return the numbers that a query finds for each run, in order."""
+    """Return the numbers that a query finds for each run, sorted."""
     found: dict[str, list[int]] = {}
     for run_id, number in ask(url, query):
         found.setdefault(run_id, []).append(number)
