@@ -7,5 +7,5 @@ from tests.wire.mcp_servers.running_servers import script
 
 
 def good(tmp_path: Path, **more: object) -> ServerConfig:
-    """Return the server that behaves; its command line ends with a mark."""
+    """Return the configuration of the well-behaved server; its command line ends with the temporary folder."""
     return ServerConfig("good", script("good", str(tmp_path)), **more)

@@ -17,13 +17,13 @@ TAKES = {
     "ls": ({}, ()),
     "get_tool_response": ({"execution_id": "call_1"}, ("offset",)),
 }
-"""What each tool needs, and which of its arguments are numbers."""
+"""Required arguments of each tool, and the names of its numeric arguments."""
 EACH = [(tool, argument, number) for tool, (_, numbers) in TAKES.items() for argument in numbers for number in NUMBERS]
 
 
 @pytest.fixture
 def tools(root, write):
-    """Return the reading tools by name, with a file and an archived output to read."""
+    """Return the reading tools by name, with a file and an archived output for them."""
     write({"a.md": "owls eat mice\ntoads sleep\n"})
     archive = Archive()
     archive.add("call_1", "what it returned")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 def filled(**texts: str) -> Archive:
-    """Make an archive of outputs by id."""
+    """Return an archive with outputs by id."""
     archive = Archive()
     for execution_id, text in texts.items():
         archive.add(execution_id, text)
@@ -25,7 +25,7 @@ def filled(**texts: str) -> Archive:
 
 
 async def read(archive: Archive, execution_id: str, slice_limit: int = 4, **arguments) -> Output:
-    """Call the tool as the loop would."""
+    """Call `get_tool_response` as the loop does."""
     tool = get_tool_response_tool(archive, slice_limit)
     return await tool.call({"execution_id": execution_id, **arguments})
 

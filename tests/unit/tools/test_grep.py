@@ -25,7 +25,7 @@ def engine(request, monkeypatch):
 
 @pytest.fixture
 def some_files(write):
-    """Write files with different line ends, encodings and contents."""
+    """Write files with different line endings, encodings and contents."""
     write(
         {
             "a.md": "alpha one\nbeta two\n\nAlpha three\nlast alpha without end",
@@ -155,7 +155,7 @@ def test_a_pattern_that_backtracks_for_ever_is_ended(call, write, monkeypatch):
 
 
 def fake_ripgrep(folder, monkeypatch, script):
-    """Put a program called rg on PATH, before the real one."""
+    """Put a script named rg first on PATH."""
     folder.mkdir()
     (folder / "rg").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "rg").chmod(0o755)

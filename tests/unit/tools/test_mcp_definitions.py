@@ -115,7 +115,7 @@ def test_a_schema_that_would_have_every_request_refused_is_told_in_words(schema)
 
 
 def result(*content: Any, **more: Any) -> CallToolResult:
-    """Make what a server answers."""
+    """Return the result of a server's tool."""
     return CallToolResult(content=list(content), **more)
 
 

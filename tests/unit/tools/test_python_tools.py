@@ -24,7 +24,7 @@ def app(tmp_path):
 
 
 def tool_of(app, reference):
-    """Look a function up and import it."""
+    """Find a function by its reference, and import it."""
     return python.load(python.find(reference.replace("PKG", app.package), app.root), app.root)
 
 
@@ -196,7 +196,7 @@ WRONG = {
 
 @pytest.fixture
 def odd(app):
-    """Write modules with an error each."""
+    """Write modules that each contain an error."""
     app.write(
         "PKG/odd.py",
         "NUMBER = 3",

@@ -97,7 +97,7 @@ def test_the_function_is_not_for_running():
 
 
 def shape(**schema: Any) -> AnswerSchema:
-    """Return a checked schema."""
+    """Return a loaded answer schema."""
     return AnswerSchema.load(schema, Path())
 
 

@@ -17,7 +17,7 @@ from run_specialist.tools.sandbox.sandbox import Sandbox
 
 
 def all_output(call, path: str = "") -> str:
-    """Return what every tool shows of the root together."""
+    """Return the combined output of all tools that list or search the root."""
     results = [
         call("ls"),
         call("glob", pattern="**"),

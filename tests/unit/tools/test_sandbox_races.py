@@ -28,7 +28,7 @@ CALLS = [
 
 @pytest.fixture
 def restless(root: Path, write, tmp_path: Path) -> Iterator[Path]:
-    """Create a root in which a folder and a file are links to secrets half of the time."""
+    """Create a root in which a folder and a file are constantly swapped for links to secrets."""
     if not can_swap():
         pytest.skip("only Linux exchanges two names in one step")
     write({"folder/x.md": "harmless", "file.md": "harmless", "other/y.md": "harmless", ".gitignore": "hidden/"})

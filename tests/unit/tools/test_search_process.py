@@ -34,7 +34,7 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (7, 7))
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""Limits its processor time and becomes another program."""
+"""Code that lowers its limit of CPU time, and then executes another program."""
 DEAF = """
 import os, signal, sys
 for number in (signal.SIGALRM, signal.SIGXCPU):
@@ -42,7 +42,7 @@ for number in (signal.SIGALRM, signal.SIGXCPU):
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGXCPU, signal.SIGTERM})
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""Ignores and blocks what limits a process, as a caller may, and becomes another program."""
+"""Code that ignores and blocks the signals of the limits, and then executes another program."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def fire(root):
 
 
 def start(*command, seconds=60.0, parent=None, before=()):
-    """Start a command under limits, in place of Python itself for a script."""
+    """Run a command under limits."""
     limits = (sys.executable, limited.__file__, str(seconds), str(os.getpid() if parent is None else parent))
     return subprocess.run([*before, *limits, *command], capture_output=True, check=False, timeout=PATIENCE)
 
