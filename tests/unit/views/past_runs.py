@@ -21,7 +21,7 @@ def outcome(used=4, limit=30, status="answered", *, landed=None, how="force", re
 
 
 def past(*outcomes, repeated=0):
-    """Return runs that ended so, an hour after each other."""
+    """Return past runs with these outcomes, one hour apart."""
     return [
         PastRun(f"run-{place}", 3_600.0 * place, told, told["tool_calls"]["used"], repeated)
         for place, told in enumerate(outcomes)

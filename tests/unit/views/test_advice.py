@@ -17,12 +17,12 @@ NINE = Fraction(9, 10)
 
 
 def ended(*calls, limit=30):
-    """Return what runs tell that ended by themselves."""
+    """Return the needs of runs that ended by themselves."""
     return [Need(number, known=True, limit=limit) for number in calls]
 
 
 def cut(*calls, limit=30, by="tool_calls"):
-    """Return what runs tell that a limit cut."""
+    """Return the needs of runs that were cut off by a limit."""
     return [Need(number, known=False, limit=limit, cut_by=by) for number in calls]
 
 
@@ -169,7 +169,7 @@ LIMITS = st.none() | st.integers(1, 100)
 
 
 def quantile(needs):
-    """Return what nine of ten of those that ended by themselves used at most."""
+    """Return the number of calls that sufficed for nine of ten runs that ended by themselves."""
     calls = sorted(need.calls for need in needs if need.known)
     return calls[ceil(NINE * len(calls)) - 1] if calls else 0
 
