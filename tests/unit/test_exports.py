@@ -173,7 +173,7 @@ print([name for name in late if name in sys.modules])
 
 
 def check(folder, program):
-    """Let mypy check a user's program as strictly as it can; return what it says."""
+    """Check a user's program with mypy in strict mode, and return its output."""
     pytest.importorskip("mypy", reason="mypy belongs to the linters and is not installed")
     (folder / "user.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(folder), "user.py"]

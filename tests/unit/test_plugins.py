@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 100
-"""The longest that a run is waited for [s]."""
+"""Timeout of a pytest run [s]."""
 CONFTEST = 'pytest_plugins = ["tests.plugins.environment", "tests.plugins.leftovers", "tests.plugins.tiers"]\n'
 SETTINGS = f"""
 [pytest]
@@ -121,7 +121,7 @@ def run(tmp_path, monkeypatch):
 
 
 def still_there(tmp_path):
-    """Return which of the processes that a test has started are alive."""
+    """Return the ids of the processes started by a test that are still running."""
     started = [int(pid) for pid in (tmp_path / "started").read_text().split()]
     assert len(started) == 4
     here = [one for one in psutil.process_iter() if one.pid in started and one.name() == "sleep"]
