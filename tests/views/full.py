@@ -57,12 +57,12 @@ The limit counts turns and not tool calls, so a turn with eight calls costs as m
 
 
 def numbered(lines: list[str], first: int) -> str:
-    """Lay out lines as the tool `read` does."""
+    """Return lines in the format of the tool `read`."""
     return "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines, first))
 
 
 def prose(lines: int) -> str:
-    """Make a long document."""
+    """Return a long document."""
     return "\n".join(
         f"docs/loop.md:{number}: The loop of a child keeps paragraph {number} of its notes in the order of its calls."
         for number in range(1, lines + 1)
@@ -70,22 +70,22 @@ def prose(lines: int) -> str:
 
 
 def search(query: str, result: str, seconds: float = 0.3, **others: object) -> Did:
-    """Make a call of `search`."""
+    """Return a call of `search`."""
     return Did("search", {"query": query}, result, seconds, **others)
 
 
 def grep(pattern: str, result: str, seconds: float = 0.12, **others: object) -> Did:
-    """Make a call of `grep`."""
+    """Return a call of `grep`."""
     return Did("grep", {"pattern": pattern}, result, seconds, **others)
 
 
 def read(path: str, result: str, seconds: float = 0.05, **others: object) -> Did:
-    """Make a call of `read`."""
+    """Return a call of `read`."""
     return Did("read", {"path": path, "offset": 1, "limit": 40}, result, seconds, **others)
 
 
 def full_run() -> StoredRun:
-    """Return it."""
+    """Return the run."""
     tape = Tape({Kind.TOOL_CALLS: 16, Kind.TOKENS: 400_000, Kind.TIME: 300, Kind.COST: None})
     loop = numbered(LOOP, 31)
     tape.turn(

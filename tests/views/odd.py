@@ -18,7 +18,7 @@ ODD = (
 
 
 def odd_run() -> StoredRun:
-    """Return a run in which everything from outside is hostile, and the server gives one id twice."""
+    """Return a run with hostile text in every field, and a server that repeats one call id."""
     tape = Tape({Kind.TOOL_CALLS: 0}, question=ODD, model=ODD)
     same = [Did(ODD, {ODD: ODD}, f"one {ODD}", call_id="same"), Did("read", {"path": "b"}, "two", call_id="same")]
     tape.turn(ODD, *same)
@@ -41,7 +41,7 @@ def odd_run() -> StoredRun:
 
 
 def huge_run() -> StoredRun:
-    """Return a run with a result of a megabyte, and a question of many pages."""
+    """Return a run with a result of a megabyte, and a question of 2,000 words."""
     tape = Tape({}, question="Why? " * 2_000)
     tape.turn("", read("all.txt", "x" * 500_000 + "\n" + "word " * 100_000))
     tape.ask("It is long.", stop="answered")
@@ -66,7 +66,7 @@ def interrupted_run() -> StoredRun:
 
 
 def pending_run() -> StoredRun:
-    """Return a run that is under way: a reply has come, and nothing of it is in the transcript yet."""
+    """Return a running run with a reply that is not in the transcript yet."""
     tape = Tape({Kind.TIME: 60})
     tape.turn("First.", grep("a", "b.py:1: a"))
     tape.ask("And now:", [read("a.py", "")], entered=False)
@@ -74,20 +74,20 @@ def pending_run() -> StoredRun:
 
 
 def empty_run() -> StoredRun:
-    """Return a run that has just begun, of which nothing but the question is known."""
+    """Return a run that has just begun, with only its question stored."""
     run = Tape({}).stored("running")
     return replace(run, frozen={}, snapshot=None, events=(), messages=())
 
 
 def failed_run() -> StoredRun:
-    """Return a run that was told nothing but errors and has no answer."""
+    """Return a failed run with errors only, and without an answer."""
     tape = Tape({Kind.TURNS: 5})
     tape.turn("", grep("a", "grep failed: the search could not be run", is_error=True))
     return tape.end(tape.outcome("failed", "", warnings=("the API answered 529: overloaded",)))
 
 
 def structured_run() -> StoredRun:
-    """Return a run whose answer has a shape."""
+    """Return a run with a structured answer."""
     tape = Tape({Kind.COST: 1.0})
     output = {"files": ["a.py", "b.py"], "sure": True, "note": "</pre>"}
     tape.ask("", [Did("respond", {"answer": output}, "")])
@@ -98,7 +98,7 @@ def structured_run() -> StoredRun:
 def many_turns(count: int, size: int = 1_500) -> StoredRun:
     """Return a run of many turns with two calls each.
 
-    size: of each result [characters].
+    size: Length of each result [characters].
     """
     tape = Tape({Kind.TOOL_CALLS: 4 * count, Kind.TURNS: 2 * count})
     text = prose(400)[:size]

@@ -21,9 +21,9 @@ from run_specialist.record.messages import Block, Message, ToolResult, Usage
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredTurn
 
 BEGIN = 1_795_320_000.0
-"""When the runs begin: 2026-11-22 04:00:00 UTC [seconds since 1970]."""
+"""Start of the runs: 2026-11-22 04:00:00 UTC [seconds since 1970]."""
 SYSTEM = 5_200
-"""Of system prompt and tools [tokens]."""
+"""Size of the system prompt and the tools [tokens]."""
 MODEL = "claude-sonnet-4-5"
 QUESTION = "What happens when a sub-agent reaches its tool call limit, and is anything that it gathered ever lost?"
 
@@ -39,7 +39,7 @@ class Did:
     is_error: bool = False
     repeated: bool = False
     whole: str = ""
-    """All that it returned, where the result was cut."""
+    """The complete output, if the result was cut."""
     call_id: str = ""
 
 
@@ -72,14 +72,14 @@ class Recording:
         return {limit.kind.value: limit.limit for limit in self.budget.limits}
 
     def tell(self, event: Event | Mapping[str, Any]) -> None:
-        """Put an event on record."""
+        """Record an event."""
         body = event.as_json() if isinstance(event, Event) else dict(event)
         self.events.append(StoredEvent(len(self.events), self.now, body))
         if isinstance(event, Warned):
             self.warnings.append(event.text)
 
     def say(self, message: Message, *, copied: bool = False) -> None:
-        """Put a message on record."""
+        """Record a message."""
         place = sum(one.part == self.part for one in self.messages)
         self.messages.append(StoredMessage(self.part, place, copied, message))
 
@@ -96,10 +96,10 @@ class Recording:
         blocks: Sequence[Block] = (),
         entered: bool = True,
     ) -> StoredTurn:
-        """Let the model reply.
+        """Record a request and its reply.
 
-        grown: what is new in this request [tokens].
-        lost: what of it is read from the cache, where that is not all that was there [tokens].
+        grown: Tokens that are new in this request.
+        lost: Tokens read from the cache, if not all that were cached.
         """
         number = len(self.turns) + 1
         self.tell(Requested(number, choice))
@@ -151,13 +151,13 @@ class Recording:
         return self.turns[-1]
 
     def spend(self, usage: Usage, cost: float, turns: int = 1) -> None:
-        """Book a request."""
+        """Add the usage and cost of a request to the budget."""
         self.budget = self.budget.spend(turns, Kind.TURNS).spend(usage.total_tokens, Kind.TOKENS).spend(cost, Kind.COST)
 
     def run(self, done: Sequence[Did], skipped: Sequence[Did] = (), words: str | None = None) -> None:
-        """Run the first calls of the newest turn at once, skip the others, and answer all of them.
+        """Record the parallel execution of the newest turn's first calls, and skip the others.
 
-        words: our last ones in the results.
+        words: The landing instruction at the end of the results.
         """
         turn = self.turns[-1]
         begin, results = self.now, []
@@ -206,11 +206,11 @@ class Recording:
         self.say(Message.results(results).with_instruction(words))
 
     def turn(self, text: str, *done: Did, **settings: Any) -> None:
-        """Let the model reply, and run what it calls."""
+        """Record a request, its reply, and the execution of all its calls."""
         self.ask(text, done, **settings)
         self.run(done)
 
     def land(self, reason: Kind, how: Rung) -> None:
-        """Begin the landing."""
+        """Record the start of the landing."""
         self.landing = Landed(reason, how)
         self.tell(self.landing)

@@ -42,9 +42,9 @@ class Tape(Recording):
     """A run while it is recorded for the store: its requests, summaries, resumes and end."""
 
     def summarize(self, summary: str, keep: int = 2, usage: Usage = Usage(21_000, 0, 0, 900)) -> None:  # noqa: B008 - a frozen value
-        """Put a summary in place of all but the newest messages.
+        """Record a summary that replaces all but the newest messages.
 
-        keep: how many stay whole.
+        keep: Number of newest messages to keep.
         """
         old = [one.message for one in self.messages if one.part == self.part]
         ids = {call.id for turn in self.turns for call in turn.calls}
@@ -72,7 +72,7 @@ class Tape(Recording):
         self.tell(Summarized(summary, archived, before, self.cached, usage, cost))
 
     def resume(self, after: float, note: str, **limits: float) -> None:
-        """Go on later, with other limits."""
+        """Record a resume with other limits, some time after the last event [s]."""
         self.stop()
         self.now += after
         used = {limit.kind.value: limit.used for limit in self.budget.limits}
@@ -86,12 +86,12 @@ class Tape(Recording):
         self.say(Message.user(note))
 
     def stop(self) -> None:
-        """Book the time that has passed since the run began or was resumed."""
+        """Add the time since the start or the last resume to the budget."""
         self.budget = self.budget.spend(self.now - self.begun, Kind.TIME)
         self.begun = self.now
 
     def outcome(self, status: Status, answer: str, evidence: Sequence[Evidence] = (), **others: Any) -> Outcome:
-        """Make the outcome."""
+        """Return the outcome of the run so far."""
         self.stop()
         used = {limit.kind: limit.used for limit in self.budget.limits}
         usage = sum((Usage(**one.body["usage"]) for one in self.events if "usage" in one.body), Usage())
@@ -133,12 +133,12 @@ class Tape(Recording):
         )
 
     def end(self, outcome: Outcome) -> StoredRun:
-        """Return the run with its outcome."""
+        """Record the end, and return the run with its outcome."""
         self.tell(Finished(outcome))
         return self.stored(outcome.status, outcome=outcome.as_json(), ended_at=self.now)
 
     def stored(self, status: str, **others: Any) -> StoredRun:
-        """Return the run as it stands."""
+        """Return the run so far as it is stored."""
         self.stop()
         used = {limit.kind.value: limit.used for limit in self.budget.limits}
         last = next((turn.reply.text for turn in reversed(self.turns) if turn.reply.text), "")

@@ -24,12 +24,12 @@ SAME = Child("b", "owls", "failed", 1, Usage(0, 0, 0, 50), 0.001)
 
 
 def ask(name, query, seconds=2.0, **others):
-    """Make a call of `delegate`."""
+    """Return a call of `delegate`."""
     return Did("delegate", {"specialist": name, "query": query}, f"[{name}]", seconds, **others)
 
 
 def parent(*children, shared=True):
-    """Return a run that asked twice in one turn; all that its children took is in its figures."""
+    """Return a run that asked two children in one turn; its usage includes theirs."""
     tape = Tape({Kind.TOOL_CALLS: 16, Kind.TOKENS: 100_000})
     tape.turn("I ask.", ask("owls", "When?", 1.0, is_error=True), ask("owls", "Why?", 3.0))
     tape.ask("", [Did("respond", {"answer": "So."}, "")], stop="answered")
@@ -45,7 +45,7 @@ def parent(*children, shared=True):
 
 
 def kept(child, question, parent_id):
-    """Return the run of a child."""
+    """Return the stored run of a child."""
     return replace(
         full_run(),
         run_id=child.run_id,

@@ -12,10 +12,10 @@ from tests.views.full import full_run
 from tests.views.odd import many_turns, odd_run
 
 MOST_BYTES = 2_500_000
-"""Of the page of 300 turns and 600 results of 1,500 characters."""
+"""Maximum size of the page of 300 turns with 600 results of 1,500 characters."""
 
 CONTRASTS = Path(__file__).with_name("contrasts.js").read_text(encoding="utf-8")
-"""What tells of all texts and shapes how much they stand out: `{which: ratio}`; of shapes as if they were text."""
+"""Script that returns the contrast ratio of all texts and shapes, `{name: ratio}`; for shapes as if they were text."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def full(tmp_path_factory) -> Path:
 
 
 def written(folder, run):
-    """Return the file with the page of a run."""
+    """Write the page of a run to a file, and return its path."""
     path = folder / "page.html"
     path.write_text(report(run), encoding="utf-8")
     return path

@@ -27,7 +27,7 @@ def calls_of(shown):
 
 
 def text_of(call):
-    """Return a result in one piece."""
+    """Return the full text of a result."""
     return "".join(piece["text"] for piece in call["result"])
 
 
