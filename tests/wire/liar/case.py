@@ -18,15 +18,15 @@ from .moments import CHILD, START, Looking, Model, Moment
 from .server import Liar
 
 HANG = 60.0
-"""A run that takes longer hangs [s]."""
+"""Timeout, after which a run counts as hanging [s]."""
 PATIENCE = 0.5
-"""What a client waits for the next byte where a server falls silent [s]."""
+"""Read timeout of the client for stalled replies [s]."""
 TIME_LIMIT = 2.0
-"""Of runs that nothing else would end [s]."""
+"""Time limit of runs that would not end without one [s]."""
 SUMMARIES = 3
-"""How often a summary is wanted in a run where it fails each time."""
+"""Number of times that a run requests a summary if every request for one fails."""
 HASTE = 200
-"""How many times faster than usual the SDKs try again."""
+"""Factor by which the SDKs' delays between retries are shortened."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Case:
     """`messages` or `chat`."""
     stream: bool
     heals_after: int | None = None
-    """Replies that are spoilt before the server comes to its senses; None = all at this moment."""
+    """Number of replies to corrupt; None = all at this moment."""
     aborts: bool = False
-    """Whether somebody stops the run as soon as it meets the fault."""
+    """Whether the run is aborted as soon as it meets the fault."""
 
     def __str__(self) -> str:
         how = "stream" if self.stream else "whole"
@@ -50,12 +50,12 @@ class Case:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the request itself is: a child and a summary are never watched."""
+        """Whether the reply with the fault is streamed; those to children and for summaries never are."""
         return self.stream and self.moment.is_run_itself
 
     @property
     def makes_sense(self) -> bool:
-        """Whether the fault can be met."""
+        """Whether the fault applies to such a reply."""
         return self.kind.streams if self.is_streamed else self.kind.whole
 
 
@@ -69,20 +69,20 @@ class Came:
     struck: int
     seconds: float
     asked: list[str]
-    """What the tool was asked, in the end."""
+    """Queries of all calls of the tool."""
     wrong: list[str] = field(default_factory=list)
-    """What should not be; nothing, where all is well."""
+    """Violations of the expected result; empty if there are none."""
 
     @property
     def word(self) -> str:
-        """One word for a table."""
+        """The result in one word, for a table."""
         return "resumed" if self.resumed is not None and self.outcome.status == "failed" else self.outcome.status
 
 
 async def play(case: Case, folder: Path, *, alone: bool = True) -> Came:
-    """Run it, resume it on a good server if it did not come to its answer, and judge.
+    """Run the case, resume it on a working server if it did not end well, and check the result.
 
-    alone: False where others run at the same time, and what is left over is looked for afterwards.
+    alone: False if other cases run at the same time; the caller then checks for leaks.
     """
     before = Census.take()
     _write(folder, case.moment)
@@ -129,7 +129,7 @@ async def _go(case: Case, liar: Liar, folder: Path) -> Came:
 
 
 async def _open_connections(liar: Liar) -> int:
-    """Return how many connections there are once those are gone that were hung up."""
+    """Return the number of open connections, after waiting for closed ones to disappear."""
     until = time.monotonic() + HANG
     while liar.open > 1 and time.monotonic() < until:  # noqa: ASYNC110 - a client sends no event when it hangs up
         await asyncio.sleep(0.005)
@@ -137,7 +137,7 @@ async def _open_connections(liar: Liar) -> int:
 
 
 def provider_of(case: Case, url: str) -> Provider:
-    """Return a provider whose client tries again in no time, and waits as long as the case wants."""
+    """Return a provider with short delays between retries and the read timeout of the case."""
     make: Any = anthropic.make_client if case.api == "messages" else openai_chat.make_client
     options = {"timeout": PATIENCE} if case.kind.end is End.STALLS else {}
     client = make(base_url=url, api_key="test-key", **options)
@@ -149,7 +149,7 @@ def provider_of(case: Case, url: str) -> Provider:
 
 
 def _judge(came: Came) -> Iterator[str]:
-    """Yield what is wrong with it, each in a line."""
+    """Yield the violations of the expected result, one per line."""
     case, outcome, kind = came.case, came.outcome, came.case.kind
     tries = kind.tries[case.is_streamed]
     if case.heals_after is not None:

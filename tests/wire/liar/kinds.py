@@ -10,9 +10,9 @@ from .server import EVENTS, JSON, Play
 
 MIB = 2**20
 TRIES = 3
-"""Requests that come in while a fault lasts that the SDKs try again: the first and two more."""
+"""Requests during a fault that the SDKs retry: the first one and two retries."""
 REDIRECTS = 21
-"""Requests of one try in a loop of redirections: the first, and as many as the HTTP library goes along with."""
+"""Requests per try in a redirect loop: the first one, and the redirects that the HTTP library follows."""
 HTML = b"<!doctype html><title>Sign in</title><p>Welcome to the hotel."
 DAMAGED = b'\x89PNG\r\n\x1a\n{"content": [{"ty'
 ERROR = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}\n\n'
@@ -30,15 +30,15 @@ class End(Enum):
     """The expected result of a request whose fault persists."""
 
     FAILS = "fails"
-    """It fails by itself, at once."""
+    """It fails at once, without a timeout."""
     STALLS = "stalls"
-    """It fails when the client's own patience is over."""
+    """It fails by the client's read timeout."""
     LASTS = "lasts"
-    """It would go on for ever: only a limit of time ends it."""
+    """It would never end; only a time limit ends it."""
     PASSES = "passes"
-    """Nothing is wrong enough to matter."""
+    """It succeeds despite the fault."""
     EITHER = "either"
-    """It is passed over or it fails; both are honest."""
+    """It succeeds or fails; both are correct."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ class Kind:
     play: Play
     end: End = End.FAILS
     tries: tuple[int, int] = (1, 1)
-    """Requests that come in while it lasts: asked for whole replies, and for streamed ones."""
+    """Requests that the server receives while the fault lasts: for whole replies, and for streamed ones."""
     exact: bool = True
-    """False where it is the HTTP library's affair how far it reads, and fewer may come in."""
+    """False if fewer requests are possible, because it depends on the HTTP library how far it reads."""
     streams: bool = True
     whole: bool = True
-    """Whether it makes sense of a stream, and of a whole reply."""
+    """Whether the kind applies to streams (`streams`) and to whole replies (`whole`)."""
 
 
 retried = partial(Kind, tries=(TRIES, TRIES))
 unsure = partial(Kind, tries=(TRIES, TRIES), exact=False)
 body_retried = partial(Kind, tries=(TRIES, 1))
-"""Of a stream the head has come, and then nothing is tried again."""
+"""Retried only for whole replies, because the head of a stream has already arrived."""
 read_by_one = partial(Kind, tries=(TRIES, 1), exact=False)
-"""One of the SDKs tries again, the other does not."""
+"""Retried by only one of the SDKs."""
 streamed = partial(Kind, whole=False)
 
 

@@ -14,22 +14,22 @@ from .server import Aim, Body
 CHILD = "You know owls."
 ANSWER = "what was found"
 LENGTH = 9_000
-"""Of a result that a summary is wanted for [characters]."""
+"""Length of a result in the run that is summarized [characters]."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A request in the middle of a run."""
+    """A request of a run, and the settings of a run that sends it."""
 
     name: str
     aim: Aim
     limit: int = 2
-    """Tool calls of the run, which lands after them."""
+    """Maximum tool calls of the run, which then lands."""
     settings: dict[str, Any] = field(default_factory=dict)
     length: int = 0
-    """Of each result [characters]; 0 = a short note."""
+    """Length of each result [characters]; 0 = a short note."""
     is_run_itself: bool = True
-    """False where what fails is no request of the run that is asked."""
+    """False if the failing request belongs to a child or a summary."""
     agents: Sequence[str] = ()
 
 
@@ -41,7 +41,7 @@ def results(body: Body) -> int:
 
 
 def is_of_child(body: Body) -> bool:
-    """Tell whether it is the child that asks."""
+    """Return whether a request comes from the child."""
     return CHILD in str(body.get("system") or body["messages"][0])
 
 

@@ -11,31 +11,31 @@ from typing import Any
 from .server import EVENTS, JSON, Line, Play
 
 DRIP = 0.02
-"""Between two bytes of a drip [s]."""
+"""Pause between two bytes of a slow reply [s]."""
 BLOCK = 2**16
 PAUSE = 0.005
-"""Between two blocks of what has no end, so that it does not fill the memory while the client makes up its mind [s]."""
+"""Pause between two blocks of an endless reply, so that memory does not fill up before the client gives up [s]."""
 PING = b'event: ping\ndata: {"type": "ping"}\n\n: still here\n\n'
 
 
 async def good(line: Line) -> None:
-    """Answer as the simulator does."""
+    """Send the simulator's reply."""
     await line.write((await line.good()).raw)
     line.keeps_alive = True
 
 
 async def closes_afterwards(line: Line) -> None:
-    """Answer as the simulator does, and hang up without having announced it."""
+    """Send the simulator's reply, and close the connection without announcing it."""
     await line.write((await line.good()).raw)
 
 
 async def refuses(line: Line) -> None:
-    """Hang up, and take no connection any more."""
+    """Close the connection, and accept no further ones."""
     line.liar.refuse()
 
 
 async def hangs_up(line: Line) -> None:
-    """Close the connection in good order, without a byte."""
+    """Close the connection regularly, without sending a byte."""
 
 
 async def resets(line: Line) -> None:
@@ -56,29 +56,29 @@ async def resets_in_body(line: Line) -> None:
 
 
 async def stalls(line: Line) -> None:
-    """Say nothing at all."""
+    """Send nothing."""
     await line.stall()
 
 
 async def stalls_in_head(line: Line) -> None:
-    """Begin with the head, and fall silent."""
+    """Send a part of the head, then nothing."""
     await line.write((await line.good()).raw[:40])
     await line.stall()
 
 
 async def stalls_in_body(line: Line) -> None:
-    """Fall silent in the middle of the body; of a stream, between two events."""
+    """Send half of the body, then nothing; cut a stream between two events."""
     await _half(line)
     await line.stall()
 
 
 async def cuts_body(line: Line) -> None:
-    """Announce more than is sent; of a stream, leave the last chunk away."""
+    """Send less than the declared length; of a stream, omit the last chunk."""
     await _half(line)
 
 
 async def cuts_event(line: Line) -> None:
-    """End a stream in good order, in the middle of an event."""
+    """End a stream regularly, but in the middle of an event."""
     reply = await line.good()
     await line.head(kind=EVENTS, transfer_encoding="chunked")
     await line.chunk(reply.body[: len(reply.body) // 2])
@@ -96,7 +96,7 @@ async def _half(line: Line) -> None:
 
 
 def raw(*parts: bytes) -> Play:
-    """Send these bytes, and hang up."""
+    """Send these bytes, and close the connection."""
 
     async def play(line: Line) -> None:
         await line.write(*parts)
@@ -105,7 +105,7 @@ def raw(*parts: bytes) -> Play:
 
 
 def sends(body: bytes, status: int = 200, kind: str | None = JSON, **headers: object) -> Play:
-    """Send this response; `kind` None leaves the content type away."""
+    """Send this response; `kind` None omits the content type."""
 
     async def play(line: Line) -> None:
         await line.send(body, status, content_type=kind, **headers)
@@ -115,13 +115,13 @@ def sends(body: bytes, status: int = 200, kind: str | None = JSON, **headers: ob
 
 
 def fails(status: int, **headers: object) -> Play:
-    """Send an error in a shape that both APIs use."""
+    """Send an error in a format that both APIs use."""
     error = {"type": "error", "error": {"type": "api_error", "message": "Not today."}}
     return sends(json.dumps(error).encode(), status, **headers)
 
 
 def with_body(change: Callable[[bytes], bytes], **headers: object) -> Play:
-    """Send the good body, changed."""
+    """Send the simulator's body with a change."""
 
     async def play(line: Line) -> None:
         reply = await line.good()
@@ -132,12 +132,12 @@ def with_body(change: Callable[[bytes], bytes], **headers: object) -> Play:
 
 
 def with_words(new: bytes) -> Play:
-    """Send the good body with this in the middle of a word that stands in it, whatever it says."""
+    """Send the simulator's body with these bytes inserted into the middle of some of its words."""
     return with_body(lambda body: re.sub(rb"ques(?=t)|fo(?=und)|mi(?=ce)", lambda word: word[0] + new, body))
 
 
 def with_events(change: Callable[[list[bytes]], Sequence[bytes]]) -> Play:
-    """Send the events of the good stream, changed; without a stream, the good reply."""
+    """Send the simulator's events with a change; without a stream, the unchanged reply."""
 
     async def play(line: Line) -> None:
         reply = await line.good()
@@ -149,12 +149,12 @@ def with_events(change: Callable[[list[bytes]], Sequence[bytes]]) -> Play:
 
 
 def halfway(change: bytes) -> Callable[[list[bytes]], list[bytes]]:
-    """Return a change that puts this into the middle of a stream."""
+    """Return a change that inserts these bytes into the middle of a stream."""
     return lambda events: [*events[: len(events) // 2], change, *events[len(events) // 2 :]]
 
 
 def stream_of(block: bytes, first: bytes = b"", kind: str = EVENTS) -> Play:
-    """Send one block after the other, until nobody reads them any more."""
+    """Send a block repeatedly until the client disconnects."""
 
     async def play(line: Line) -> None:
         await line.head(kind=kind)
@@ -168,7 +168,7 @@ def stream_of(block: bytes, first: bytes = b"", kind: str = EVENTS) -> Play:
 
 
 def large(size: int) -> Play:
-    """Send a JSON body of this size: a good one would be far smaller [bytes]."""
+    """Send a JSON body of this size [bytes], far larger than a regular one."""
 
     async def play(line: Line) -> None:
         await line.head(content_length=size)
@@ -180,7 +180,7 @@ def large(size: int) -> Play:
 
 
 def bomb(size: int) -> Play:
-    """Send a small body that unpacks to this size [bytes]."""
+    """Send a small body that decompresses to this size [bytes]."""
 
     async def play(line: Line) -> None:
         pack = zlib.compressobj(9, wbits=31)
@@ -191,25 +191,25 @@ def bomb(size: int) -> Play:
 
 
 async def redirects_to_itself(line: Line) -> None:
-    """Send the request back to where it was sent."""
+    """Redirect to another path of this server, which redirects again."""
     await line.send(b"", 307, location="/v1/again")
     line.keeps_alive = True
 
 
 async def redirects_to_nowhere(line: Line) -> None:
-    """Send the request to a port where nobody is."""
+    """Redirect to a port without a server."""
     await line.send(b"", 307, location="http://127.0.0.1:9/v1/messages")
 
 
 async def informs_for_ever(line: Line) -> None:
-    """Send one interim response after the other."""
+    """Send interim responses endlessly."""
     while True:
         await line.write(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 50)
         await asyncio.sleep(DRIP)
 
 
 async def drips(line: Line) -> None:
-    """Send the good body byte by byte, far too slowly."""
+    """Send the simulator's body slowly, byte by byte."""
     reply = await line.good()
     if reply.kind == EVENTS:
         await line.head(kind=EVENTS)
@@ -219,7 +219,7 @@ async def drips(line: Line) -> None:
 
 
 async def drips_pings(line: Line) -> None:
-    """Send the beginning of a stream, then a ping now and then, for ever."""
+    """Send the start of a stream, then endless pings, slowly."""
     reply = await line.good()
     await line.head(kind=EVENTS)
     await line.write(*reply.events[:2])
@@ -228,7 +228,7 @@ async def drips_pings(line: Line) -> None:
 
 
 async def drips_head(line: Line) -> None:
-    """Send header after header, each for itself, for ever."""
+    """Send endless headers, slowly, one at a time."""
     await line.write(b"HTTP/1.1 200 OK\r\n")
     while True:
         await line.write(b"x: y\r\n")
@@ -242,12 +242,12 @@ async def _drip(line: Line, body: bytes) -> None:
 
 
 def wrongly_packed(body: bytes) -> bytes:
-    """Return the body packed, and damaged in the middle."""
+    """Return the body compressed with gzip, with a damaged byte in the middle."""
     packed = bytearray(gzip.compress(body))
     packed[len(packed) // 2] ^= 0xFF
     return bytes(packed)
 
 
 def nested(depth: int) -> Any:
-    """Return JSON that is nested so deeply."""
+    """Return JSON with lists nested to this depth."""
     return b'{"content": ' + b"[" * depth + b"]" * depth + b"}"

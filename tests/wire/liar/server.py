@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
 Body = dict[str, Any]
 Aim = Callable[[Body], bool]
-"""Tells by its parsed body whether a request is to be spoilt."""
+"""Decides by the parsed body whether the reply to a request is corrupted."""
 Play = Callable[["Line"], Awaitable[None]]
-"""Spoils the reply to one request."""
+"""Corrupts the reply to one request."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Good:
     """The reply from the simulator."""
 
     raw: bytes
-    """As it came."""
+    """The response as received."""
     kind: str
-    """Its content type."""
+    """The content type."""
     body: bytes
-    """Without the marks of its chunks."""
+    """The body, with the chunks joined."""
 
     @property
     def events(self) -> list[bytes]:
-        """The events of a stream, each with the empty line behind it; the body where it is none."""
+        """The events of a stream, each with its trailing empty line; for other replies the body alone."""
         if self.kind != EVENTS:
             return [self.body]
         return [event + b"\n\n" for event in self.body.split(b"\n\n") if event]
@@ -47,7 +47,7 @@ class Line:
         self._reader, self._writer, self._raw = reader, writer, raw
 
     async def good(self) -> Good:
-        """Ask the simulator."""
+        """Return the simulator's reply."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.liar.behind)
         try:
             writer.write(re.sub(rb"(?i)\r\nconnection: keep-alive", b"\r\nconnection: close", self._raw, count=1))
@@ -63,14 +63,14 @@ class Line:
         return Good(raw, kind[1].decode() if kind else "", body)
 
     async def write(self, *parts: bytes) -> None:
-        """Send some bytes; raises ConnectionError once nobody reads them."""
+        """Send some bytes; raises ConnectionError once the client has disconnected."""
         self._writer.write(b"".join(parts))
         await self._writer.drain()
         if self._reader.at_eof():
             raise ConnectionResetError
 
     async def head(self, status: int = 200, kind: str = JSON, **headers: object) -> None:
-        """Send the head of a response; `_` in a name stands for `-`, and a value of None leaves it away."""
+        """Send the head of a response; `_` in a name stands for `-`, and a value of None omits the header."""
         given = {"content_type": kind, **headers}
         lines = [f"{name.replace('_', '-')}: {value}" for name, value in given.items() if value is not None]
         await self.write("\r\n".join([f"HTTP/1.1 {status} Status", *lines, "", ""]).encode())
@@ -85,12 +85,12 @@ class Line:
         await self.write(b"%x\r\n" % len(body), body, b"\r\n")
 
     async def stall(self) -> None:
-        """Say nothing more until the other side hangs up."""
+        """Send nothing more, and wait until the client disconnects."""
         with suppress(ConnectionError):
             await self._reader.read()
 
     def reset(self) -> None:
-        """Break the connection with a TCP reset."""
+        """Close the connection with a TCP reset."""
         linger = struct.pack("ii", 1, 0)
         self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self._writer.transport.abort()
@@ -101,19 +101,19 @@ class Liar:
     """The fault-injecting server; `async with` starts and stops it."""
 
     url_behind: str
-    """Of the simulator."""
+    """URL of the simulator."""
     play: Play
     aim: Aim
     heals_after: int | None = None
-    """How many replies are spoilt; None = all that it is aimed at."""
+    """Number of replies to corrupt; None = all that `aim` selects."""
     struck: int = 0
-    """How many were."""
+    """Number of replies corrupted so far."""
     open: int = 0
-    """Connections at this moment."""
+    """Number of open connections."""
     on_struck: Callable[[], None] = lambda: None
-    """Called when a request is met."""
+    """Called before each corrupted reply."""
     problems: list[str] = field(default_factory=list)
-    """What went wrong in a play: a mistake of the test."""
+    """Unexpected errors in `play`, which are bugs of the test."""
     port: int = 0
     _server: asyncio.Server | None = None
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
@@ -129,18 +129,18 @@ class Liar:
         return self.url_behind.replace(f":{self.behind}", f":{self.port}")
 
     async def listen(self) -> None:
-        """Take connections, on the same port as before."""
+        """Accept connections, on the same port as before."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=2**24, backlog=512)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def refuse(self) -> None:
-        """Take no connection any more."""
+        """Accept no further connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     async def heal(self) -> None:
-        """Spoil nothing from now on."""
+        """Corrupt no further replies, and accept connections again."""
         self.heals_after = 0
         if self._server is None:
             await self.listen()
@@ -168,7 +168,7 @@ class Liar:
             pass  # the client has disconnected
         except asyncio.CancelledError:
             pass  # the server is stopping
-        except Exception as error:  # noqa: BLE001 - reported when the case is judged
+        except Exception as error:  # noqa: BLE001 - reported when the case is checked
             self.problems.append(repr(error))
         finally:
             self.open -= 1
@@ -178,7 +178,7 @@ class Liar:
                 await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; False when the connection is to be closed."""
+        """Answer one request; return False if the connection is to be closed."""
         head = await reader.readuntil(b"\r\n\r\n")
         length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
         body = await reader.readexactly(int(length[1])) if length else b""
@@ -202,7 +202,7 @@ def _parsed(body: bytes) -> Body:
 
 
 def _joined(chunked: bytes) -> bytes:
-    """Return a body without the marks of its chunks."""
+    """Return a chunked body with its chunks joined."""
     body, rest = b"", chunked
     while rest:
         size, _, rest = rest.partition(b"\r\n")
