@@ -97,7 +97,7 @@ async def ask_back(context: Context) -> str:
 
 
 def web() -> None:
-    """Serve over HTTP instead, at a port that is told on the standard output."""
+    """Serve over HTTP, and print the port to standard output."""
     listening = socket.create_server(("127.0.0.1", 0))
     sys.stdout.write(f"{listening.getsockname()[1]}\n")
     sys.stdout.flush()

@@ -33,7 +33,7 @@ ASKED = {
 
 
 def say(number, **answer):
-    """Answer a request."""
+    """Send the response to a request."""
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": number, **answer}) + "\n")
     sys.stdout.flush()
 
@@ -44,7 +44,7 @@ def text(words):
 
 
 def ask(method, params):
-    """Ask the client for something, amid notifications, and return what it says."""
+    """Send some notifications and a request to the client, and return the id and the error of its answer."""
     for note in ("notifications/tools/list_changed", "notifications/progress", "notifications/nonsense"):
         sys.stdout.write(
             json.dumps({"jsonrpc": "2.0", "method": note, "params": {"progressToken": 1, "progress": 1}}) + "\n"
@@ -56,12 +56,12 @@ def ask(method, params):
 
 
 def tell(word):
-    """Tell the test where we are, through a file or a pipe."""
+    """Report the server's state to the test, through a file or a pipe."""
     Path(os.environ["MARKER"]).write_text(word)
 
 
 def begin():
-    """Do what is done before a word is exchanged."""
+    """Misbehave before the first message."""
     if HOW == "exits":
         sys.exit("no licence found\nboo \x1b[31m failed")
     if HOW == "leaks":
@@ -87,7 +87,7 @@ def begin():
 
 
 def tools(params):
-    """Answer which tools there are."""
+    """Return the result of `tools/list`."""
     if HOW in LISTS:
         return LISTS[HOW]
     if HOW == "many":
@@ -115,7 +115,7 @@ def tools(params):
 
 
 def call(number):
-    """Answer a call, or not."""
+    """Answer a tool call, or misbehave instead."""
     if HOW == "dies":
         marker = Path(os.environ["MARKER"])
         if not marker.exists():
@@ -137,7 +137,7 @@ def call(number):
 
 
 def answer(number):
-    """Answer a call well or badly."""
+    """Send a valid or invalid answer to a tool call."""
     if HOW == "asks":
         say(number, result=text("; ".join(ask(method, params) for method, params in ASKED.items())))
         return
@@ -162,7 +162,7 @@ def answer(number):
 
 
 def meet(number, asked):
-    """Answer how the server begins; True where that is what was asked."""
+    """Answer a request that starts the connection; return False for any other request."""
     method = asked["method"]
     if HOW == "old" and method == "server/discover":
         sys.exit("expected initialize")
@@ -179,7 +179,7 @@ def meet(number, asked):
 
 
 def main():
-    """Speak until the input ends."""
+    """Handle messages until the input ends."""
     begin()
     for line in sys.stdin:
         asked = json.loads(line)

@@ -20,12 +20,12 @@ def script(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def raw(how: str, marker: Path, timeout: float = 30) -> ServerConfig:
-    """Return a server that misbehaves; its command line ends with the marker."""
+    """Return the configuration of a misbehaving server; its command line ends with the marker."""
     return ServerConfig("raw", script("raw", how, str(marker)), env=(("MARKER", str(marker)),), timeout=timeout)
 
 
 def running(mark: Path | str) -> list[int]:
-    """Return the ids of the processes whose command line contains the mark."""
+    """Return the ids of the processes whose command line contains the marker."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and int(folder.name) != os.getpid():
@@ -39,7 +39,7 @@ def running(mark: Path | str) -> list[int]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for what another process does; far longer than it may take."""
+    """Wait for an effect of another process, with a generous timeout."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - another process sends no event
             await asyncio.sleep(0.01)
@@ -54,7 +54,7 @@ class ServerTools:
         self.warnings = warnings
 
     async def call(self, tool: str, within: float = 30, **arguments: object) -> str:
-        """Return what a tool answers, its error's text, or `nothing` after a time."""
+        """Return the output of a tool, the text of its error, or `nothing` after a timeout."""
         try:
             output = await self.tools[tool].call_within(within, arguments)
         except Exception as error:  # noqa: BLE001 - reported to the test

@@ -16,7 +16,7 @@ TOOLS = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
 
 @contextmanager
 def good_web() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Give the URL of the server that behaves, and its process."""
+    """Start the well-behaved server; yield its URL and its process."""
     process = subprocess.Popen(script("good", "web"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
@@ -32,10 +32,10 @@ class Raw(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:
-        """Stay silent."""
+        """Log nothing."""
 
     def do_POST(self) -> None:
-        """Answer one message."""
+        """Answer one POST request."""
         asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
         self.server.seen.append((self.headers, asked))
         how = self.path.strip("/").split("?")[0]
@@ -58,15 +58,15 @@ class Raw(BaseHTTPRequestHandler):
             self.spoken(how, asked)
 
     def do_GET(self) -> None:
-        """Have nothing to say unasked, and no session to end."""
+        """Refuse the stream of server messages."""
         self.answer(405, "text/plain", b"")
 
     def do_DELETE(self) -> None:
-        """Likewise."""
+        """Refuse to end a session."""
         self.do_GET()
 
     def spoken(self, how: str, asked: dict[str, Any]) -> None:
-        """Speak the protocol with a session, which is forgotten once, or always, at a call."""
+        """Answer by the protocol; `forgets` loses the session at the first call, `forgetful` at every call."""
         method, answer, header = asked["method"], {}, ()
         if method == "initialize":
             info = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
@@ -90,7 +90,7 @@ class Raw(BaseHTTPRequestHandler):
         self.answer(200, kind, body, *([header] if header else []))
 
     def answer(self, status: int, kind: str, body: bytes, *headers: tuple[str, str]) -> None:
-        """Send it, as long as somebody listens."""
+        """Send a response, and ignore that the client may have disconnected."""
         self.send_response(status)
         for name, value in [("content-type", kind), ("content-length", str(len(body))), *headers]:
             self.send_header(name, value)
@@ -102,15 +102,15 @@ class Raw(BaseHTTPRequestHandler):
 
 
 class Quiet(ThreadingHTTPServer):
-    """A server that does not report clients hanging up."""
+    """A server that logs no errors when clients disconnect."""
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def raw_web(handler: type[BaseHTTPRequestHandler] = Raw) -> Iterator[Any]:
-    """Give a server with `seen`, the headers and bodies that came, and `url`."""
+    """Start the server; it has `seen` (headers and bodies received) and `url`."""
     server: Any = Quiet(("127.0.0.1", 0), handler)
     server.seen, server.called, server.closing = [], 0, threading.Event()
     server.url = f"http://127.0.0.1:{server.server_port}"
