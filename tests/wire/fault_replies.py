@@ -11,7 +11,7 @@ from tests.wire.simulator.wire import Wire
 
 GOOD = says("fine")
 NO_ID = object()
-"""Stands for an id that is left out."""
+"""Marks an id to omit."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class WithIds:
     status: int | None = 200
 
     def play(self, wire: Wire, message: dict[str, Any], *, stream: bool) -> None:
-        """Send it whole or streamed."""
+        """Send the reply whole or streamed."""
         ids = iter(self.ids)
         content = [
             {key: value for key, value in {**block, "id": next(ids)}.items() if value is not NO_ID}

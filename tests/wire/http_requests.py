@@ -25,7 +25,7 @@ META = {
 
 @asynccontextmanager
 async def serving(script=(), *, tools=(), store="none", host="127.0.0.1", token=None, bounds=None):
-    """Serve with a scripted model on a port that is free."""
+    """Run a server with a scripted model on a free port."""
     async with Runner(provider=ScriptedProvider(script), tools=tools, store=store) as runner:
         service = Service(runner, print)
         http = Http(Address(host, 0), token, bounds=bounds)
@@ -41,12 +41,12 @@ async def serving(script=(), *, tools=(), store="none", host="127.0.0.1", token=
 
 
 def asks(name="tools/call", **params) -> dict:
-    """Return a request of the newer protocol, which stands for itself."""
+    """Return a request of the newer protocol, which needs no session."""
     return {"jsonrpc": "2.0", "id": 1, "method": name, "params": {**params, "_meta": META}}
 
 
 async def post(url: str, body: object, **headers: str) -> httpx2.Response:
-    """Send a request as the newer protocol wants it, and these headers."""
+    """Send a request with the headers of the newer protocol, and with these."""
     given = {
         "content-type": "application/json",
         "accept": "application/json, text/event-stream",
@@ -60,7 +60,7 @@ async def post(url: str, body: object, **headers: str) -> httpx2.Response:
 
 
 async def begins(client: httpx2.AsyncClient, url: str) -> httpx2.Response:
-    """Begin a session of the older protocol."""
+    """Start a session of the older protocol."""
     us = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": us}
     return await client.post(url, headers=ACCEPT, json=body)

@@ -13,5 +13,5 @@ class Clock:
         self.now = 0.0
 
     def __call__(self):
-        """Return that time."""
+        """Return the time that the test has set."""
         return self.now

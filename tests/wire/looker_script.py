@@ -10,5 +10,5 @@ HOLDS = calls(("hold", {}))
 
 
 def listed(result) -> dict:
-    """Return the tools of a listing by their names."""
+    """Return the tools of a listing by name."""
     return {tool.name: tool for tool in result.tools}

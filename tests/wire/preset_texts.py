@@ -8,13 +8,13 @@ ORDER = "0 tool calls remain and only a call of `respond` will be heard"
 
 
 def last_lines(told):
-    """Return what stands behind the raw result in each request, None where there is nothing."""
+    """Return the text after the raw result in each request, None if there is none."""
     ends = [results[-1].partition("\n")[2] for results in told.results]
     return [end or None for end in ends]
 
 
 def left(number, limit):
-    """Return the line of the preset `budget-notice`."""
+    """Return the line of the preset `budget-notice` while calls remain."""
     return f"[budget: {number} of {limit} tool calls left — wrap up soon]"
 
 

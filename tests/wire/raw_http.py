@@ -30,7 +30,7 @@ META = {
 
 @asynccontextmanager
 async def serving(script=(), *, tools=(), **bounds):
-    """Serve with these bounds; gives the address, the URL and what was said."""
+    """Run a server with these limits; yield its address, its URL and its messages."""
     said = []
     async with Runner(provider=ScriptedProvider(script), tools=tools, store="none") as runner:
         service = Service(runner, said.append)
@@ -55,19 +55,19 @@ async def opened(served, text=""):
 
 
 async def rest(reader) -> str:
-    """Read until the server closes the connection."""
+    """Return everything that the server sends until it closes the connection."""
     async with asyncio.timeout(PATIENCE):
         return (await reader.read()).decode()
 
 
 async def listed(served) -> int:
-    """Ask for the tools as an honest client does, and return the status."""
+    """Request the list of tools as a well-behaved client, and return the status."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
     return (await ask(served, body)).status_code
 
 
 async def serves(served) -> bool:
-    """Ask for the tools until an answer comes: with short limits a client on a busy machine may be too late."""
+    """Request the list of tools until it succeeds, because short limits can refuse even a regular client."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(httpx2.HTTPError):

@@ -40,17 +40,20 @@ class Endpoint:
 
     @property
     def accepted(self) -> list[Any]:
-        """Those that were answered."""
+        """The requests that were accepted."""
         return [sent for sent in self.api.requests if sent.status == 200]
 
     def provider(self, client):
-        """Make a new one, as another process would."""
+        """Return a new provider, as another process would have."""
         if self.kind == MESSAGES:
             return anthropic.AnthropicProvider(self.model, client)
         return openai_chat.ChatProvider("some-model", client)
 
     async def work(self, begin, midway=None):
-        """Let a process work, and return its run with the outcome; `midway` is called with the run while it works."""
+        """Run in a new runner, as another process would; return the run and its outcome.
+
+        midway: Called with the run while it is running.
+        """
         make = anthropic.make_client if self.kind == MESSAGES else openai_chat.make_client
         watch = (lambda delta: None) if self.stream else None
         async with make(base_url=self.api.base_url, api_key="test", max_retries=0) as client:
@@ -76,25 +79,25 @@ class Endpoint:
 
 
 def prefix(sent):
-    """Return the bytes before the messages that are the same in every request."""
+    """Return the part of a request before the messages, which is the same in every request."""
     end = b',"max_tokens"' if b',"max_tokens"' in sent.raw else b',"max_completion_tokens"'
     return sent.raw.split(b'"messages":[', 1)[0].split(end)[0]
 
 
 def message_bytes(sent):
-    """Return the bytes of its messages; a cache marker is no content."""
+    """Return the bytes of a request's messages without cache markers, which are not content."""
     marker = b',"cache_control":{"type":"ephemeral"}'
     return sent.raw.split(b'"messages":[', 1)[1].rpartition(b"]")[0].replace(marker, b"")
 
 
 def resume_note(sent):
-    """Return the note on the resumption at the end of a request."""
+    """Return the resume note at the end of a request."""
     last = sent.messages[-1]["content"]
     return last if isinstance(last, str) else last[-1].get("text") or last[-1]["content"]
 
 
 def check_continued(endpoint, before, after, *, entered=True):
-    """Check that a request begins with the bytes of an earlier one, and with its reply where that entered."""
+    """Check that a request begins with the bytes of an earlier one, followed by its reply if `entered`."""
     assert prefix(after) == prefix(before)
     assert len(prefix(after)) > 500
     beginning = message_bytes(before)
@@ -109,5 +112,5 @@ def check_continued(endpoint, before, after, *, entered=True):
 
 
 def look(say, *queries):
-    """Make a reply that looks things up."""
+    """Return a reply that calls `look` for each query."""
     return say.calls("look", *({"query": query} for query in queries))

@@ -19,7 +19,7 @@ from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.tools.base import Tool
 
 PATIENCE = 90
-"""The longest that anything is waited for, so that a hang is a failure [s]."""
+"""Timeout, after which a hanging program fails the test [s]."""
 MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
 
 
@@ -29,16 +29,16 @@ class ProgressLog:
 
     notifications: list[tuple[float, float | None, str | None]] = field(default_factory=list)
     received: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set with each."""
+    """Set at each notification."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        """Take one."""
+        """Record a notification."""
         self.notifications.append((progress, total, message))
         self.received.set()
 
     @property
     def messages(self) -> list[str | None]:
-        """Their words."""
+        """The texts of the notifications."""
         return [message for _, _, message in self.notifications]
 
 
@@ -73,7 +73,7 @@ class Served:
     client: Client
     service: Service
     said: list[str]
-    """What was told to who started it."""
+    """Messages to the user who started the server."""
 
     async def call(self, name: str, progress_log: ProgressLog | None = None, **arguments: Any) -> Any:
         """Call a tool, and wait for its result."""
@@ -85,7 +85,7 @@ class Served:
 async def serving(
     script: Sequence[Line] = (), *, mode: str = "auto", tools: Sequence[Tool] = (), store: str = "none"
 ) -> AsyncIterator[Served]:
-    """Serve the specialists of the project that was entered, with a scripted model."""
+    """Serve the specialists of the current project with a scripted model."""
     said: list[str] = []
     async with Runner(provider=ScriptedProvider(script), tools=tools, store=store) as runner:
         service = Service(runner, said.append)
@@ -95,12 +95,12 @@ async def serving(
 
 
 def command(*arguments: str, code: str = MAIN) -> list[str]:
-    """Return the command that serves, as a program of its own."""
+    """Return the command that starts the server as a separate process."""
     return [sys.executable, "-W", "error", "-c", code, "mcp", *arguments]
 
 
 def write_specialist(root: Path, name: str, *lines: str, file: str = "") -> Path:
-    """Write the file of a specialist: its name, and lines of front matter."""
+    """Write a specialist's file with a name and lines of front matter."""
     path = root / "specialists" / f"{file or name}.md"
     path.write_text("\n".join(["---", f"name: {name}", f"description: Is {name}", *lines, "---", "You look.", ""]))
     return path
@@ -114,19 +114,19 @@ class Program:
 
     @classmethod
     def start(cls, *arguments: str, code: str = MAIN, **options: Any) -> "Program":
-        """Start it."""
+        """Start the program."""
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         given = {**pipes, "text": True, "env": dict(os.environ)} | options
         return cls(subprocess.Popen(command(*arguments, code=code), **given))
 
     def url(self) -> str:
-        """Wait until it serves over HTTP, and return where."""
+        """Wait until the program serves over HTTP, and return its URL."""
         for line in self.process.stderr:
             if " on http" in line:
                 return line.split(" on ")[1].strip()
         raise AssertionError("it ended before it served")
 
     def end(self) -> None:
-        """Kill it, if it still runs, and let go of its pipes."""
+        """Kill the program if it is running, and close its pipes."""
         self.process.kill()
         self.process.communicate()

@@ -33,17 +33,17 @@ class ObservedRun:
     api: MessagesSimulator
     events: list[Event] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
-    """What a watcher saw of the replies as they streamed."""
+    """The streamed pieces of the replies."""
     outcome: Outcome = None  # type: ignore[assignment] # set when the run is over
 
     @property
     def requests(self) -> list[Recorded]:
-        """The requests of the run itself, without those for summaries."""
+        """The requests of the run, without those for summaries."""
         return [request for request in self.api.requests if not for_summary(request)]
 
     @property
     def results(self) -> list[list[str]]:
-        """The results that each request but the first brings, as the model reads them."""
+        """The results in the newest message of each request but the first, as the model reads them."""
         return [list(request.results.values()) for request in self.requests[1:]]
 
     @property
@@ -52,7 +52,7 @@ class ObservedRun:
         return [request.tool_choice for request in self.requests]
 
     def carrying(self, words: str) -> list[int]:
-        """Return the numbers of the requests, counted from 1, whose newest message has these words."""
+        """Return the numbers, from 1, of the requests whose newest message contains a text."""
         return [
             number for number, request in enumerate(self.requests, 1) if words in str(request.messages[-1]["content"])
         ]
@@ -62,7 +62,7 @@ class ObservedRun:
         return [event for event in self.events if event.event == name]
 
     def phases(self, phase: str) -> list[str]:
-        """Return the ids of the tool calls of which an event tells this phase."""
+        """Return the ids of the tool calls with an event of this phase."""
         return [event.id for event in self.named("tool_call") if event.phase == phase]
 
 
@@ -74,7 +74,7 @@ class Asker:
         self._folder = folder
         self._stream = stream
         self.started: list[MessagesSimulator] = []
-        """The simulators of all runs, those that were refused at once too."""
+        """The simulators of all runs, including those refused before the first request."""
 
     @asynccontextmanager
     async def prepared(
@@ -92,9 +92,9 @@ class Asker:
     ) -> AsyncIterator[ObservedRun]:
         """Yield a run that has not begun.
 
-        lines: of the front matter; without `tools` among them the specialist has none but `tools`.
-        api: options of the simulator.
-        settings: of the call.
+        lines: Lines of the front matter; without `tools` among them the specialist gets only the given tools.
+        api: Options of the simulator.
+        settings: Settings of the call.
         """
         own = () if any(line.startswith("tools:") for line in lines) else ("tools: []",)
         head = "\n".join(("---", "name: looker", "description: Looks.", *own, *lines, "---"))
@@ -115,21 +115,21 @@ class Asker:
             yield ObservedRun(run, simulator, events, pieces)
 
     async def __call__(self, script: Sequence[Answer] | Policy, *lines: str, **options: Any) -> ObservedRun:
-        """Return what became of a run; see `prepared`."""
+        """Return the finished run; see `prepared` for the arguments."""
         async with self.prepared(script, *lines, **options) as told:
             told.outcome = await told.run.outcome()
             return told
 
 
 def for_summary(request: Recorded) -> bool:
-    """Tell whether a request asks for notes: it is the only kind that offers no tools."""
+    """Return whether a request is for a summary; no other request is without tools."""
     return not request.tool_names
 
 
 def noting(notes: Answer | Policy, script: Sequence[Answer] | Policy) -> Policy:
-    """Play a model that answers requests for notes apart from the script of the run.
+    """Return a policy that answers requests for summaries, and all others with the script.
 
-    notes: one answer to all of them, or a function of the request.
+    notes: The reply to all requests for summaries, or a function of the request.
     """
     replies = iter(() if callable(script) else script)
 
@@ -145,22 +145,22 @@ def noting(notes: Answer | Policy, script: Sequence[Answer] | Policy) -> Policy:
 
 
 def looks(*queries: object, **options: Any) -> Reply:
-    """Build a reply with one call of `look` for each query."""
+    """Return a reply with one call of `look` for each query."""
     return calls("look", *({"query": str(query)} for query in queries), **options)
 
 
 def batches(*sizes: int) -> list[Reply]:
-    """Build replies with so many calls each, every one with a query of its own."""
+    """Return replies with these numbers of calls, all with different queries."""
     return [looks(*(f"{turn}.{call}" for call in range(size))) for turn, size in enumerate(sizes, 1)]
 
 
 def note(query: object) -> str:
-    """Return what `look` finds."""
+    """Return the result of `look`."""
     return f"note on {str(query)!r}, part 0"
 
 
 def texts(message: dict[str, Any]) -> list[str]:
-    """Return the texts of a message, those of its tool results included."""
+    """Return the texts of a message, including tool results."""
     blocks = as_blocks(message["content"])
     return [
         block["text"] if block["type"] == "text" else block["content"]

@@ -18,20 +18,20 @@ READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 def asks(number: int, name: str, **arguments) -> dict:
-    """Return a call of a tool as it goes over the wire."""
+    """Return the message of a tool call."""
     params = {"name": name, "arguments": arguments, "_meta": {"progressToken": f"p{number}"}}
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
 def send(program: Program, *messages: object) -> None:
-    """Write messages, or lines that are none."""
+    """Write messages, or strings unchanged."""
     for message in messages:
         program.process.stdin.write(message if isinstance(message, str) else json.dumps(message) + "\n")
     program.process.stdin.flush()
 
 
 def answer_to(program: Program, number: int) -> dict:
-    """Read until a request is answered; all that comes is a message of the protocol."""
+    """Read messages until a request is answered, and return the answer; every line must be a protocol message."""
     for line in program.process.stdout:
         message = json.loads(line)
         assert message["jsonrpc"] == "2.0"
@@ -41,7 +41,7 @@ def answer_to(program: Program, number: int) -> dict:
 
 
 def ended(program: Program) -> tuple[int, list[str]]:
-    """Wait for the end, and return the exit code and what was said on standard error after the first line."""
+    """Wait for the process to end; return the exit code and the lines on standard error after the first one."""
     _, err = program.process.communicate(timeout=PATIENCE)
     first, *rest = err.splitlines()
     assert re.fullmatch(r"specialists: serving \d+ specialists on standard input and output", first)
@@ -60,7 +60,7 @@ server.wait()
 
 @contextmanager
 def client_of(*messages: object):
-    """Start a client that starts the server, and give both processes' ids."""
+    """Start a client that starts the server; yield the client and the server's process id."""
     sent = "".join(json.dumps(message) + "\n" for message in messages)
     client = subprocess.Popen(
         [sys.executable, "-c", PARENT, json.dumps(command()), sent], stdout=subprocess.PIPE, text=True

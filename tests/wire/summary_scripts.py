@@ -11,32 +11,32 @@ NOTES = says("- owls eat mice (n.md:1)")
 
 
 LONG = Tool("look", "Looks.", lambda query: f"{note(query)} {'x' * 19_000}")
-"""A tool whose results have nearly 5,000 tokens: with the third of them the context below is full."""
+"""A tool with results of nearly 5,000 tokens: the third one exceeds `summarize_at` in SMALL."""
 
 
 SMALL = ("preset: finalize", "summarize_at: 12000")
 
 
 def summarized(execution_id):
-    """Return what stands in the place of an output."""
+    """Return the placeholder for an archived output."""
     return f"SUMMARIZED executionId:'{execution_id}'"
 
 
 def ids(request):
-    """Return the ids of the calls that a reply made, in order."""
+    """Return the ids of a reply's calls, in order."""
     return [block["id"] for block in request.content if block["type"] == "tool_use"]
 
 
 def estimate(request, after):
-    """Return what the next request is taken for: the last usage, and a quarter of the characters since, rounded up."""
+    """Return the estimated tokens of the next request: the last usage plus a quarter of the characters since."""
     (usage,) = used([request])
     return usage.total_tokens + math.ceil(sum(map(len, after)) / 4)
 
 
 def reading(target, offsets, *, noted=True):
-    """Play a model that looks up three things, then reads the first output again in slices, then responds.
+    """Return a policy that looks up three things, reads an archived output in slices, and then responds.
 
-    noted: whether it takes notes too.
+    noted: Whether it also answers requests for summaries.
     """
     script = iter([*batches(1, 1, 1), *offsets])
 
@@ -52,5 +52,5 @@ def reading(target, offsets, *, noted=True):
 
 
 def first_id(request):
-    """Return the id of the first call in the history."""
+    """Return the id of the first call in a request."""
     return request.messages[1]["content"][0]["id"]

@@ -16,7 +16,7 @@ from tests.wire.simulator.replies import answers, calls, cut_call, says, text, t
 
 pytestmark = pytest.mark.anyio
 LONG = "You look things up, with care. " * 300
-"""A prompt that is long enough to be cached by itself."""
+"""A system prompt long enough to be cached."""
 
 
 @pytest.fixture(params=["json", "stream"])
@@ -37,27 +37,27 @@ def ask(messages_api, request):
 
 
 def whole(sent):
-    """Return the tokens of a request's whole prompt."""
+    """Return the number of tokens in a request."""
     return count_tokens(segments(sent.body))
 
 
 def front(sent):
-    """Return the tokens of its tools and system prompt."""
+    """Return the number of tokens in a request's tools and system prompt."""
     return count_tokens([part for part in segments(sent.body) if part.level != "messages"])
 
 
 def read(sent):
-    """Return the tokens that it read from the cache."""
+    """Return the number of tokens that a request read from the cache."""
     return sent.usage["cache_read_input_tokens"]
 
 
 def written(sent):
-    """Return the tokens that it wrote to the cache."""
+    """Return the number of tokens that a request wrote to the cache."""
     return sent.usage["cache_creation_input_tokens"]
 
 
 def marked(sent):
-    """Return the numbers of the messages that carry a marker of their own."""
+    """Return the indexes of the messages that have a cache marker."""
     return [
         number
         for number, message in enumerate(sent.messages)

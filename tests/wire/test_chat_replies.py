@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 def read(message, finish_reason="stop", taken=(), **completion):
-    """Read a completion that holds one message."""
+    """Return the parsed reply of a completion with one message."""
     choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": finish_reason}
     return read_reply({"choices": [choice], **completion}, taken)
 

@@ -14,7 +14,7 @@ LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": 
 
 
 def chat(*messages, **fields):
-    """Return a request that is right unless the fields spoil it."""
+    """Return a request that is valid unless the given fields make it invalid."""
     return {"model": "some-model", "messages": [USER, *messages], "tools": [LOOK], "tool_choice": "auto", **fields}
 
 
@@ -26,12 +26,12 @@ def called(*ids, arguments="{}"):
 
 
 def result(call_id):
-    """Return the message that answers a call."""
+    """Return the message with the result of a call."""
     return {"role": "tool", "tool_call_id": call_id, "content": "mice"}
 
 
 def without(key):
-    """Return a right request with one key left out."""
+    """Return a valid request without one key."""
     return {name: value for name, value in chat().items() if name != key}
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 def fragments(*pieces, **fields):
-    """Build a reply that is streamed as these fragments of tool calls."""
+    """Return a reply that is streamed as these fragments of tool calls."""
     return ChatReply(
         {"role": "assistant", "content": ""}, "tool_calls", None, [{"tool_calls": [p]} for p in pieces], **fields
     )

@@ -26,7 +26,7 @@ TOADS = {"specialist": "toads", "query": "Do toads sleep in winter?"}
 
 @pytest.fixture
 def files(tmp_path):
-    """Give a folder with two specialists and their notes."""
+    """Create a folder with two specialists and their notes."""
     (tmp_path / "notes").mkdir()
     for name, habit in (("owls", "Owls hunt in winter."), ("toads", "Toads sleep in winter.")):
         (tmp_path / "notes" / f"{name}.md").write_text(f"# {name}\n\n{habit}\n")
@@ -37,7 +37,7 @@ def files(tmp_path):
 
 @asynccontextmanager
 async def of_messages(api, files, **options):
-    """Give the client of an agent on the Messages API, and its tool."""
+    """Yield an SDK client for an agent on the Messages API, and the tool `delegate`."""
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = anthropic.AnthropicProvider("haiku", client)
         async with Runner(root=files, dir=files, provider=provider, store=f"{files}/runs.db") as runner:
@@ -45,9 +45,9 @@ async def of_messages(api, files, **options):
 
 
 def conversation(first, last="Only toads do."):
-    """Play the agent, which calls as it is told and then answers, and the specialists, which read and then answer.
+    """Return a policy in which the agent delegates and then answers, and the specialists read a note and then answer.
 
-    first: the blocks of the agent's first reply.
+    first: Blocks of the agent's first reply.
     """
 
     def policy(request):
@@ -64,7 +64,7 @@ def conversation(first, last="Only toads do."):
 
 
 def of_parent(api):
-    """Return the agent's own requests."""
+    """Return the requests of the agent, without those of the specialists."""
     return [one for one in api.requests if one.tool_names == ["delegate"]]
 
 

@@ -1,7 +1,7 @@
 """The MCP Inspector, a third-party client, lists and calls the specialists over both transports.
 
-TEST_INSPECTOR names the folder that npm has installed it in, with a Node version that is new enough for it: no test
-downloads anything.
+TEST_INSPECTOR names the folder where npm has installed it together with a suitable version of Node; no test downloads
+anything.
 """
 
 import json
@@ -21,7 +21,7 @@ ERAS = ["legacy", "modern"]
 
 
 def installed(folder: Path) -> list[str] | None:
-    """Return the command of the Inspector in a folder; None where it is not installed there."""
+    """Return the command of the Inspector installed in a folder, or None if it is not installed."""
     node, inspector = folder / "node_modules/node/bin/node", folder / "node_modules/.bin/mcp-inspector"
     return [str(node), str(inspector)] if node.exists() and inspector.exists() else None
 
@@ -69,7 +69,7 @@ def inspect(inspector, project) -> Inspect:
 
 
 def check_listing(code: int, printed: dict[str, Any], complaints: str) -> None:
-    """Hold what the Inspector lists, strict about schemas, against what is served."""
+    """Check the tools that the Inspector lists in strict mode."""
     assert code == 0, complaints
     tools = {tool["name"]: tool for tool in printed["tools"]}
     assert {"finder", "start_run", "get_run", "cancel_run"} <= tools.keys()
@@ -78,7 +78,7 @@ def check_listing(code: int, printed: dict[str, Any], complaints: str) -> None:
 
 
 def check_call(code: int, printed: dict[str, Any], complaints: str) -> None:
-    """Hold what a call gives against the note that answers the question."""
+    """Check the result of a call, which quotes the note with the answer."""
     assert code == 0, complaints
     assert not printed.get("isError")
     assert "Owls eat mice at night." in printed["content"][0]["text"]

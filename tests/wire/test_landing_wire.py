@@ -23,12 +23,12 @@ def watch(request) -> Callable[[Delta], None] | None:
 
 
 def provider_for(api: MessagesSimulator, model: str = "haiku") -> AnthropicProvider:
-    """Connect the real SDK to the simulator."""
+    """Return a provider that connects the real SDK to the simulator."""
     return AnthropicProvider(model, make_client(base_url=api.base_url, api_key="test", max_retries=0))
 
 
 def without_markers(value: object) -> object:
-    """Take the cache markers out of a request body."""
+    """Return a request body without its cache markers."""
     if isinstance(value, dict):
         return {key: without_markers(item) for key, item in value.items() if key != "cache_control"}
     return [without_markers(item) for item in value] if isinstance(value, list) else value

@@ -19,13 +19,13 @@ from tests.wire.liar.server import Liar
 pytestmark = pytest.mark.anyio
 SLOW = {End.STALLS, End.LASTS}
 SMALLER = {"100 MB": plays.large(4 * MIB), "gzip bomb": plays.bomb(4 * MIB)}
-"""What takes too long in full size."""
+"""Smaller versions of oversized replies, which would take too long in full size."""
 WAYS = [("messages", True), ("chat", False), ("messages", False), ("chat", True)]
 SHARED = Case(KINDS[0], MOMENTS[1], "messages", stream=False)
 
 
 def chosen():
-    """Yield each kind once, at the next moment and in the next way where it makes sense."""
+    """Yield one case for each kind of fault, cycling through moments and APIs to which it applies."""
     turns = cycle((moment, *way) for way in WAYS for moment in MOMENTS)
     for kind in KINDS:
         smaller = replace(kind, play=SMALLER.get(kind.name, kind.play))

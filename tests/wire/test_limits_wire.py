@@ -14,15 +14,15 @@ pytestmark = pytest.mark.anyio
 
 
 def last_lines(told):
-    """Return what stands behind the raw result in each request, empty where nothing does."""
+    """Return the text after the raw result in each request, empty if there is none."""
     return [results[-1].partition("\n")[2] for results in told.results]
 
 
 def spent_softly(told, kind, limit, spent, line):
-    """Check a run's whole course: silent to the half, then counted down after each call, landed within the limit.
+    """Check a soft landing: no countdown until half of the limit, then one after each call, then an answer within it.
 
-    spent: what the run had spent when each result went out.
-    line: writes what remains.
+    spent: Amounts that the run had spent when each result was sent.
+    line: Returns the countdown for a remaining amount.
     """
     assert last_lines(told) == [line(limit - one) if 2 * one >= limit else "" for one in spent]
     silent = sum(2 * one < limit for one in spent)

@@ -37,7 +37,7 @@ def project(tmp_path, monkeypatch) -> Path:
 
 
 def listed(url: str) -> str:
-    """Return what an honest client gets that begins a session."""
+    """Return the server's response to a client that starts a session."""
     headers = {"accept": "application/json, text/event-stream", "authorization": "Bearer t"}
     return httpx2.post(url, json=HELLO, headers=headers, timeout=PATIENCE).text
 
@@ -141,5 +141,5 @@ def test_a_line_of_100_megabytes_is_reported_once_and_answered(program):
 
 
 def peak(server: Program) -> int:
-    """Return the most memory that a process ever had [kB]."""
+    """Return the peak memory of the server [kB]."""
     return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())[1])

@@ -29,7 +29,7 @@ def store(tmp_path) -> str:
 
 
 async def until_idle(served) -> None:
-    """Wait until no run is at work."""
+    """Wait until no run is active."""
     async with asyncio.timeout(PATIENCE):
         while served.runs._active:
             await asyncio.wait([one.task for one in served.runs._active])
@@ -88,7 +88,7 @@ async def test_a_cancelled_call_aborts_its_run_over_http(mode, store):
 
 
 async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
-    """Ask, and break the connection while the run is at work; no word of the protocol is said."""
+    """Call a tool, and close the connection while the run is active, without a cancellation message."""
     body = asks(name="tools/call")
     body["params"] |= {"name": "looker", "arguments": {"query": "?"}}
     headers = {

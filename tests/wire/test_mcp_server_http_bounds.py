@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("looker")]
 
 
 async def lists(client: httpx2.AsyncClient, url: str, session: str) -> httpx2.Response:
-    """Ask for the tools in a session of the older protocol."""
+    """Request the list of tools in a session of the older protocol."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     return await client.post(url, headers={**ACCEPT, "mcp-session-id": session}, json=body)
 

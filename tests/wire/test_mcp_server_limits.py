@@ -15,9 +15,9 @@ from tests.wire.serving import PATIENCE, BlockingTool, write_specialist
 
 pytestmark = pytest.mark.anyio
 SHORT = TimeLimits(head=0.05, body=0.05, unread=0.05, close=0.05)
-"""For clients that exceed every limit; on a busy machine an honest one may be too late as well."""
+"""Limits for clients that exceed all of them; too short for a regular client on a busy machine."""
 LONGER = TimeLimits(head=0.5, body=0.5, unread=0.5, close=0.05)
-"""For a server that has honest clients too."""
+"""Limits for servers that also have regular clients."""
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ def printing(self, query: str, limit: int = 10) -> str:
 
 files._FileTools.search = printing
 """
-"""A search that prints in every way there is, and reads what is not its own."""
+"""Code for a search that writes to standard output in several ways and reads standard input."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def api(monkeypatch):
 
 
 def own(code: str = MAIN, *arguments: str) -> StdioServerParameters:
-    """Return how the official client starts the server."""
+    """Return the parameters with which the official client starts the server."""
     name, *rest = command(*arguments, code=code)
     return StdioServerParameters(command=name, args=rest, env=dict(os.environ))
 

@@ -42,23 +42,23 @@ NOTE = "\n".join(
 
 
 def noted(note: str) -> Tool:
-    """Make a tool that returns a note, whatever it is asked."""
+    """Return a tool that always returns the same note."""
     return Tool("look", "Look something up.", lambda query: note)
 
 
 def provider_for(api):
-    """Connect the real SDK to the simulator."""
+    """Return a provider that connects the real SDK to the simulator."""
     return AnthropicProvider("haiku", make_client(base_url=api.base_url, api_key="test", max_retries=0))
 
 
 def sent(request, note):
-    """Return a request's bytes without the note, and without the ids, which the server chose."""
+    """Return a request without the note, and without the ids, which the server chose."""
     written = json.dumps(note, ensure_ascii=False)[1:-1]
     return re.sub(r'"toolu_\w+"', '"toolu"', request.raw.decode()).replace(written, "")
 
 
 def places(value, path=()):
-    """Yield where in a request body the note stands."""
+    """Yield the places in a request body that contain the note."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from places(item, (*path, value.get("type") or value.get("role") or key, key))

@@ -166,7 +166,7 @@ async def test_s1_6_thinking_alone_is_empty_one_retry_then_an_honest_status(ask,
 
 
 def failing(query):
-    """Fail for each query in a way of its own."""
+    """Raise a different error for each query."""
     if query == "kindly":
         raise ToolError("no such place; try another")
     raise RuntimeError("it broke")

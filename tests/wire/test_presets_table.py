@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 def remaining(*numbers):
-    """Return the lines of the usual countdown."""
+    """Return the lines of the default countdown."""
     return [f"{number} tool call{'' if number == 1 else 's'} remaining" for number in numbers]
 
 
@@ -28,7 +28,7 @@ TABLE = {
     "budget-notice": (True, [left(3, 4), left(2, 4), left(1, 4), NOW], [FORCED], ["order"]),
     "openai-loop": (False, [None, None, None, FIELDS], [NO_TOOLS], ["none"]),
 }
-"""By preset: notice, what the four results end with, and the landing's requests where forcing is taken or not."""
+"""By preset: notice, endings of the four results, and requests of the landing with and without forced choice."""
 
 
 @pytest.mark.parametrize("how", ["preset of the file", "preset of the call"])

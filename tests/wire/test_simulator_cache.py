@@ -46,7 +46,7 @@ def ask(messages_api: Callable[..., MessagesSimulator]) -> Ask:
 
 
 def parts(usage: Usage) -> tuple[int, int, int]:
-    """Return the tokens that were read, written, and neither."""
+    """Return the tokens read from the cache, written to it, and uncached."""
     return (
         usage["cache_read_input_tokens"],
         usage["cache_creation_input_tokens"],
@@ -55,13 +55,13 @@ def parts(usage: Usage) -> tuple[int, int, int]:
 
 
 def sized(block: Block, tokens: int, *, key: str = "text") -> Block:
-    """Return a block with text added up to so many tokens."""
+    """Return a block padded to a number of tokens."""
     room = 4 * tokens - len(canonical({**block, key: ""}))
     return {**block, key: "a" * room}
 
 
 def paragraphs(count: int, *, marks: tuple[int, ...] = (), tokens: int = 200, **fields: Any) -> Body:
-    """Return a request of one message with so many blocks, some of them marked."""
+    """Return a request with one message of `count` blocks, some of them with a cache marker."""
     blocks = [sized(words(""), tokens) for _ in range(count)]
     for index in marks:
         blocks[index] = {**blocks[index], "cache_control": MARK}
@@ -69,7 +69,7 @@ def paragraphs(count: int, *, marks: tuple[int, ...] = (), tokens: int = 200, **
 
 
 def conversation(turns: int, *, system_mark: bool = True, **fields: Any) -> Body:
-    """Return a run of tool calls: 1,100 tokens of system prompt, and about 100 in each turn."""
+    """Return a request after some turns: 1,100 tokens of system prompt, and about 100 per turn."""
     system = sized(words("", **({"cache_control": MARK} if system_mark else {})), 1100)
     messages = [user("What do owls eat?")]
     for turn in range(turns):
@@ -247,7 +247,7 @@ def test_refused_and_failed_requests_write_nothing(messages_api: Callable[..., M
 
 
 def landing(turns: int, **fields: Any) -> Body:
-    """Return a run of 74,000 tokens after 29 turns: 600 of tools, 2,400 of system, 2,437 in the last turn."""
+    """Return a request of 74,000 tokens at 29 turns: 600 in tools, 2,400 in system, 2,437 in the last turn."""
     tools = [sized(RESPOND, 600, key="description")]
     system = [sized(words("", cache_control=MARK), 2400)]
     messages = [user(sized(words(""), 71_000 - 28 * 2446 - 2437))]

@@ -19,7 +19,7 @@ BROKEN = (ConnectionError, http.client.HTTPException)
 
 
 def streamed(**fields: object) -> Body:
-    """Return a good request for a stream."""
+    """Return a valid request with streaming."""
     return chat(stream=True, **fields)
 
 

@@ -13,12 +13,12 @@ BY_ID = {rule.id: rule for rule in RULES}
 
 
 def without_thoughts(content: list[Block]) -> list[Block]:
-    """Return the content without its thoughts."""
+    """Return the content without its thinking blocks."""
     return [block for block in content if block["type"] not in THINKING]
 
 
 def one_thought(_: Recorded) -> Reply:
-    """Reply with two thoughts, a text and a call."""
+    """Return a reply with two thinking blocks, a text and a call."""
     return replies.says(
         replies.thinking("So."),
         replies.redacted_thinking(),

@@ -29,9 +29,10 @@ LIMIT = 12
 
 
 def run(api: MessagesSimulator, *, most: int = LIMIT, last: Body | None = None, order: str = "") -> list[str]:
-    """Play a client that answers every call and return the names of what is called, in order.
+    """Run a client that answers every call, and return the names of the calls in order.
 
-    last: fields of the last of `most` requests. order: line that the results before it end with.
+    last: Fields of the last of `most` requests.
+    order: Line that the results before the last request end with.
     """
     body, seen = chat(), []
     for number in range(most):

@@ -29,7 +29,7 @@ def sync(messages_api: Start) -> Iterator[Callable[..., anthropic.Anthropic]]:
 
 
 def exchanged(client: anthropic.Anthropic, body: Body, *, stream: bool) -> anthropic.types.Message:
-    """Return the SDK's message for a body, whole or put together from a stream."""
+    """Return the SDK's message for a request, from a whole or a streamed reply."""
     if not stream:
         message = client.messages.create(**body)
         assert isinstance(message, anthropic.types.Message)
@@ -213,6 +213,6 @@ async def test_asynchronous_client(messages_api: Start) -> None:
 
 
 async def aiter_text(stream: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Yield the pieces of a stream, as one iterator for several loops."""
+    """Yield the pieces of a stream, so that several loops can continue one iterator."""
     async for piece in stream:
         yield piece

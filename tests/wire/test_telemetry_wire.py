@@ -17,7 +17,7 @@ from tests.wire.specialists import Asker, for_summary, looks, noting
 
 pytestmark = pytest.mark.anyio
 LONG = Tool("look", "Looks.", lambda query: f"note on {query} {'x' * 19_000}")
-"""Results of nearly 5,000 tokens: enough to be cached, and soon enough to be summarised."""
+"""A tool whose results of nearly 5,000 tokens are large enough to be cached and soon summarized."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def spans():
 
 
 def billed(requests):
-    """Return what the Messages API says that its requests took: all input, output, read from the cache, written."""
+    """Return the billed tokens of all requests: input in total, output, read from the cache, written to it."""
     usages = [request.usage for request in requests if request.status == 200]
     read, written = ([usage[f"cache_{key}_input_tokens"] for usage in usages] for key in ("read", "creation"))
     plain = [usage["input_tokens"] for usage in usages]
