@@ -17,7 +17,7 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 SECONDS = 60
-"""How long the browser may take to answer."""
+"""Timeout for an answer of the browser [s]."""
 
 
 class Page:
@@ -27,7 +27,7 @@ class Page:
         self._process, self._to, self._answers = process, to, answers
         self._rest, self._last, self._session = b"", 0, ""
         self.events: list[dict[str, Any]] = []
-        """Each with `method` and `params`."""
+        """Messages with `method` and `params`."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -57,12 +57,12 @@ class Page:
         return json.loads(message)
 
     def wait_for(self, method: str) -> None:
-        """Return once this was told since `events` were cleared."""
+        """Wait until an event with this method has arrived since `events` was last cleared."""
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._next())
 
     def open(self, path: Path, fragment: str = "", *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Load a file at a size, in light or dark, and wait until it stands."""
+        """Load a file at a given window size, in light or dark mode, and wait for its load event."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
@@ -80,46 +80,46 @@ class Page:
         return done["result"].get("value")
 
     def press(self, key: str, code: int, text: str = "") -> None:
-        """Press a key and let it go."""
+        """Press and release a key."""
         given = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.send("Input.dispatchKeyEvent", type="keyDown", **given, **({"text": text} if text else {}))
         self.send("Input.dispatchKeyEvent", type="keyUp", **given)
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
-        """Take a picture; of the whole page, or of what is in sight."""
+        """Take a screenshot of the whole page, or of the visible part."""
         taken = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(taken["data"]))
 
     def close(self) -> None:
-        """Ask the browser to end, so that it leaves no process and no open file behind."""
+        """Close the browser, so that no process or open file is left."""
         self._session = ""
         self.send("Browser.close")
         self._process.wait(SECONDS)
 
     @property
     def complaints(self) -> list[dict[str, Any]]:
-        """What the page wrote to its console, what the browser logged, and errors that nobody caught."""
+        """Console messages of the page, log entries of the browser, and uncaught errors."""
         told = {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"}
         return [event for event in self.events if event.get("method") in told]
 
     @property
     def requests(self) -> list[str]:
-        """The addresses that were asked for, the page's own first."""
+        """The requested URLs, the page's own first."""
         sent = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in sent]
 
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
-    """Start a browser with one tab, and end it; skips the test where there is none.
+    """Start a browser with one tab, and close it afterwards; skip the test if no browser is installed.
 
-    folder: for its profile.
+    folder: Folder for the browser's profile.
     """
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.skip(f"no Chromium: none of {', '.join(NAMES)} is on PATH")
     (its_input, to), (answers, its_output) = os.pipe(), os.pipe()
-    # Chromium reads from 3 and writes to 4. While our ends are open, no other pipe can get these numbers.
+    # Chromium reads from descriptor 3 and writes to 4. While these ends are open, no other pipe gets these numbers.
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (its_input, its_output)]
 
     def connect() -> None:

@@ -20,7 +20,7 @@ def anyio_backend() -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Fail a test that is skipped for want of a part that is said to be installed (REQUIRED_PARTS, by commas)."""
+    """Fail a test that was skipped because a required part is missing (REQUIRED_PARTS, separated by commas)."""
     report = yield
     required = [part for part in os.environ.get("REQUIRED_PARTS", "").split(",") if part]
     if report.skipped and any(part in str(report.longrepr) for part in required):

@@ -1,4 +1,4 @@
-"""A pattern search that backtracks for ever in its own process, and a check which such processes are left."""
+"""A pattern search that never ends, in its own process, and a check for processes that are left."""
 
 import os
 import signal
@@ -10,9 +10,9 @@ from pathlib import Path
 from uuid import uuid4
 
 PATTERN = r"(?=a)(a+)+$"
-"""ripgrep leaves a pattern that looks ahead to Python, which tries this one in 2**50 ways on the file."""
+"""ripgrep does not support look-ahead, so Python searches with this pattern, in 2**50 attempts on the file."""
 PATIENCE = 120
-"""The longest that a process is waited for, so that one that stays is a failure [s]."""
+"""Timeout for a process to start or end [s]."""
 _POLL = 0.01
 
 
@@ -21,14 +21,14 @@ class Burning:
     """A file on which a search for PATTERN never ends."""
 
     name: str
-    """It is on the command line of each process that searches the file."""
+    """The file's name, which is on the command line of each process that searches it."""
 
     def processes(self) -> list[int]:
         """Return the ids of the processes that search the file, or are about to."""
         return [pid for pid, _ in _command_lines(self.name)]
 
     def searching(self) -> list[int]:
-        """Return the ids of those that have limited themselves and become the search in Python."""
+        """Return the ids of the processes that have limited themselves and run the Python search."""
         return [
             pid for pid, words in _command_lines(self.name) if b"linescan.py" in words and b"limited.py" not in words
         ]
@@ -44,7 +44,7 @@ class Burning:
 
 @contextmanager
 def burning(folder: Path) -> Iterator[Burning]:
-    """Write the file into a folder; kill what still searches it at the end."""
+    """Create the file in a folder; at the end kill all processes that still search it."""
     one = Burning(f"{uuid4().hex}.md")
     (folder / one.name).write_text("a" * 50 + "!\n")
     try:

@@ -21,25 +21,25 @@ class Notebook:
         self.outage: str | None = None
 
     def write(self, record: Record) -> None:
-        """Take a record."""
+        """Store a record."""
         self.records.append(record)
 
     async def committed(self) -> str | None:
-        """Return at once."""
+        """Return at once, because every record is stored already."""
         return None
 
     def of(self, kind: type) -> list[Any]:
-        """Return all records of a kind."""
+        """Return all records of one type."""
         return [record for record in self.records if isinstance(record, kind)]
 
     def until(self, kind: type, number: int = 1, *, before: bool = False) -> list[Record]:
-        """Return the beginning up to a record of a kind, or before it; `number` says which, counted from 1."""
+        """Return the records up to the n-th one of a type, without that one if `before`; n counts from 1."""
         at = [place for place, record in enumerate(self.records) if isinstance(record, kind)][number - 1]
         return self.records[: at if before else at + 1]
 
 
 def stored(records: Sequence[Record]) -> StoredRun:
-    """Return the run that records come to in a store whose writer is gone, without any database."""
+    """Return the run that a store would hold after these records and the end of the process, without a database."""
     rows = rows_of(next(one.run_id for one in records if isinstance(one, Opened)), "owner", records, 1)
     run = {"parent_id": None, "ended_at": None, "outcome": None, "standing": None, **rows.added["runs"][0]}
     run |= {key: rows.added["runs"][-1][key] for key in ("frozen", "model")}
@@ -58,7 +58,7 @@ def stored(records: Sequence[Record]) -> StoredRun:
 
 
 def _of(added: dict[str, list[Row]], table: str) -> list[Row]:
-    """Return the rows of a table in the order of their numbers; of one number only the first is taken."""
+    """Return the rows of a table by number; of rows with the same number only the first."""
     first: dict[int, Row] = {}
     for row in added.get(table, ()):
         first.setdefault(row["number"], row)
@@ -66,7 +66,7 @@ def _of(added: dict[str, list[Row]], table: str) -> list[Row]:
 
 
 async def keep(url: str, records: Sequence[Record]) -> None:
-    """Write records into a store as a process that then dies."""
+    """Write records into a store, as a process does that dies afterwards."""
     (run_id,) = {record.run_id for record in records if isinstance(record, Opened)}
     with closing(Writer(Location(url, named=True))) as writer:
         writer.check()
@@ -77,6 +77,6 @@ async def keep(url: str, records: Sequence[Record]) -> None:
 
 
 def load(url: str, run_id: str = "last") -> StoredRun:
-    """Read a run."""
+    """Load a run from a store."""
     with Store(url) as store:
         return store.load(run_id)

@@ -11,28 +11,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROUNDS, A_LITTLE = 3_000, 0.01
-"""What is on its way out is waited for so many times, so long [s]."""
+"""Number of checks for resources that are still being released, and the pause after each [s]."""
 POOLED = ("asyncio_", "AnyIO worker thread")
 """Names of threads that an event loop keeps until it ends."""
 
 
 @dataclass(frozen=True)
 class Census:
-    """The resources that exist at one moment, each with a name to recognise it by."""
+    """The resources that exist at one moment, each with an identifying name."""
 
     tasks: frozenset[object]
     threads: frozenset[str]
     descriptors: frozenset[str]
     children: frozenset[str]
     files: frozenset[str]
-    """Below the folder for temporary files."""
+    """Paths below the folder for temporary files."""
     began: float = field(default_factory=time.monotonic)
 
     @classmethod
     def take(cls) -> "Census":
-        """Count; inside of an event loop without the threads that it keeps.
+        """Record the resources of this process, without the threads that an event loop keeps.
 
-        Files count below the folder that TMPDIR names, if it does: it should be nobody else's.
+        Files are counted below the folder in TMPDIR, if that is set; no other process should use the folder.
         """
         try:
             tasks = frozenset(asyncio.all_tasks() - {asyncio.current_task()})
@@ -44,7 +44,7 @@ class Census:
         return cls(tasks, frozenset(threads), frozenset(_descriptors()), frozenset(_children()), frozenset(files))
 
     def new_since(self, before: "Census") -> list[str]:
-        """Return what was not there before, each in a line."""
+        """Return the resources that did not exist before, one per line."""
         return [
             f"{kind}: {one}"
             for kind in ("tasks", "threads", "descriptors", "children", "files")
@@ -53,7 +53,7 @@ class Census:
 
 
 def left_since(before: Census) -> list[str]:
-    """Return what is left over, after waiting a little for what is on its way out; outside of an event loop."""
+    """Return the leaked resources, after waiting for those still being released; call it outside an event loop."""
     for waited in range(ROUNDS):
         if not (left := Census.take().new_since(before)):
             break
@@ -63,7 +63,7 @@ def left_since(before: Census) -> list[str]:
 
 
 async def still_left_since(before: Census) -> list[str]:
-    """Return what is left over, as `left_since` does; the event loop goes on meanwhile."""
+    """Return the leaked resources like `left_since`, without blocking the event loop."""
     for waited in range(ROUNDS):
         if not (left := Census.take().new_since(before)):
             break
@@ -73,13 +73,13 @@ async def still_left_since(before: Census) -> list[str]:
 
 
 def _collect(waited: int) -> None:
-    """Look for garbage now and then: it takes longer than what is on its way out."""
+    """Run the garbage collector in a few rounds only, because a collection takes longer than a round."""
     if waited % 100 == 50:  # after half a second, then each second
         gc.collect()
 
 
 def resident() -> int:
-    """Return how much memory the process has [bytes]."""
+    """Return the resident memory of the process [bytes]."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 

@@ -14,12 +14,12 @@ _SCRIPT = "import sys; from tests.link_swapper import swap_for_ever; swap_for_ev
 
 
 def can_swap() -> bool:
-    """Tell whether two names can be exchanged in one step, as Linux can."""
+    """Return whether the system can exchange two names atomically, as Linux can."""
     return sys.platform == "linux" and hasattr(ctypes.CDLL(None), "renameat2")
 
 
 def swap_for_ever(names: list[str]) -> None:
-    """Exchange the first name with the second, the third with the fourth, and begin again."""
+    """Exchange the two names of each pair in turn, forever."""
     system = ctypes.CDLL(None, use_errno=True)
     paths = [os.fsencode(name) for name in names]
     pairs = list(zip(paths[::2], paths[1::2], strict=True))
@@ -31,11 +31,11 @@ def swap_for_ever(names: list[str]) -> None:
 
 @contextmanager
 def swapped(*pairs: tuple[Path, Path]) -> Iterator[None]:
-    """Keep exchanging each two paths until the end of the block."""
+    """Exchange the two paths of each pair continuously until the end of the block."""
     names = [str(path) for pair in pairs for path in pair]
     with subprocess.Popen([sys.executable, "-c", _SCRIPT, *names], cwd=Path(__file__).parents[1]) as process:
         try:
-            # The process is at work once a link has replaced a folder or a file.
+            # The process is running once a link has replaced a folder or a file.
             while process.poll() is None and not all(one.is_symlink() for one, _ in pairs):
                 pass
             yield

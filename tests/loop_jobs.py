@@ -20,7 +20,7 @@ from run_specialist.tools.respond import respond_tool
 
 
 def look(query: str = "", part: int = 0) -> str:
-    """Return what a search would."""
+    """Return a note, as a search tool would."""
     return f"note on {query!r}, part {part}"
 
 
@@ -31,13 +31,13 @@ class Clock:
         self.now = 100.0
 
     def __call__(self) -> float:
-        """Return it."""
+        """Return the time that the test has set."""
         return self.now
 
 
 LOOK = Tool("look", "Look something up.", look)
 COUNT_DOWN = countdown("remaining")
-"""What every child is told by default."""
+"""The default countdown of a job."""
 
 
 def job(
@@ -51,7 +51,7 @@ def job(
     limits: Mapping[Kind, float | None] | None = None,
     **settings: Any,
 ) -> Job:
-    """Make a job with the defaults of a specialist file; `limits` are those beside the tool calls."""
+    """Return a job with the defaults of a specialist file; `limits` are those other than the limit of tool calls."""
     budget = Budget.of({Kind.TOOL_CALLS: limit, **(limits or {})})
     system = prompts.system("You look things up.", budget, budget_notice=True)
     return Job(
@@ -68,7 +68,7 @@ def job(
 
 
 async def outcome_of(job: Job, events: list[Event] | None = None, watch: Watch | None = None) -> Outcome:
-    """Run a job to its end; `events` collects what happened. A scripted provider must have played its whole script."""
+    """Run a job to its end and collect its events; a scripted provider must have used its whole script."""
     outcome = await Run(job, events.append if events is not None else None, watch).outcome()
     if isinstance(job.provider, ScriptedProvider):
         job.provider.assert_used_up()

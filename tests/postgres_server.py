@@ -16,7 +16,7 @@ USER = "tests"
 
 
 def _programs() -> Path:
-    """Return the folder of initdb and pg_ctl; skip the test where there is none."""
+    """Return the folder of initdb and pg_ctl; skip the test if they are not installed."""
     on_path = shutil.which("initdb")
     found = [Path(on_path).parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not found or not (found[-1] / "initdb").exists():
@@ -28,7 +28,7 @@ class PostgresServer:
     """A cluster in its own folder, listening on a free loopback port."""
 
     def __init__(self, folder: Path, encoding: str) -> None:
-        """Make the cluster, as another user where root runs the tests, and start it."""
+        """Create the cluster, as the user postgres if root runs the tests, and start it."""
         self._programs = _programs()
         self._folder = folder
         self._as = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
@@ -46,21 +46,21 @@ class PostgresServer:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections."""
+        """Start the server and wait until it accepts connections."""
         options = f"-h 127.0.0.1 -p {self.port} -k {self._folder} -F"
         self._control("start", "-l", str(self._folder / "log"), "-o", options)
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it: `fast` tells every session, `immediate` is a crash."""
+        """Stop the server: `fast` ends every session, `immediate` simulates a crash."""
         self._control("stop", "-m", mode)
 
     def restart(self, mode: str = "fast") -> None:
-        """Stop it and start it again."""
+        """Stop the server and start it again."""
         self.stop(mode)
         self.start()
 
     def close(self) -> None:
-        """Stop it, if it runs."""
+        """Stop the server if it is running."""
         if (self._folder / "data" / "postmaster.pid").exists():
             self.stop("immediate")
 
@@ -69,7 +69,7 @@ class PostgresServer:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._as, str(self._programs / program), *arguments]
-        # A file and not a pipe, as the server inherits it and would hold the pipe open.
+        # A file instead of a pipe, because the server inherits it and would keep the pipe open.
         said = self._folder / "said"
         with said.open("w") as out:
             done = subprocess.run(
@@ -80,7 +80,7 @@ class PostgresServer:
 
 @contextmanager
 def postgres_server(encoding: str = "UTF8") -> Iterator[PostgresServer]:
-    """Give a running server, and remove it afterwards."""
+    """Start a server, and remove it afterwards."""
     # The server runs as another user, who has no access to the folders of pytest.
     folder = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp"))
     server: PostgresServer | None = None

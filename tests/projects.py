@@ -16,17 +16,17 @@ class Project:
 
     root: Path
     package: str
-    """A name for a package, or a module, that is nobody else's."""
+    """A name for a package or a module that no other project uses."""
 
     def write(self, path: str, *lines: str) -> Path:
-        """Write a file; `PKG` in its path and its lines is the package."""
+        """Write a file; `PKG` in its path and lines is replaced by the package name."""
         file = self.root / path.replace("PKG", self.package)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join([*lines, ""]).replace("PKG", self.package))
         return file
 
     def specialist(self, *lines: str, name: str = "finder", folder: str = "specialists") -> Path:
-        """Write a specialist's file with some keys; they begin on line 4."""
+        """Write a specialist's file with these keys, which begin on line 4."""
         return self.write(
             f"{folder}/{name}.md", "---", f"name: {name}", "description: Finds.", *lines, "---", "You find notes."
         )
@@ -34,7 +34,7 @@ class Project:
 
 @contextmanager
 def project(root: Path) -> Iterator[Project]:
-    """Make a project, and at the end forget all that was imported from it."""
+    """Create a project; at the end unload all modules that were imported from it."""
     for folder in (".git", "specialists"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     finders, known = list(sys.meta_path), set(sys.modules)

@@ -14,15 +14,15 @@ class Cast:
     capabilities = Capabilities(forced_choice=True, max_output_tokens=64_000)
 
     def __init__(self, **scripts: Sequence[Sequence[Line]]) -> None:
-        """Take for each name (`_` for a hyphen) the scripts of its runs, in the order in which they begin."""
+        """Set the scripts of the runs by specialist (`_` stands for `-`), in the order in which the runs begin."""
         self._waiting: Mapping[str, list[ScriptedProvider]] = {
             name.replace("_", "-"): [ScriptedProvider(script) for script in runs] for name, runs in scripts.items()
         }
         self.played: dict[str, list[ScriptedProvider]] = {name: [] for name in self._waiting}
-        """The conversations by name, in the order in which they began."""
+        """The conversations by specialist, in the order in which they began."""
 
     def open(self, opening: Opening, watch: Watch | None = None) -> ScriptedProvider:
-        """Start the next conversation of whom the system prompt names."""
+        """Start the next conversation of the specialist that the system prompt names."""
         name = opening.system.split(".")[0].removeprefix("You are ")
         if not self._waiting.get(name):
             raise OffScript(f"{name} was not to be asked")
@@ -31,14 +31,14 @@ class Cast:
         return provider.open(opening, watch)
 
     def cost(self, usage):
-        """Return what every scripted provider takes."""
+        """Return the cost of a request [USD], as scripted providers do."""
         return usage.total_tokens / 100_000
 
     async def aclose(self) -> None:
-        """Hold nothing, so let nothing go."""
+        """Do nothing: there is nothing to close."""
 
     def assert_used_up(self) -> None:
-        """Raise OffScript if a script was not played to its end."""
+        """Raise OffScript if a script was not used up."""
         if any(self._waiting.values()):
             raise OffScript(f"never asked: {[name for name, left in self._waiting.items() if left]}")
         for providers in self.played.values():
@@ -47,7 +47,10 @@ class Cast:
 
 
 def write(folder: Path, name: str, *lines: str) -> Path:
-    """Write a specialist's file whose prompt tells the cast who it is; the description is its name and `looks`."""
+    """Write a specialist's file whose prompt names it, so that the cast can select its script.
+
+    Its description is `NAME looks.`
+    """
     path = folder / "specialists" / f"{name}.md"
     path.parent.mkdir(exist_ok=True)
     head = "\n".join(("---", f"name: {name}", f"description: {name} looks.", "tools: []", *lines, "---"))

@@ -13,11 +13,11 @@ import pytest
 from run_specialist.safe_open import Folder
 
 PATIENCE = 30
-"""The longest that a walk is held, so that a failure ends [s]."""
+"""Maximum time that a walk waits, so that a failing test ends [s]."""
 
 
 def entry(name: str) -> SimpleNamespace:
-    """Return a file as `os.scandir` does."""
+    """Return a regular file as `os.scandir` lists it."""
     return SimpleNamespace(
         name=name,
         is_symlink=lambda: False,
@@ -50,7 +50,7 @@ class HeldWalk:
 
 
 class EndlessWalk:
-    """A walk through a folder that does not end while a test waits; only the walk's own check can stop it."""
+    """A walk over a folder with endless files, which only the walk's own check can stop while a test waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "{}.txt") -> None:
         self.entered, self.ended = threading.Event(), threading.Event()
@@ -71,5 +71,5 @@ class EndlessWalk:
         return not self._stopped.is_set() and time.monotonic() < self._until
 
     def stop(self) -> None:
-        """End it, so that a thread that nothing else stopped does not outlive its test."""
+        """Stop the listing, so that its thread does not outlive the test."""
         self._stopped.set()

@@ -26,38 +26,38 @@ class Spans:
 
     @property
     def all(self) -> Sequence[ReadableSpan]:
-        """Every span."""
+        """All spans."""
         return self.exporter.get_finished_spans()
 
     @property
     def names(self) -> list[str]:
-        """The name of each."""
+        """The names of all spans."""
         return [span.name for span in self.all]
 
     def named(self, beginning: str) -> list[ReadableSpan]:
-        """Return the spans whose name begins like this."""
+        """Return the spans whose names start with a text."""
         return [span for span in self.all if span.name.startswith(beginning)]
 
     def one(self, beginning: str) -> ReadableSpan:
-        """Return the only span whose name begins like this."""
+        """Return the only span whose name starts with a text."""
         (span,) = self.named(beginning)
         return span
 
     def parent(self, span: ReadableSpan) -> str | None:
-        """Return the name of a span's parent; None where it has none."""
+        """Return the name of a span's parent, or None if it has none."""
         if span.parent is None:
             return None
         (name,) = [one.name for one in self.all if one.context.span_id == span.parent.span_id]
         return name
 
     def usage(self, beginning: str) -> list[int]:
-        """Return the sums of what spans tell of their tokens: input, output, read from the cache, written to it."""
+        """Return the token counts summed over some spans: input, output, read from the cache, written to it."""
         return [sum(span.attributes.get(key, 0) for span in self.named(beginning)) for key in USAGE]
 
 
 @contextmanager
 def recorded(*processors: SpanProcessor) -> Iterator[Spans]:
-    """Let a provider of the SDK be the program's own, after processors of the test."""
+    """Install a tracer provider of the SDK with these processors, and record its spans."""
     provider = TracerProvider(shutdown_on_exit=False)
     for processor in processors:
         provider.add_span_processor(processor)

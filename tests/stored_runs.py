@@ -36,17 +36,17 @@ class RunSegment:
     run: Run
     events: list[Event] = field(default_factory=list)
     notebook: Notebook = field(default_factory=Notebook)
-    """Its records, where it did not write into the store."""
+    """Its records, if they were not written into the store."""
 
     @property
     def noted(self) -> str:
-        """What was said to the model when it was taken up, as the records tell it."""
+        """The note to the model on resuming, from the records."""
         (resumed,) = [one.event for one in self.notebook.of(EventLogged) if one.event.event == "resumed"]
         return resumed.note
 
     @property
     def requests(self) -> list[Request]:
-        """Its requests."""
+        """The requests of the segment."""
         return self.provider.requests
 
     def named(self, name: str) -> list[Any]:
@@ -65,12 +65,12 @@ class Desk:
 
     @property
     def url(self) -> str:
-        """The store."""
+        """The URL of the store."""
         return f"sqlite:///{self.folder}/runs.db"
 
     @asynccontextmanager
     async def process(self, provider: ScriptedProvider, store: str | None = None) -> Any:
-        """Give a runner that is closed at the end."""
+        """Open a runner, which stands for a new process, and close it afterwards."""
         async with Runner(
             root=self.folder,
             provider=provider,
@@ -81,7 +81,7 @@ class Desk:
             yield runner
 
     async def ask(self, *script: Line, question: str = "What is known?", **settings: Any) -> RunSegment:
-        """Put a question, and return when the process is over."""
+        """Ask a question in a new process, and return the finished segment."""
         provider = ScriptedProvider(script)
         events: list[Event] = []
         async with self.process(provider) as runner:
@@ -91,7 +91,7 @@ class Desk:
         return RunSegment(outcome, provider, run, events)
 
     async def go_on(self, *script: Line, question: str | None = None, **wish: Any) -> RunSegment:
-        """Take up the newest run."""
+        """Resume a run, by default the newest, in a new process."""
         provider = wish.pop("provider", None) or ScriptedProvider(script)
         events: list[Event] = []
         async with self.process(provider) as runner:
@@ -103,7 +103,7 @@ class Desk:
     async def record(
         self, *script: Line, past: StoredRun | None = None, clock: Clock | None = None, **settings: Any
     ) -> RunSegment:
-        """Put a question, or take up a run, and keep its records instead of writing them into the store."""
+        """Start or resume a run, and keep its records in memory instead of in the store."""
         provider, notebook = ScriptedProvider(script), Notebook()
         if past is None:
             async with self.process(provider, store="none") as runner:
@@ -115,9 +115,9 @@ class Desk:
         return RunSegment(await run.outcome(), provider, run, [], notebook)
 
     async def keep(self, records: Sequence[Any]) -> None:
-        """Write records as a process that then dies."""
+        """Write records, as a process does that dies afterwards."""
         await keep(self.url, records)
 
     def load(self) -> StoredRun:
-        """Return the newest run as it is stored."""
+        """Load the newest run from the store."""
         return load(self.url)

@@ -11,9 +11,9 @@ import pytest
 
 @contextmanager
 def postgresql_url() -> Iterator[str]:
-    """Give the URL of a new, empty database, and drop it afterwards, whoever is still connected.
+    """Create an empty database, yield its URL, and drop it afterwards, even if clients are still connected.
 
-    TEST_POSTGRES: an SQLAlchemy URL of somebody who may create databases.
+    TEST_POSTGRES: SQLAlchemy URL of a user who may create databases.
     """
     server = os.environ.get("TEST_POSTGRES")
     if not server:
@@ -34,7 +34,7 @@ def postgresql_url() -> Iterator[str]:
 
 @contextmanager
 def fresh_store(kind: str, folder: Path) -> Iterator[str]:
-    """Give the URL of a store that is not there yet, of one kind: `sqlite` or `postgresql`."""
+    """Yield the URL of a store that does not exist yet; kind: `sqlite` or `postgresql`."""
     if kind == "sqlite":
         yield f"sqlite:///{folder}/runs.db"
     else:
@@ -51,7 +51,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """Be somebody without rights; root may write everywhere, so where it runs the tests it steps aside."""
+    """Run the block without root's rights, because root may write everywhere."""
     if os.geteuid() != 0:
         yield
         return
@@ -63,7 +63,7 @@ def nobody() -> Iterator[None]:
 
 
 def make_first_version(url: str, *run_ids: str) -> None:
-    """Make a store as the first version of the program did, with some runs in it."""
+    """Create a store as the first version of the program did, with some runs in it."""
     from sqlalchemy import create_engine, text
 
     from run_specialist.store.identity import APPLICATION_ID, NAMESPACE

@@ -13,14 +13,14 @@ POISON = (
     "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b]8;;http://owned\x1b\\link\x1b]8;;\x1b\\\x1b[2J\x1b[5;7mowned\x1b[8m\x1bc"
     "\x9b2J\x9d0;owned\x9c\x90owned\x9c\x85\u202eowned\u202c\u2066\u200f\b\b\b\a\v\f\x0e\x7f\rowned\x00\u2028\ufeff\udc1b"
 )
-"""Title, clipboard, link, screen, colours, reset; again with C1 controls; bidi; what moves the cursor; half a sign."""
+"""Title, clipboard, link, screen, colours, reset; C1 controls; bidirectional controls; cursor; a lone surrogate."""
 SENDABLE = POISON.replace("\udc1b", "")
-"""What can be sent as UTF-8."""
+"""The part that can be encoded as UTF-8."""
 NAMEABLE = SENDABLE.replace("\x00", "").replace("/", "")
-"""What can be the name of a file, or an argument."""
+"""The part that can be in a file name or an argument."""
 
 PATIENCE = 120
-"""The longest that all commands together are waited for [s]."""
+"""Timeout for all commands together [s]."""
 _OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[12]K|\x1b\[1A|\r+(?=\n|\x1b\[|$)")
 _NEVER_OURS = re.compile(r"\x1b\[(?:[0-9]+;)*[578](?:;[0-9]+)*m")
 _DRIVER = """
@@ -38,9 +38,9 @@ for program, *arguments in json.load(open(sys.argv[1])):
 
 
 def on_terminal(folder: os.PathLike[str], commands: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Run commands one after the other on a terminal of their own; return by command all that reached it.
+    """Run commands one after the other on a pseudo-terminal, and return the output of each.
 
-    folder: where to run, and to leave the list of commands.
+    folder: Working directory, which also receives the list of commands.
     """
     listed = os.path.join(folder, "commands.json")  # noqa: PTH118 - one line
     with open(listed, "w") as file:  # noqa: PTH123 - one line
@@ -53,7 +53,7 @@ def on_terminal(folder: os.PathLike[str], commands: Sequence[Sequence[str]]) -> 
             while piece := os.read(ours, 65_536):
                 got.append(piece)
         except OSError:
-            pass  # the end of a pseudo-terminal
+            pass  # reading from a closed pseudo-terminal fails
 
     reader = threading.Thread(target=gather)
     reader.start()
@@ -71,7 +71,7 @@ def on_terminal(folder: os.PathLike[str], commands: Sequence[Sequence[str]]) -> 
 
 
 def harm(shown: str) -> list[str]:
-    """Return what of it could do harm on a terminal: controls that are not those we draw with, each with its place."""
+    """Return the control characters in an output that the program does not use itself, each with its context."""
     rest = _OURS.sub("", shown)
     found = [match[0] for match in _NEVER_OURS.finditer(shown)]
     found += [

@@ -15,7 +15,7 @@ def test_imports_only_go_down(capsys):
 
 
 def modules_after(code: str) -> set[str]:
-    """Return the top-level modules that a fresh interpreter holds after some code."""
+    """Return the top-level modules that are loaded in a new interpreter after it has run some code."""
     script = f"import sys; {code}; print(*{{name.split('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(done.stdout.split())

@@ -12,17 +12,17 @@ HIDDEN: Block = {"type": "redacted_thinking", "data": "sealed"}
 
 
 def text(words: str) -> Block:
-    """Make a text block."""
+    """Return a text block."""
     return {"type": "text", "text": words}
 
 
 def use(call_id: str, name: str = "search", **arguments: Any) -> Block:
-    """Make a tool call."""
+    """Return a tool call."""
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def turn(*results: tuple[str, str], before: Sequence[Block] = (), failed: bool = False) -> list[Message]:
-    """Make a turn of calls, each given by its id and its result."""
+    """Return a turn of calls, each given by its id and its result."""
     calls = [use(call_id, query=f"about {call_id}") for call_id, _ in results]
     return [
         Message("assistant", (*before, *calls)),
@@ -31,9 +31,9 @@ def turn(*results: tuple[str, str], before: Sequence[Block] = (), failed: bool =
 
 
 def history(turns: int, size: int = 400, before: Sequence[Block] = ()) -> list[Message]:
-    """Make a question and turns of one call each; result `n` is `n` and dots.
+    """Return a question and turns of one call each; result `n` is `n` padded with dots.
 
-    size: of each result [characters].
+    size: Length of each result [characters].
     """
     said = [Message.user(QUESTION)]
     for number in range(1, turns + 1):
@@ -42,7 +42,7 @@ def history(turns: int, size: int = 400, before: Sequence[Block] = ()) -> list[M
 
 
 def outputs(messages: Sequence[Message]) -> dict[str, str]:
-    """Return all results by the id of their call, summaries apart."""
+    """Return all results by call id, except summaries."""
     return {
         block["tool_use_id"]: block["content"]
         for message in messages
@@ -52,7 +52,7 @@ def outputs(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def summaries(messages: Sequence[Message]) -> list[str]:
-    """Return the results of the pairs that hold a summary."""
+    """Return the contents of all summaries."""
     ids = {block["id"] for message in messages for block in message.content if block.get("name") == SUMMARIZE}
     return [
         block["content"]
@@ -63,12 +63,12 @@ def summaries(messages: Sequence[Message]) -> list[str]:
 
 
 def is_archived(call_id: str, output: str) -> bool:
-    """Tell whether an output has left the transcript."""
+    """Return whether an output has been moved to the archive."""
     return output == archived_placeholder(call_id)
 
 
 def broken_rules(messages: Sequence[Message]) -> list[str]:
-    """Return what the Messages API would refuse; written apart from what is tested."""
+    """Return the violations of the Messages API's rules, found independently of the tested code."""
     faults, ids = [], set()
     for at, message in enumerate(messages):
         if message.role != ("user", "assistant")[at % 2]:
