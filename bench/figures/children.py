@@ -43,7 +43,7 @@ def rows(size: Size, name: str, count: Callable[[Size], int], wall: float, store
     ]  # fmt: skip
 
 
-def _figure(  # noqa: PLR0913, PLR0917 - all that differs
+def _figure(  # noqa: PLR0913, PLR0917 - the figures differ in these
     name: str,
     title: str,
     count: Callable[[Size], int],

@@ -15,7 +15,7 @@ COMMANDS = {
 }
 
 
-def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
+def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - the signature of all figures
     """Run each command once, and check its imports in the first lap."""
     for name, command in COMMANDS.items():
         with lab.failing(f"commands.{name}"):

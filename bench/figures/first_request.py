@@ -19,7 +19,7 @@ AGAINST = {"cli": "bare", "ours": "bare", "cli_stored": "cli", "ours_stored": "o
 MOST = {"cli": 1.10, "ours": 1.10, "cli_stored": 1.15, "ours_stored": 1.15}
 
 
-def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
+def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - the signature of all figures
     """Measure each way once."""
     for way in lab.in_turn("bare", *WAYS):
         with lab.failing(f"first.{way}"):

@@ -16,7 +16,7 @@ COMMAND = (
 )
 
 
-def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
+def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - the signature of all figures
     """Run the question without a store, with a new store, and with an existing one."""
     with lab.failing("offline.none"):
         lab.note("offline.none", lab.command(*COMMAND, "--store", "none").cpu)

@@ -7,14 +7,14 @@ from bench.figures.row import Row
 from bench.lab import Lab
 
 CALLS = (30, 31, 32)
-"""Tool calls of the runs of one lap, one per turn; three runs, because a single one is a matter of chance."""
+"""Tool calls of the runs of one lap, one per turn; three runs, because the time of a single one varies."""
 DELAY = 50
 """Time that the model takes per turn [ms]."""
 LIMIT = 1.02
 """Target for the wall time of a stored run, as a multiple of that of a run without a store."""
 
 
-def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - as all figures
+def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - the signature of all figures
     """Run with and without a store."""
     for peer in lab.in_turn("ours", "ours_store_only", "ours_stored"):
         with lab.failing(f"paced.{peer}"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def opened(conditions: Conditions) -> AsyncIterator[Child]:
     """Open a runner for the lap."""
     os.environ.update(ANTHROPIC_BASE_URL=conditions.url, ANTHROPIC_API_KEY="none")
-    from run_specialist import Called, Executed, Runner, Specialist  # noqa: PLC0415 - as the other peers
+    from run_specialist import Called, Executed, Runner, Specialist  # noqa: PLC0415 - as in the other peers
 
     def watch(event: "Event") -> None:
         if isinstance(event, Called):

@@ -19,7 +19,7 @@ MESSAGES = "/v1/messages"
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response."""
+    """An HTTP response."""
 
     status: int
     body: bytes
