@@ -19,8 +19,8 @@ def machine() -> str:
     """Return one paragraph about the machine and the software versions."""
     installed = ", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name)))
     return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC{_commit()}. {_processor()}, {os.cpu_count()} cores, "
-        f"{platform.platform()}, Python {platform.python_version()}. {installed}. "
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit() or 'unknown'}. {_processor()}, "
+        f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}. {installed}. "
         f"JSON library of the server: {codec.NAME}. Load of the machine at the start: {os.getloadavg()[0]:.1f}."
     )
 
@@ -48,21 +48,21 @@ def failures(lines: Sequence[Line]) -> str:
     return "\n".join(f"- {'; '.join(rows)}: {reason}" for reason, rows in reasons.items())
 
 
+def commit() -> str:
+    """Return the measured commit, or an empty text without git."""
+    command = ("git", "describe", "--always", "--dirty=, with changes", "--exclude=*")
+    try:
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _commit() -> str:
-    """Return the measured commit, or an empty text without git."""
-    command = ("git", "describe", "--always", "--dirty=, with changes", "--exclude=*")
-    try:
-        commit = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout
-    except OSError:
-        return ""
-    return f", commit {commit.strip()}" if commit else ""
 
 
 def _processor() -> str:

@@ -1,0 +1,284 @@
+"""The benchmark with real models: its scorer, its results and its table; no model is needed."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bench.local_models.command import QUESTIONS, TOP, main
+from bench.local_models.leaked import has_leaked_call
+from bench.local_models.results import SALVAGED, SILENT, Lap, Results, ResultsUnreadable
+from bench.local_models.scorer import Notes, Question, QuestionsUnreadable, mistakes, read_questions
+from bench.local_models.table import HEAD, mixed, table
+from bench.local_models.variants import PATCHES, VARIANTS, NotHere, Variant
+from run_specialist.api.runner import Runner
+from run_specialist.loop import evidence, landing
+from run_specialist.providers.scripted import ScriptedProvider, calls
+from run_specialist.record.outcome import Evidence
+from tests.local.llama_server import ServerFailed, ServerSettings, llama_server
+
+QUESTION = Question.of(
+    {
+        "id": "q1",
+        "question": "How many owls are there?",
+        "answerable": True,
+        "facts": [{"fact": "12 owls", "answer_regex": r"\b12\b"}],
+        "cite_groups": [["notes/owls.md", "notes/birds.md"]],
+    }
+)
+UNKNOWN = replace(QUESTION, answerable=False, facts=(), cite_groups=())
+NOTES = Notes(frozenset({"owls.md", "birds.md"}), "We count 12\nowls, see old.md.\n")
+LAP = Lap("tiny, 4 s", "defaults", "chat", "abc")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "wrong"),
+    [
+        (QUESTION, "12 owls (notes/owls.md:3)", []),
+        (QUESTION, "12 owls, see `birds.md`", []),
+        (QUESTION, "12 owls, also in old.md, which birds.md replaces", []),
+        (QUESTION, "112 owls, owls.md", ["fact missing: 12 owls"]),
+        (QUESTION, "12 owls", ["no citation of owls.md or birds.md"]),
+        (QUESTION, "12 owls, owls.md and newts.md", ["cites files that do not exist: newts.md"]),
+        (UNKNOWN, "The notes say nothing about it.", []),
+        (UNKNOWN, "I found no decision on it.", []),
+        (UNKNOWN, "They use Kubernetes.", ["does not say that the notes hold nothing"]),
+        (UNKNOWN, "Nothing is recorded, not in newts.md.", ["cites files that do not exist: newts.md"]),
+    ],
+)
+def test_what_is_wrong_with_an_answer(question: Question, answer: str, wrong: list[str]):
+    """Facts, citations, invented files and silent notes are checked, each with its own reason."""
+    assert mistakes(question, answer, NOTES) == wrong
+
+
+def test_our_own_questions_are_about_our_notes():
+    """Every note that the questions of this project cite exists, and ids are unique."""
+    questions, notes = read_questions(QUESTIONS), Notes.read(TOP / "thoughts")
+    cited = [path for question in questions for group in question.cite_groups for path in group]
+    assert cited
+    assert [path for path in cited if not (TOP / path).is_file()] == []
+    assert {Path(path).name for path in cited} <= notes.names
+    assert len({question.id for question in questions}) == len(questions)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "No such file"),
+        ("{", "Expecting"),
+        ("{}", "a key is missing: 'questions'"),
+        ('{"questions": []}', "no questions"),
+        ('{"questions": [{"id": "q"}]}', "a key is missing: 'facts'"),
+        (
+            '{"questions": [{"id": "q", "answerable": true, "facts": [{"fact": "f", "answer_regex": "("}]}]}',
+            "unterminated",
+        ),
+    ],
+)
+def test_unreadable_questions_are_one_line(tmp_path, capsys, text: str | None, why: str):
+    """Questions that cannot be read end the command with one line that names the file and the reason."""
+    if text is not None:
+        (tmp_path / "questions.json").write_text(text)
+    with pytest.raises(QuestionsUnreadable, match=why):
+        read_questions(tmp_path)
+    with pytest.raises(SystemExit):
+        main([__file__, "--questions", str(tmp_path)])
+    assert capsys.readouterr().err.splitlines()[-1].count(str(tmp_path / "questions.json")) == 1
+
+
+CALL = '{"name": "grep", "arguments": {"pattern": "owls"}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALL,
+        f" {CALL}\n{CALL}\n",
+        f"[{CALL}, {CALL}]",
+        f"```json\n{CALL}\n```",
+        f"```\n{CALL}```",
+        f"<tool_call>\n{CALL}\n</tool_call>\n<tool_call>{CALL}</tool_call>",
+        CALL.replace("arguments", "parameters"),
+        CALL.replace("arguments", "input"),
+        '{"call": {"tool": "grep", "arguments": {}}}',
+        '{"answer": "12", "evidence": []}',
+    ],
+)
+def test_calls_written_as_text_are_recognised(text: str):
+    """A text of nothing but calls counts in every form that servers pass on, and not among other words."""
+    assert has_leaked_call(text)
+    assert has_leaked_call(text, {"grep"})
+    assert not has_leaked_call(f"I will call this: {text}")
+    assert not has_leaked_call(f"{text} and more")
+
+
+@pytest.mark.parametrize("text", ["", "12", "12 owls", "[]", "{}", '{"name": "owl"}', '{"answer": "12"}', "```json"])
+def test_other_answers_are_no_calls(text: str):
+    """Prose, and JSON that calls nothing, are answers."""
+    assert not has_leaked_call(text)
+
+
+def test_only_offered_tools_count_as_calls():
+    """Given the offered tools, JSON that names another one is an answer."""
+    assert not has_leaked_call(CALL, {"read"})
+    assert not has_leaked_call('{"call": {"tool": "grep"}}', {"read"})
+
+
+@given(st.text(alphabet='}[]":,`\n<>/tool_cal ansxyz1', max_size=60))
+@example("[" * 100_000)
+def test_without_an_object_there_is_no_call(text: str):
+    """Text without a JSON object is never a call, however it is nested or cut."""
+    assert not has_leaked_call(text)
+
+
+@pytest.fixture
+async def outcome(tmp_path):
+    """The outcome of a real run of a scripted model: 12 owls, with a quote that was not read."""
+    (tmp_path / "owl.md").write_text("---\nname: owl\ndescription: Is owl\n---\nYou look.\n")
+    answer = {"answer": "12 owls", "evidence": [{"source": "owls.md:1", "quote": "We count 12 owls"}]}
+    script = [calls(("ls", {})), calls(("respond", answer), first_id=2)]
+    async with Runner(root=tmp_path, dir=tmp_path, provider=ScriptedProvider(script), store="none") as runner:
+        return await runner.run("owl", "How many?")
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_result_counts_quotes_and_mistakes(outcome):
+    """Only verified quotes add to what is scored; the benchmark looks quotes up in the notes itself."""
+    result = LAP.result(QUESTION, outcome, NOTES, seconds=3.04)
+    assert (result.status, result.calls, result.turns, result.seconds) == ("answered", 1, 2, 3.0)
+    assert (result.quotes, result.verified, result.in_notes) == (1, 0, 1)
+    assert result.mistakes == ("no citation of owls.md or birds.md",)
+    read = replace(outcome, evidence=(Evidence("owls.md:1", "We count 12 owls", verified=True),))
+    assert LAP.result(QUESTION, read, NOTES, seconds=3).is_right
+
+
+async def test_what_the_model_did_not_say_is_no_answer(outcome):
+    """A salvaged answer, a failed run and a silent one have no answer, no quotes, and are not right."""
+    right = replace(outcome, answer="12 owls, owls.md")
+    assert LAP.result(QUESTION, right, NOTES, seconds=3).is_right
+    salvaged = replace(right, answer=f"{SALVAGED} no answer. It goes on.]\n\n{right.answer}")
+    for one in (salvaged, replace(right, status="failed"), replace(right, status="aborted")):
+        result = LAP.result(QUESTION, one, NOTES, seconds=3)
+        assert (result.is_right, result.quotes, result.answer) == (False, 0, "")
+    silent = LAP.result(QUESTION, right, NOTES, seconds=3, in_time=False)
+    assert (silent.status, silent.answer, silent.mistakes, silent.turns) == (SILENT, "", ("no answer",), 2)
+    assert LAP.result(QUESTION, None, NOTES, seconds=3, in_time=False).status == SILENT
+    assert evidence.salvage("no answer", "text", ()).startswith(SALVAGED)
+
+
+async def test_results_are_kept_and_not_measured_again(outcome, tmp_path):
+    """Each result is a line of the file; a line that was cut is dropped, and its question is missing again."""
+    file = tmp_path / "results.jsonl"
+    first = LAP.result(QUESTION, outcome, NOTES, seconds=3)
+    second = replace(first, question="q2")
+    results = Results(file)
+    results.add(first)
+    results.add(second)
+    file.write_text(file.read_text()[:-20])
+    again = Results(file)
+    assert LAP.key(QUESTION) in again
+    assert second.key not in again
+    assert replace(LAP, variant="all").key(QUESTION) not in again
+    again.add(second)
+    assert Results(file).of(LAP.setup, ["defaults"]) == [first, second]
+    assert Results(file).of("another setup", ["defaults"]) == Results(file).of(LAP.setup, ["all"]) == []
+
+
+@pytest.mark.parametrize("text", ['{"rows": 1}\n', '{"rows": 1}', '{"setup": "a"}\n', "[]\n", "words"])
+def test_a_file_with_something_else_is_refused(tmp_path, text: str):
+    """A file that holds no results is left as it is, and the error names it."""
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(ResultsUnreadable, match=r"other\.json:.* not a"):
+        Results(file)
+    assert file.read_text() == text
+
+
+async def test_the_table_has_a_row_for_each_variant_and_api(outcome):
+    """A row counts answers, statuses and landings, and adds up calls, tokens and seconds."""
+    one = LAP.result(QUESTION, replace(outcome, answer="12, owls.md"), NOTES, seconds=3)
+    two = replace(one, status="landed", landing="schema", verified=2, calls=4, seconds=5.0, mistakes=("no",))
+    other = replace(one, api="messages", is_leaked_call=True, in_notes=0, input_tokens=1_000, output_tokens=7)
+    head, _, *rows = [line.strip("| ").split(" | ") for line in table([one, two, other]).splitlines()]
+    assert head == list(HEAD)
+    first, second = (dict(zip(head, row, strict=True)) for row in rows)
+    assert (first["variant"], first["API"], second["API"]) == ("defaults", "chat", "messages")
+    assert (first["questions"], first["with a verified quote"], first["right"]) == ("2", "1", "1")
+    assert (first["statuses"], first["landings"]) == ("answered 1, landed 1", "schema 1")
+    assert (first["calls"], first["seconds, median"]) == ("5", "8, 4")
+    assert (second["JSON of a call"], second["with a quote from the notes"]) == ("1", "0")
+    assert (second["tokens in"], second["tokens out"], second["landings"]) == ("1,000", "7", "-")
+    assert not mixed([one, two])
+    assert "abc, def" in mixed([one, replace(two, commit="def")])
+    assert "landed by schema (0 requests)" in two.line()
+    assert "right" in one.line()
+
+
+def test_a_variant_that_is_not_here_says_why():
+    """An unknown setting, value or patched name is one clause; the variant `defaults` is always there."""
+    VARIANTS["defaults"].check()
+    with pytest.raises(NotHere, match="unknown setting: nonsense"):
+        Variant("x", {"nonsense": 1}).check()
+    with pytest.raises(NotHere, match="landing: must be"):
+        Variant("x", {"landing": "nonsense"}).check()
+    assert {feature for variant in VARIANTS.values() for feature in variant.without} == set(PATCHES)
+
+
+def test_a_patch_is_undone(monkeypatch):
+    """A feature is off only within the context, and a name that does not exist is reported."""
+    seen = []
+
+    def ladder(*given, **options):
+        seen.append(options)
+        return ("force",)
+
+    monkeypatch.setattr(landing, "ladder", ladder)
+    with Variant("x", without=("the schema rung",)).applied():
+        assert landing.ladder("auto", forced_choice=True, schema=True) == ("force",)
+        landing.ladder("auto", forced_choice=True)
+        assert landing.ladder is not ladder
+    assert landing.ladder is ladder
+    assert seen == [{"forced_choice": True, "schema": False}, {"forced_choice": True}]
+    monkeypatch.setitem(PATCHES, "it", ("run_specialist.loop.landing:Landing.nonsense", lambda _: None))
+    with pytest.raises(NotHere, match=r"it cannot be switched off, there is no run_specialist\.loop"):
+        Variant("x", without=("it",)).check()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["there-is-none.gguf"], "no such file: there-is-none.gguf"),
+        ([__file__, "--only", "q9"], "no question q9"),
+        ([__file__, "--limit", "some"], "an integer of at least 0, got some"),
+        ([__file__, "--variant", "nonsense"], "invalid choice: 'nonsense'"),
+        ([__file__, "--json", "/there/is/none/all.json"], "no such folder: /there/is/none"),
+        ([__file__, "--root", "/there/is/none"], "no such folder: /there/is/none"),
+    ],
+)
+def test_a_wrong_flag_is_reported_before_a_model_is_loaded(arguments: list[str], why: str, capsys):
+    """A wrong flag fails before anything is started, with one line naming the problem."""
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert why in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path, monkeypatch):
+    """The error has the exit code and the last lines of the log, and the process has ended."""
+    started = []
+    popen = subprocess.Popen
+
+    def start(*given, **options):
+        started.append(popen(*given, **options))
+        return started[-1]
+
+    monkeypatch.setattr("subprocess.Popen", start)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "xllamacpp.py").write_text("raise SystemExit('no such model')\n")
+    with pytest.raises(ServerFailed, match=r"(?s)exit code 1.*no such model"), llama_server(ServerSettings("none", 1)):
+        pass
+    assert [process.returncode for process in started] == [1]
