@@ -1,0 +1,97 @@
+"""Laps of the benchmark with real models, with simulated APIs in the place of the model's server."""
+
+import json
+import socket
+from contextlib import contextmanager
+
+import pytest
+
+from bench.local_models.command import main
+from bench.local_models.lap import MODELS
+from bench.local_models.variants import PATCHES
+from tests.wire.chat import ChatSimulator
+from tests.wire.chat.replies import answers, calls
+from tests.wire.simulator import MessagesSimulator, replies
+
+RIGHT = {"answer": "12 owls, see owls.md", "evidence": [{"source": "owls.md:1", "quote": "We count 12 owls."}]}
+QUESTIONS = [
+    {
+        "id": name,
+        "question": "How many?",
+        "answerable": True,
+        "facts": [{"fact": "12", "answer_regex": "12"}],
+        "cite_groups": [["thoughts/owls.md"]],
+    }
+    for name in ("one", "two")
+]
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, capsys):
+    """Return a function that runs the command against servers that are started in order, and returns its output."""
+    (tmp_path / "thoughts").mkdir()
+    (tmp_path / "thoughts" / "owls.md").write_text("We count 12 owls.\n")
+    (tmp_path / "questions.json").write_text(json.dumps({"questions": QUESTIONS}))
+    (tmp_path / "tiny.gguf").write_text("")
+    for name in ("ANTHROPIC", "OPENAI"):
+        monkeypatch.setenv(f"{name}_API_KEY", "none")
+
+    def run(environments, *flags):
+        left = list(environments)
+
+        @contextmanager
+        def serve(settings):
+            assert settings.model == str(tmp_path / "tiny.gguf")
+            yield type("Server", (), {"environment": left.pop(0)})
+
+        monkeypatch.setattr("bench.local_models.lap.llama_server", serve)
+        folders = ("--questions", str(tmp_path), "--root", str(tmp_path))
+        code = main([str(tmp_path / "tiny.gguf"), *folders, "--json", str(tmp_path / "all.jsonl"), *flags])
+        assert left == []
+        return code, capsys.readouterr()
+
+    return run
+
+
+def test_a_lap_asks_each_question_once(bench):
+    """Each question is asked through the chosen API, and a second run asks only those without a result."""
+    with ChatSimulator([calls("grep", {"pattern": "owls"}), calls("respond", RIGHT)]) as api:
+        code, told = bench([{"OPENAI_BASE_URL": api.base_url}], "--api", "chat", "--only", "one")
+        assert (code, len(api.requests)) == (0, 2)
+        assert "one defaults chat: answered, 1 calls, 2 requests" in told.out
+        assert "1 of 1 quotes verified, right" in told.out
+    with ChatSimulator([answers("12 owls")]) as api:
+        _, told = bench([{"OPENAI_BASE_URL": api.base_url}], "--api", "chat")
+        assert len(api.requests) == 1
+    row = told.out.splitlines()[-1]
+    assert row.startswith("| defaults | chat | 2 | 1 | 1 | 1 | 0 | answered 2 | - | 1 |")
+    code, told = bench([], "--api", "chat")
+    assert (code, told.out.splitlines()[-1]) == (0, row)
+
+
+def test_both_apis_and_a_variant_that_is_not_here(bench, monkeypatch):
+    """Each API has its own server and its own row; a variant that cannot run is skipped with the reason."""
+    monkeypatch.setitem(PATCHES, "calls read from text", ("run_specialist.loop.exchange:nonsense", lambda _: None))
+    monkeypatch.setitem(MODELS, "messages", "haiku")  # a model that the simulator knows
+    with ChatSimulator([answers("12")]) as chat, MessagesSimulator([replies.says("12")]) as api:
+        servers = [{"ANTHROPIC_BASE_URL": api.base_url}, {"OPENAI_BASE_URL": chat.base_url}]
+        _, told = bench(servers, "--only", "one", "--variant", "no-leaked-calls", "defaults")
+    assert "no-leaked-calls: skipped: calls read from text cannot be switched off" in told.out
+    assert [line.split(" | ")[1] for line in told.out.splitlines()[-2:]] == ["messages", "chat"]
+
+
+def test_a_silent_question_does_not_end_the_lap(bench):
+    """A question without a reply in time counts as silent, and the next one gets a new server."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, ChatSimulator([answers("12, owls.md")]) as api:
+        servers = [{"OPENAI_BASE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}]
+        _, told = bench([*servers, {"OPENAI_BASE_URL": api.base_url}], "--api", "chat", "--seconds", "1")
+    assert "one defaults chat: silent, 0 calls" in told.out
+    assert "two defaults chat: answered" in told.out
+    assert "| answered 1, silent 1 |" in told.out
+
+
+def test_an_unknown_specialist_ends_the_command_with_one_line(bench):
+    """A mistake that no question can survive is one line on stderr and exit code 1."""
+    code, told = bench([{"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}], "--api", "chat", "--specialist", "nobody")
+    assert code == 1
+    assert told.err.startswith("real_models: no specialist named nobody")
