@@ -20,7 +20,7 @@ from tests.leak_check import Census, left_since
 
 QUESTION = "How many owls are there?"
 LIMIT = 2
-SECONDS = 25
+SECONDS = 20
 """A run takes ten seconds on an idle machine with two cores."""
 REPLY = 96
 """Maximum length of a first attempt; a model of this size may repeat itself until its context is full [tokens]."""
