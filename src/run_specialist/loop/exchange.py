@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
@@ -18,6 +19,7 @@ from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, ToolResult, Usage, encode
+from run_specialist.specialist.json_schema.strict import strict
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -55,6 +57,12 @@ class Exchange:
         """The newest text of the model, including that of an interrupted reply or a rejected answer."""
         return self._partial_reply.text or self._last_text
 
+    @cached_property
+    def _answer_schema(self) -> Mapping[str, Any] | None:
+        """The schema of `respond`, made fit for constrained decoding."""
+        respond = self._job.opening.tools.get(RESPOND)
+        return strict(respond.input_schema) if respond else None
+
     async def ask(self, choice: Choice, landing_instruction: str | None, *, landing: bool) -> Reply | None:
         """Send the transcript and return the model's next turn; None if the time is up or the run was stopped.
 
@@ -67,7 +75,13 @@ class Exchange:
         self._last_text, self._partial_reply = self.last_text, PartialReply()
         self.open_reply = None
         messages = self.transcript.messages(landing_instruction)
-        request = Request(messages, choice, self._account.max_tokens, messages[-1].landing_instruction)
+        request = Request(
+            messages,
+            choice,
+            self._account.max_tokens,
+            messages[-1].landing_instruction,
+            self._answer_schema if choice is Choice.SCHEMA else None,
+        )
         begun = time.monotonic()
         with telemetry.chat(self._job.provider, request.max_tokens) as span:
             reply = await self._in_time(self._conversation.ask(request), landing=landing)

@@ -8,7 +8,7 @@ from run_specialist.loop.observing.observers import Observers
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Landed
 
-CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.NONE: Choice.NONE}
+CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.SCHEMA: Choice.SCHEMA, Rung.NONE: Choice.NONE}
 """The choice that a rung demands; all other requests use AUTO."""
 
 

@@ -3,12 +3,13 @@
 As with the Messages API, model and tools are serialized once per run, each message once.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist import gc_tuning
-from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT
@@ -63,6 +64,10 @@ class ChatProvider:
     def learn_unforceable(self) -> None:
         """Remember that this endpoint refuses a forced choice."""
         self.capabilities = replace(self.capabilities, forced_choice=False)
+
+    def learn_unschemable(self) -> None:
+        """Remember that this endpoint does not constrain a reply to a schema."""
+        self.capabilities = replace(self.capabilities, schema=False)
 
     def learn(self, refusal: str, max_tokens: int) -> int | None:
         """Return the `max_tokens` with which a refused request may succeed; None if a retry is pointless.
@@ -145,9 +150,9 @@ class ChatConversation:
             raise
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
-            raise self._failure(error, request.choice) from error
+            raise self._failure(error, request) from error
 
-    def _failure(self, error: Exception, choice: Choice) -> ProviderError:
+    def _failure(self, error: Exception, request: Request) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
 
         if isinstance(error, APIConnectionError) and self._streamed and isinstance(error.__cause__, Exception):
@@ -158,9 +163,12 @@ class ChatConversation:
         if isinstance(error, APIError):
             text = openai_refusals.text_of_error(error)
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
-            if refused and choice is Choice.RESPOND and openai_refusals.is_about_choice(text):
+            if refused and request.choice is Choice.RESPOND and openai_refusals.is_about_choice(text):
                 self._provider.learn_unforceable()
                 failure = ForcingRefused(line)
+            elif refused and request.schema and openai_refusals.is_about_schema(text):
+                self._provider.learn_unschemable()
+                failure = SchemaRefused(line)
             elif openai_refusals.is_too_long(text):
                 failure = ContextExceeded(line)
         return failure
@@ -182,8 +190,14 @@ class ChatConversation:
             varying["stream"] = True
             if STREAMING not in unknown:
                 varying[STREAMING] = {"include_usage": True}
-        if self._has_tools:
+        if request.schema is not None:
+            varying["response_format"] = _format(request.schema)
+        elif self._has_tools:
             varying["tool_choice"] = CHOICES[request.choice]
         self._sent.take(request.messages, encoded)
         joined = b",".join(piece for piece in (self._system, *self._sent.pieces) if piece)
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', joined, b"]}"))
+
+
+def _format(schema: Mapping[str, Any]) -> Block:
+    return {"type": "json_schema", "json_schema": {"name": RESPOND, "strict": True, "schema": schema}}

@@ -15,6 +15,9 @@ Block = Mapping[str, Any]
 """One content block in the format of the Messages API, e.g. `{"type": "text", "text": "..."}`."""
 
 
+CallFormat = Literal["native", "json"]
+"""How a model calls tools: as its API defines it, or as JSON in the text of its reply."""
+
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 

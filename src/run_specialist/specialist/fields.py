@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from run_specialist.budget.ladder import Style
+from run_specialist.record.messages import CallFormat
+from run_specialist.record.outcome import EvidencePolicy
 from run_specialist.specialist.presets import Preset
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
@@ -188,10 +190,16 @@ class Specialist(BaseModel):
     """Timeout of one tool call, in seconds."""
     tool_result_limit: Count = 20_000
     """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
-    landing: Annotated[Style, BeforeValidator(_lower), Expected("auto, force, order, none, finalize or stop")] = "auto"
+    tool_calls: Annotated[CallFormat, BeforeValidator(_lower), Expected("native or json")] = "native"
+    """How the model calls tools: native, or as JSON that the endpoint constrains, for models that call badly."""
+    landing: Annotated[
+        Style, BeforeValidator(_lower), Expected("auto, force, order, schema, none, finalize or stop")
+    ] = "auto"
     """How the final answer is obtained at the limit; `none` asks for text without tools."""
     landing_prompt: str | None = None
     """Text of the final instruction, in place of the default."""
+    evidence: Annotated[EvidencePolicy, BeforeValidator(_lower), Expected("off, check or require")] = "check"
+    """Whether quotes are looked up in what was read, and whether an answer needs one that is found there."""
     budget_notice: Switch = True
     """Whether the system prompt states the budget."""
     countdown: Annotated[
