@@ -21,6 +21,10 @@ NOT_RUN_BESIDE_RESPOND = "Not run: `respond` in the same turn ended the run befo
 SAME_CALL = "[You made this very call before; this is the same result. Try other words or another place.]"
 
 
+CUT_SHORTER = "Your last reply was cut off because it was too long. Repeat it, much shorter."
+ANSWER_IN_TEXT = "Answer now, as plain text and not as JSON."
+
+
 WARNING = (
     "You have used most of your available tool calls. Please complete your research now and prepare to provide your "
     "final response. You may make one more tool call if essential, but prioritize completion."
@@ -31,6 +35,23 @@ def system(body: str, budget: Budget, *, budget_notice: bool) -> str:
     """Return the system prompt: the body of the specialist's file, the common rules, then the budget."""
     parts = [body, DATA_NOT_INSTRUCTIONS, notice(budget) if budget_notice else ""]
     return "\n\n".join(part for part in parts if part)
+
+
+def with_tools(system: str, tools: str) -> str:
+    """Return the system prompt of a run whose tool calls are JSON.
+
+    tools: the list of the tools.
+    """
+    return (
+        f"{system}\n\nTools:\n{tools}\n\n"
+        'Each reply of yours is one tool call as JSON: {"call": {"tool": NAME, "arguments": {...}}}. The next message is its '
+        "result. Use null for an argument that you do not need."
+    )
+
+
+def result_of(tool: str, result: str) -> str:
+    """Return the message with the result of a tool call that was written as JSON."""
+    return f"Result of {tool}:\n{result}"
 
 
 def notice(budget: Budget) -> str:

@@ -16,6 +16,7 @@ from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice, Delta, Request
+from run_specialist.providers.json_calls import open_conversation
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, ToolResult, Usage, encode
@@ -42,7 +43,9 @@ class Exchange:
         self._observers = observers
         self._stop = stop
         self._partial_reply = PartialReply()
-        self._conversation = job.provider.open(job.opening, self._show if observers.is_watching else None)
+        watch = self._show if observers.is_watching else None
+        call_first = job.evidence == "require"
+        self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
         state = job.resume_state
         messages = state.messages or (Message.user(job.question),)
         self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)

@@ -103,6 +103,12 @@ class Job:
         """Mask credentials in a text: the secrets of this job, and those with a known format."""
         return redactor(self.secrets)
 
+    @property
+    def landing_style(self) -> Style:
+        """The style of the landing; calls as JSON are constrained by a schema anyway, so `auto` lands by one."""
+        by_schema = self.opening.tool_calls == "json" and self.provider.capabilities.is_language_model
+        return "schema" if by_schema and self.landing == "auto" else self.landing
+
     def started(self) -> Started:
         """Return the first event of its run."""
         limits = {limit.kind.value: limit.limit for limit in self.budget.limits}

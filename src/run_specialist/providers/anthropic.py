@@ -89,10 +89,10 @@ class AnthropicConversation:
         self._watch = watch
         self._sent = EncodedMessages()
         tools = [tool.definition for tool in opening.tools]
-        # Without tools there is only one request, so no later one would read from the cache.
+        # Without any tools there is only one request, so no later one would read from the cache.
         self._has_tools = bool(tools)
         self._effort: Block = {"effort": opening.effort} if opening.effort else {}
-        self._marker: Block = {"cache_control": CACHED} if tools else {}
+        self._marker: Block = {"cache_control": CACHED} if tools or opening.tool_calls == "json" else {}
         self._front = encode(
             {
                 "model": provider.model,

@@ -77,7 +77,9 @@ class Request:
     landing_instruction: str | None = None
     """The instruction at the end of the last message; None unless the run is landing."""
     schema: Mapping[str, Any] | None = None
-    """The schema that the reply must match, made fit for the vendors by `strict`; None unless the choice is SCHEMA."""
+    """The schema that the reply must match, made fit for the vendors by `strict`; None if it may be anything."""
+    schema_name: str = "respond"
+    """The name of the schema, which chat completions require."""
 
 
 class Conversation(Protocol):

@@ -51,7 +51,7 @@ class ChatProvider:
         self.id = model
         self.model = f"openai:{model}"
         self.capabilities = Capabilities(
-            forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, vendor="openai"
+            forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, schema=True, vendor="openai"
         )
         self.client = client
         self.unknown: frozenset[str] = frozenset()
@@ -191,7 +191,7 @@ class ChatConversation:
             if STREAMING not in unknown:
                 varying[STREAMING] = {"include_usage": True}
         if request.schema is not None:
-            varying["response_format"] = _format(request.schema)
+            varying["response_format"] = _format(request.schema_name, request.schema)
         elif self._has_tools:
             varying["tool_choice"] = CHOICES[request.choice]
         self._sent.take(request.messages, encoded)
@@ -199,5 +199,5 @@ class ChatConversation:
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', joined, b"]}"))
 
 
-def _format(schema: Mapping[str, Any]) -> Block:
-    return {"type": "json_schema", "json_schema": {"name": RESPOND, "strict": True, "schema": schema}}
+def _format(name: str, schema: Mapping[str, Any]) -> Block:
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}

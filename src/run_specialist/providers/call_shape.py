@@ -1,0 +1,83 @@
+"""The shape of a tool call in JSON: the schema of a reply that is one call, and calls written and read in that shape.
+
+    {"call": {"tool": "search", "arguments": {"query": "cache", "limit": null}}}
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from run_specialist.providers.json_reader import read_arguments
+from run_specialist.specialist.json_schema.strict import restored, strict
+from run_specialist.tools.base import Tool, Toolset
+
+FORMAT = "call"
+"""Name of the format in requests."""
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call as a reply contains it."""
+
+    tool: str
+    arguments: Mapping[str, Any] | None
+    """None if the arguments are not an object."""
+
+
+def call_schema(tools: Iterable[Tool]) -> dict[str, Any]:
+    """Return the schema of a reply that calls one of some tools, made fit for constrained decoding."""
+    return _closed({"call": {"anyOf": [_call_of(tool) for tool in tools]}})
+
+
+def _call_of(tool: Tool) -> dict[str, Any]:
+    return _closed(
+        {"tool": {"type": "string", "enum": [tool.name]}, "arguments": _undescribed(strict(tool.input_schema))}
+    )
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def _undescribed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a strict schema without descriptions, which the system prompt contains already."""
+    converted: dict[str, Any] = {}
+    for key, value in schema.items():
+        match key:
+            case "description":
+                continue
+            case "properties":
+                converted[key] = {name: _undescribed(part) for name, part in value.items()}
+            case "items":
+                converted[key] = _undescribed(value)
+            case "anyOf":
+                converted[key] = [_undescribed(branch) for branch in value]
+            case _:
+                converted[key] = value
+    return converted
+
+
+def written(tool: str, arguments: object) -> str:
+    """Return a call as the text of an assistant message."""
+    return json.dumps({"call": {"tool": tool, "arguments": arguments}}, ensure_ascii=False)
+
+
+def read_call(text: str, tools: Toolset, *, cut: bool = False) -> WrittenCall | None:
+    """Return the call that a text consists of; None if it is anything else.
+
+    cut: the text may end early; the part that arrived is returned, since a cut call is never run.
+    """
+    stripped = text.strip()
+    fenced = _FENCED.fullmatch(stripped)
+    match read_arguments(fenced[1] if fenced else stripped, cut=cut):
+        case {"call": {"tool": str(name), **rest}} if name:
+            arguments, tool = rest.get("arguments"), tools.get(name)
+            if not isinstance(arguments, dict):
+                return WrittenCall(name, None)
+            value = restored(arguments, tool.input_schema) if tool else arguments
+            return WrittenCall(name, value if isinstance(value, dict) else None)
+        case _:
+            return None

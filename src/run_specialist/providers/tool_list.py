@@ -1,0 +1,45 @@
+"""Describe tools in the system prompt, for requests that have no field for them."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from run_specialist.specialist.json_schema.strict import strict
+from run_specialist.tools.base import Tool
+
+
+
+def tool_list(tools: Iterable[Tool]) -> str:
+    """Return the tools as text, each with its description and its parameters."""
+    return "\n".join(line for tool in tools for line in _lines(tool))
+
+
+def _lines(tool: Tool) -> Iterator[str]:
+    yield f"- {tool.name}: {tool.description}"
+    for name, part in strict(tool.input_schema).get("properties", {}).items():
+        described = _description(part)
+        yield f"  {name} ({_kind(part)}){f': {described}' if described else ''}"
+
+
+def _description(schema: Mapping[str, Any]) -> str:
+    """Return the description of a parameter, which `strict` puts into a branch if the parameter is optional."""
+    own = schema.get("description")
+    return str(own) if own else next(filter(None, map(_description, schema.get("anyOf", ()))), "")
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """Return the type of a value in a short notation."""
+    match schema:
+        case {"enum": [*values]}:
+            return " | ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        case {"anyOf": [*branches]}:
+            return " | ".join(dict.fromkeys(map(_kind, branches)))
+        case {"type": "array", "items": items}:
+            return f"[{_kind(items)}, ...]"
+        case {"type": "object", "properties": properties}:
+            fields = ", ".join(f"{name}: {_kind(part)}" for name, part in properties.items())
+            return f"{{{fields}}}"
+        case {"type": str(kind)}:
+            return kind
+        case _:
+            return "any"
