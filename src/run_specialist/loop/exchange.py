@@ -7,19 +7,21 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
+from run_specialist.loop.reply_room import has_thought, is_thought, longest_reply
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.providers.json_calls import open_conversation
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
-from run_specialist.record.messages import Block, Message, Reply, ToolResult, Usage, encode
+from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
 from run_specialist.specialist.json_schema.strict import strict
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
@@ -46,10 +48,12 @@ class Exchange:
         watch = self._show if observers.is_watching else None
         call_first = job.evidence == "require"
         self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
-        state = job.resume_state
+        state, capabilities = job.resume_state, job.provider.capabilities
         messages = state.messages or (Message.user(job.question),)
         self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
         self._last_text = state.snapshot.last_text
+        self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
+        self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
         self._usage_is_estimated = False
         self.open_reply: Reply | None = None
         """The newest reply, until it enters the transcript or the model is asked again."""
@@ -75,14 +79,15 @@ class Exchange:
         self._observers.notify(Requested(turn, choice))
         if self._stop.is_set():
             return None
+        last_line = self._last_line(landing_instruction)
         self._last_text, self._partial_reply = self.last_text, PartialReply()
         self.open_reply = None
-        messages = self.transcript.messages(landing_instruction)
+        messages = self.transcript.messages(last_line)
         request = Request(
             messages,
             choice,
-            self._account.max_tokens,
-            messages[-1].landing_instruction,
+            self._account.room(longest_reply(landing=landing, json_calls=self._has_json_calls, thinks=self._thinks)),
+            messages[-1].landing_instruction and landing_instruction,
             self._answer_schema if choice is Choice.SCHEMA else None,
         )
         begun = time.monotonic()
@@ -94,13 +99,20 @@ class Exchange:
             seconds = time.monotonic() - begun
             reply = _bounded(self._with_usage(reply))
             span.replied(reply, reply.usage)
-        cost = self.book(reply, landing_instruction, landing=landing)
-        received = Received(turn, choice, landing, reply, rounded(cost), seconds, landing_instruction)
+        cost = self.book(reply, last_line, landing=landing)
+        received = Received(turn, choice, landing, reply, rounded(cost), seconds, last_line)
         self._observers.record(received)
         self._observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
             self._observers.notify(Warned(reply.detail))
         return reply
+
+    def _last_line(self, landing_instruction: str | None) -> str | None:
+        """Return the line that ends the next request: the landing instruction, and that a reply was too long."""
+        was_cut = self.open_reply is not None and self.open_reply.stop is Stop.TRUNCATED
+        if not (was_cut and self._has_json_calls):
+            return landing_instruction
+        return "\n".join(line for line in (landing_instruction, prompts.CUT_SHORTER) if line)
 
     def book(self, reply: Reply, landing_instruction: str | None, *, landing: bool) -> float | None:
         """Charge a reply to the account and return its cost [USD].
@@ -108,6 +120,7 @@ class Exchange:
         landing_instruction: ended the request that it answers.
         """
         self.open_reply, self._landing_instruction = reply, landing_instruction
+        self._thinks = self._thinks or is_thought(reply.content)
         response = Response.among(reply.calls)
         self._last_text = (response and response.answer) or reply.text or self._last_text
         self._partial_reply = PartialReply()

@@ -36,6 +36,8 @@ class Capabilities:
     """Whether to try constraining a reply to a JSON Schema; False if the endpoint refused or ignored that."""
     schema_first: bool = False
     """True if a schema is more reliable than a forced choice, as on servers that constrain every local model."""
+    thinks: bool = False
+    """True if the model may think before it replies, which counts as part of the reply."""
     vendor: str = "custom"
     """The vendor of the API, as reported in telemetry."""
 

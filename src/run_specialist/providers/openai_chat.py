@@ -12,7 +12,7 @@ from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
-from run_specialist.providers.endpoint import CHAT
+from run_specialist.providers.endpoint import CHAT, OPENAI_URL
 from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
@@ -50,8 +50,14 @@ class ChatProvider:
         """
         self.id = model
         self.model = f"openai:{model}"
+        is_vendor = str(client.base_url).rstrip("/") == OPENAI_URL
         self.capabilities = Capabilities(
-            forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, schema=True, vendor="openai"
+            forced_choice=True,
+            max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS,
+            schema=True,
+            # Some of the vendor's models do.
+            thinks=is_vendor,
+            vendor="openai",
         )
         self.client = client
         self.unknown: frozenset[str] = frozenset()

@@ -16,8 +16,11 @@ def tool_list(tools: Iterable[Tool]) -> str:
 
 def _lines(tool: Tool) -> Iterator[str]:
     yield f"- {tool.name}: {tool.description}"
+    given = tool.input_schema.get("properties", {})
     for name, part in strict(tool.input_schema).get("properties", {}).items():
-        described = _description(part)
+        default = given[name].get("default") if isinstance(given[name], Mapping) else None
+        instead = "" if default is None else f"null means {json.dumps(default, ensure_ascii=False)}."
+        described = " ".join(text for text in (_description(part), instead) if text)
         yield f"  {name} ({_kind(part)}){f': {described}' if described else ''}"
 
 
