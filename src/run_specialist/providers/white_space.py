@@ -12,16 +12,27 @@ MOST_WHITE_SPACE = 2_000
 ENDED = f"the model wrote nothing but white space for {MOST_WHITE_SPACE:,} characters; its reply was ended there"
 
 
+_ESCAPES = ("\\n", "\\r", "\\t")
+"""White space within a string of JSON."""
+
+
 class WhiteSpace:
-    """Counts the white space at the end of one part of a reply."""
+    """Counts the white space at the end of a reply."""
 
     def __init__(self) -> None:
         self._length = 0
+        self._backslash = ""
 
     def add(self, text: str) -> None:
         """Count the next piece."""
-        after_last_word = len(text) - len(text.rstrip())
-        self._length = self._length + len(text) if after_last_word == len(text) else after_last_word
+        text = self._backslash + text
+        # An escape may be split between two pieces.
+        self._backslash = "\\" if text.endswith("\\") else ""
+        text = text.removesuffix(self._backslash)
+        for escape in _ESCAPES:
+            text = text.replace(escape, "  ")
+        blank = len(text) - len(text.rstrip())
+        self._length = self._length + blank if blank == len(text) else blank
 
     @property
     def is_endless(self) -> bool:
