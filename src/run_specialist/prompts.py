@@ -21,6 +21,14 @@ NOT_RUN_BESIDE_RESPOND = "Not run: `respond` in the same turn ended the run befo
 SAME_CALL = "[You made this very call before; this is the same result. Try other words or another place.]"
 
 
+CALLS_ARE_JSON = (
+    'Each of your replies is one tool call in JSON, {"call": {"tool": NAME, "arguments": {...}}}, and the next message is '
+    "its result. Give null for an argument that you do not need. Never repeat a call."
+)
+WHEN_TO_RESPOND = (
+    "As soon as a result contains the answer, call respond. Copy each quote word for word from a result, without the "
+    "`path:line: ` before it, which is its source."
+)
 CUT_SHORTER = "Your last reply was cut off because it was too long. Repeat it, much shorter."
 ANSWER_IN_TEXT = "Answer now, as plain text and not as JSON."
 
@@ -42,11 +50,7 @@ def with_tools(system: str, tools: str) -> str:
 
     tools: the list of the tools.
     """
-    return (
-        f"{system}\n\nTools:\n{tools}\n\n"
-        'Each reply of yours is one tool call as JSON: {"call": {"tool": NAME, "arguments": {...}}}. The next message is its '
-        "result. Use null for an argument that you do not need."
-    )
+    return f"{system}\n\n{CALLS_ARE_JSON}\n\nTools:\n{tools}\n\n{WHEN_TO_RESPOND}"
 
 
 def result_of(tool: str, result: str) -> str:

@@ -22,6 +22,7 @@ from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
+from run_specialist.providers.unread_answers import UnreadAnswers
 from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -48,6 +49,8 @@ class AnthropicProvider:
         self.model = full_id(model)
         self.capabilities: Capabilities = capabilities(self.model)
         self.client = client
+        self.unread = UnreadAnswers()
+        """Answers of models that read nothing."""
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "AnthropicConversation":
         """Start a conversation with fixed system prompt and tools."""
@@ -86,6 +89,7 @@ class AnthropicConversation:
 
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
+        self._opening = opening
         self._watch = watch
         self._sent = EncodedMessages()
         tools = [tool.definition for tool in opening.tools]
@@ -107,7 +111,8 @@ class AnthropicConversation:
         await pace().begin()
         body = self._body(request)
         try:
-            return read_reply(await self._exchange(body), self._sent.ids)
+            reply = read_reply(await self._exchange(body), self._sent.ids)
+            return self._provider.unread.noted(reply, request, self._opening)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.

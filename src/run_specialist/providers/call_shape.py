@@ -12,6 +12,7 @@ from typing import Any
 from run_specialist.providers.json_reader import read_arguments
 from run_specialist.specialist.json_schema.strict import restored, strict
 from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.respond import NAME as RESPOND
 
 FORMAT = "call"
 """Name of the format in requests."""
@@ -32,9 +33,29 @@ def call_schema(tools: Iterable[Tool]) -> dict[str, Any]:
     return _closed({"call": {"anyOf": [_call_of(tool) for tool in tools]}})
 
 
+def written_arguments(tool: Tool) -> dict[str, Any]:
+    """Return the strict schema of the arguments as the model writes them."""
+    schema = tool.input_schema
+    return strict(_evidence_first(schema) if tool.name == RESPOND else schema)
+
+
+def _evidence_first(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of `respond` with the quotes before the answer, all required.
+
+    A small model omits quotes that are optional, and rests its answer on them if it has written them first.
+    """
+    match schema.get("properties"):
+        case {"evidence": {"items": {"properties": quote, **items}, **evidence}, **others}:
+            quoted = {**items, "properties": quote, "required": [*quote]}
+            properties = {"evidence": {**evidence, "items": quoted}, **others}
+            return {**schema, "properties": properties, "required": [*properties]}
+        case _:
+            return schema
+
+
 def _call_of(tool: Tool) -> dict[str, Any]:
     return _closed(
-        {"tool": {"type": "string", "enum": [tool.name]}, "arguments": _undescribed(strict(tool.input_schema))}
+        {"tool": {"type": "string", "enum": [tool.name]}, "arguments": _undescribed(written_arguments(tool))}
     )
 
 

@@ -18,7 +18,7 @@ from run_specialist.providers.call_shape import FORMAT, WrittenCall, call_schema
 from run_specialist.providers.call_stream import CallStream
 from run_specialist.providers.plain_messages import PlainMessages
 from run_specialist.providers.tool_list import tool_list
-from run_specialist.record.messages import Block, Message, Reply, Stop
+from run_specialist.record.messages import Block, Message, Reply, Stop, has_calls
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -90,7 +90,7 @@ class JsonCalls:
     def _schema(self, request: Request, *, ends: bool) -> Mapping[str, Any]:
         if ends:
             return self._only_respond
-        if self._call_first and self._without_respond and not _has_calls(request.messages):
+        if self._call_first and self._without_respond and not has_calls(request.messages):
             return self._without_respond
         return self._any_tool
 
@@ -146,7 +146,3 @@ def _without_text(content: Iterable[Block]) -> tuple[Block, ...]:
 def _with_line(message: Message, line: str) -> Message:
     """Return a user message with one more line at its end."""
     return Message(message.role, (*message.content, {"type": "text", "text": line}))
-
-
-def _has_calls(messages: Iterable[Message]) -> bool:
-    return any(block["type"] == "tool_use" for message in messages for block in message.blocks)

@@ -21,6 +21,7 @@ from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
+from run_specialist.providers.unread_answers import UnreadAnswers
 from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -60,6 +61,8 @@ class ChatProvider:
             vendor="openai",
         )
         self.client = client
+        self.unread = UnreadAnswers()
+        """Answers of models that read nothing."""
         self.unknown: frozenset[str] = frozenset()
         """Request keys that the server has refused as unknown."""
 
@@ -117,6 +120,7 @@ class ChatConversation:
 
     def __init__(self, provider: ChatProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
+        self._opening = opening
         self._watch = watch
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
@@ -151,7 +155,8 @@ class ChatConversation:
                 if new_limit is None:
                     raise
                 completion = await self._exchange(request, new_limit)
-            return read_reply(completion, self._sent.ids)
+            reply = read_reply(completion, self._sent.ids)
+            return self._provider.unread.noted(reply, request, self._opening)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.

@@ -4,28 +4,30 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from run_specialist.specialist.json_schema.strict import strict
+from run_specialist.providers.call_shape import written_arguments
 from run_specialist.tools.base import Tool
+from run_specialist.tools.respond import NAME as RESPOND
 
 
 
 def tool_list(tools: Iterable[Tool]) -> str:
-    """Return the tools as text, each with its description and its parameters."""
-    return "\n".join(line for tool in tools for line in _lines(tool))
+    """Return the tools as text, each with its description and its parameters; `respond` comes last."""
+    in_order = sorted(tools, key=lambda tool: tool.name == RESPOND)
+    return "\n".join(line for tool in in_order for line in _lines(tool))
 
 
 def _lines(tool: Tool) -> Iterator[str]:
     yield f"- {tool.name}: {tool.description}"
     given = tool.input_schema.get("properties", {})
-    for name, part in strict(tool.input_schema).get("properties", {}).items():
-        default = given[name].get("default") if isinstance(given[name], Mapping) else None
+    for name, part in written_arguments(tool).get("properties", {}).items():
+        default = given[name].get("default") if isinstance(given.get(name), Mapping) else None
         instead = "" if default is None else f"null means {json.dumps(default, ensure_ascii=False)}."
         described = " ".join(text for text in (_description(part), instead) if text)
         yield f"  {name} ({_kind(part)}){f': {described}' if described else ''}"
 
 
 def _description(schema: Mapping[str, Any]) -> str:
-    """Return the description of a parameter, which `strict` puts into a branch if the parameter is optional."""
+    """Return the description of a parameter, which is in a branch if the parameter is optional."""
     own = schema.get("description")
     return str(own) if own else next(filter(None, map(_description, schema.get("anyOf", ()))), "")
 

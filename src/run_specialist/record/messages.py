@@ -157,6 +157,11 @@ class Message:
         return encode({"role": self.role, "content": self.content})
 
 
+def has_calls(messages: Iterable[Message]) -> bool:
+    """Return whether any tool was called in some messages."""
+    return any(block["type"] == "tool_use" for message in messages for block in message.blocks)
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Billed tokens; the input is the sum of the first three."""

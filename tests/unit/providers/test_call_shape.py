@@ -1,0 +1,138 @@
+"""Calls as JSON: for any tools and arguments, what the schema allows is read as the same call."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.providers.call_shape import call_schema, read_call, written, written_arguments
+from run_specialist.providers.tool_list import tool_list
+from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.respond import respond_tool
+from tests.wire.chat.json_rules import broken_in
+
+NAMES = st.text("abcdefghijklmnop_", min_size=1, max_size=8)
+SCALARS = {
+    "string": st.text(max_size=20),
+    "integer": st.integers(-1000, 1000),
+    "boolean": st.booleans(),
+    "number": st.floats(-100, 100, allow_nan=False),
+}
+
+
+@st.composite
+def properties(draw):
+    """Make the schema of one property, and a strategy of its values."""
+    kind = draw(st.sampled_from([*SCALARS, "array", "object", "enum"]))
+    if kind == "enum":
+        values = draw(st.lists(st.text(max_size=5), min_size=1, max_size=4, unique=True))
+        return {"enum": values}, st.sampled_from(values)
+    scalar = draw(st.sampled_from([*SCALARS]))
+    if kind == "array":
+        return {"type": "array", "items": {"type": scalar}}, st.lists(SCALARS[scalar], max_size=3)
+    if kind == "object":
+        inner = {"type": "object", "properties": {"a": {"type": scalar}}, "required": ["a"]}
+        return inner, st.fixed_dictionaries({"a": SCALARS[scalar]})
+    return {"type": kind, "description": "What it is."}, SCALARS[kind]
+
+
+@st.composite
+def toolsets_with_a_call(draw):
+    """Make a toolset, the name of one of its tools, and arguments that fit it."""
+    tools, arguments = [], {}
+    for name in draw(st.lists(NAMES.filter(lambda name: name != "respond"), min_size=1, max_size=4, unique=True)):
+        parts = draw(st.dictionaries(NAMES, properties(), max_size=4))
+        required = [key for key in parts if draw(st.booleans())]
+        schema = {"type": "object", "properties": {key: part for key, (part, _) in parts.items()}, "required": required}
+        # A tool without parameters, so that no open object becomes a string.
+        schema |= {} if parts else {"additionalProperties": False}
+        tools.append(Tool(name, "Does something.", lambda **given: str(given), schema=schema))
+        arguments[name] = {
+            key: draw(values) for key, (_, values) in parts.items() if key in required or draw(st.booleans())
+        }
+    chosen = draw(st.sampled_from([*arguments]))
+    return Toolset([*tools, respond_tool()]), chosen, arguments[chosen]
+
+
+@given(toolsets_with_a_call())
+def test_g8_any_call_is_read_as_it_was_meant(drawn):
+    """A call whose omitted arguments are null, as the schema demands, is read as the call with them omitted."""
+    tools, name, arguments = drawn
+    strict = written_arguments(tools.get(name))
+    complete = {key: arguments.get(key) for key in strict["properties"]}
+    call = read_call(written(name, complete), tools)
+    assert (call.tool, call.arguments) == (name, arguments)
+    assert read_call(written(name, arguments), tools).arguments == arguments
+
+
+@given(toolsets_with_a_call())
+def test_g8_any_union_is_fit_for_strict_decoding(drawn):
+    """Every object of the schema is closed and requires all of its properties, and no keyword is one that is refused."""
+    tools, _, _ = drawn
+    schema = call_schema(tools)
+    assert not list(broken_in(schema, ()))
+    branches = schema["properties"]["call"]["anyOf"]
+    assert [branch["properties"]["tool"]["enum"] for branch in branches] == [[name] for name in tools.names]
+    assert "description" not in json.dumps(schema)
+
+
+@given(toolsets_with_a_call(), st.data())
+def test_g8_a_call_that_was_cut_is_never_complete(drawn, data):
+    """A prefix of a call is never read as a complete one, and a cut reading of it never fails."""
+    tools, name, arguments = drawn
+    text = written(name, arguments)
+    prefix = text[: data.draw(st.integers(0, len(text) - 1))]
+    assert read_call(prefix, tools) is None
+    cut = read_call(prefix, tools, cut=True)
+    assert cut is None or name.startswith(cut.tool)
+
+
+@given(st.text())
+def test_g8_other_text_is_no_call(text):
+    """A text that is not JSON of this shape is no call, whatever it is."""
+    assert read_call(text, Toolset([respond_tool()])) is None
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"call": 1}', '{"call": {"tool": ""}}', '{"tool": "respond"}'])
+def test_g8_json_of_another_shape_is_no_call(text):
+    """JSON of another shape is text."""
+    assert read_call(text, Toolset([respond_tool()])) is None
+
+
+def test_g8_arguments_that_are_no_object_are_invalid():
+    """A call without arguments, or with others than an object, is a call with invalid arguments."""
+    for rest in ("", ', "arguments": [1]', ', "arguments": "x"'):
+        call = read_call(f'{{"call": {{"tool": "respond"{rest}}}}}', Toolset([respond_tool()]))
+        assert (call.tool, call.arguments) == ("respond", None)
+
+
+def test_g8_respond_is_written_with_its_quotes_first():
+    """The quotes of an answer come before it and cannot be null."""
+    arguments = written_arguments(respond_tool())
+    assert [*arguments["properties"]] == ["evidence", "answer", "gaps"]
+    assert arguments["properties"]["evidence"]["type"] == "array"
+    assert arguments["properties"]["evidence"]["items"]["properties"]["quote"]["type"] == "string"
+
+
+def test_g8_the_list_of_tools_names_types_and_defaults():
+    """Each tool has its description and its parameters; `respond` comes last."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "words": {"type": "array", "items": {"type": "string"}, "description": "What to find."},
+            "limit": {"type": "integer", "default": 10, "description": "How many."},
+            "how": {"enum": ["a", "b"]},
+        },
+        "required": ["words", "how"],
+    }
+    tools = [respond_tool(), Tool("seek", "Seeks.", lambda **given: str(given), schema=schema)]
+    listed = tool_list(tools).splitlines()
+    assert listed[:4] == [
+        "- seek: Seeks.",
+        "  words ([string, ...]): What to find.",
+        "  limit (integer | null): How many. null means 10.",
+        '  how ("a" | "b")',
+    ]
+    assert listed[4].startswith("- respond: ")
+    assert "  evidence ([{source: string, quote: string}, ...]): Verbatim quotes, with `path:line`." in listed
