@@ -25,10 +25,7 @@ CALLS_ARE_JSON = (
     'Each of your replies is one tool call in JSON, {"call": {"tool": NAME, "arguments": {...}}}, and the next message is '
     "its result. Give null for an argument that you do not need. Never repeat a call."
 )
-WHEN_TO_RESPOND = (
-    "As soon as a result contains the answer, call respond. Copy each quote word for word from a result, without the "
-    "`path:line: ` before it, which is its source."
-)
+WHEN_TO_RESPOND = "As soon as a result contains the answer, call respond. Copy each quote word for word from a result."
 CUT_SHORTER = "Your last reply was cut off because it was too long. Repeat it, much shorter."
 ANSWER_IN_TEXT = "Answer now, as plain text and not as JSON."
 

@@ -41,7 +41,9 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     reason = str(message.get("stop_reason") or "")
     wants_tools = any(block.get("type") == "tool_use" for block in content)
     stop = STOPS.get(reason)
-    detail = white_space.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    detail = (
+        white_space.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    )
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
         # The content is more reliable than the stop reason.
         stop = Stop.WANTS_TOOLS if wants_tools else Stop.ANSWERED

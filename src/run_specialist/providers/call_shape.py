@@ -1,6 +1,6 @@
 """The shape of a tool call in JSON: the schema of a reply that is one call, and calls written and read in that shape.
 
-    {"call": {"tool": "search", "arguments": {"query": "cache", "limit": null}}}
+{"call": {"tool": "search", "arguments": {"query": "cache", "limit": null}}}
 """
 
 import json
@@ -16,6 +16,10 @@ from run_specialist.tools.respond import NAME as RESPOND
 
 FORMAT = "call"
 """Name of the format in requests."""
+_FIRST_QUOTE = {
+    "source": {"type": "string", "description": "The `path:line` of the line of a result that the answer rests on."},
+    "quote": {"type": "string", "description": "That line, word for word."},
+}
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL | re.IGNORECASE)
 
 
@@ -35,22 +39,32 @@ def call_schema(tools: Iterable[Tool]) -> dict[str, Any]:
 
 def written_arguments(tool: Tool) -> dict[str, Any]:
     """Return the strict schema of the arguments as the model writes them."""
-    schema = tool.input_schema
-    return strict(_evidence_first(schema) if tool.name == RESPOND else schema)
+    return strict(_as_written(tool))
 
 
-def _evidence_first(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of `respond` with the quotes before the answer, all required.
+def _as_written(tool: Tool) -> Mapping[str, Any]:
+    """Return the schema of a tool's arguments; `respond` begins with one quote, which cannot be omitted.
 
-    A small model omits quotes that are optional, and rests its answer on them if it has written them first.
+    A small model leaves a list of quotes empty, and writes a better answer after the sentence that it rests on.
     """
-    match schema.get("properties"):
-        case {"evidence": {"items": {"properties": quote, **items}, **evidence}, **others}:
-            quoted = {**items, "properties": quote, "required": [*quote]}
-            properties = {"evidence": {**evidence, "items": quoted}, **others}
-            return {**schema, "properties": properties, "required": [*properties]}
-        case _:
-            return schema
+    schema = tool.input_schema
+    if tool.name != RESPOND or "evidence" not in schema.get("properties", {}):
+        return schema
+    properties = {**_FIRST_QUOTE, **schema["properties"]}
+    return {**schema, "properties": properties, "required": [*_FIRST_QUOTE, *schema.get("required", ())]}
+
+
+def _as_meant(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call as its tool takes them."""
+    restored_value = restored(given, _as_written(tool))
+    arguments = dict(restored_value) if isinstance(restored_value, Mapping) else {}
+    if tool.name != RESPOND:
+        return arguments
+    first = {key: arguments.pop(key) for key in (*_FIRST_QUOTE,) if key in arguments}
+    if any(first.values()):
+        more = arguments.get("evidence") or []
+        arguments["evidence"] = [first, *(more if isinstance(more, list) else [more])]
+    return arguments
 
 
 def _call_of(tool: Tool) -> dict[str, Any]:
@@ -98,7 +112,6 @@ def read_call(text: str, tools: Toolset, *, cut: bool = False) -> WrittenCall | 
             arguments, tool = rest.get("arguments"), tools.get(name)
             if not isinstance(arguments, dict):
                 return WrittenCall(name, None)
-            value = restored(arguments, tool.input_schema) if tool else arguments
-            return WrittenCall(name, value if isinstance(value, dict) else None)
+            return WrittenCall(name, _as_meant(tool, arguments) if tool else arguments)
         case _:
             return None

@@ -47,7 +47,9 @@ def read_reply(completion: Block, taken: Collection[str]) -> Reply:
             raise ProviderError(f"the server's answer contains no choice with a message; {CHAT.wrong_server}")
     reason = str(rest.get("finish_reason") or "")
     stop = STOPS.get(reason)
-    detail = white_space.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    detail = (
+        white_space.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    )
     calls = tuple(_calls(message, taken, cut=stop is Stop.TRUNCATED))
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS}:
         # The content is more reliable than the finish reason.

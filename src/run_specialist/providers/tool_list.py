@@ -9,7 +9,6 @@ from run_specialist.tools.base import Tool
 from run_specialist.tools.respond import NAME as RESPOND
 
 
-
 def tool_list(tools: Iterable[Tool]) -> str:
     """Return the tools as text, each with its description and its parameters; `respond` comes last."""
     in_order = sorted(tools, key=lambda tool: tool.name == RESPOND)

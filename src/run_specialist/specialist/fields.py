@@ -27,6 +27,16 @@ class Expected:
     """Noun phrase for error messages, following "must be"."""
     number: bool = False
     """Whether a quoted number is read as a number, with a warning."""
+    if_number: str = ""
+    """The key that a number given here was probably meant for; empty if there is none."""
+
+    def hint(self, found: object) -> str:
+        """Return what to do about an invalid value, as the end of the error message; empty if nothing is known.
+
+        found: the value, or its text in the file.
+        """
+        is_limit = re.fullmatch(r"[0-9]+|none", str(found).strip().strip("'\""), re.IGNORECASE)
+        return f"; to limit their number use {self.if_number}" if self.if_number and is_limit else ""
 
 
 def _none_word(value: object) -> object:
@@ -190,7 +200,9 @@ class Specialist(BaseModel):
     """Timeout of one tool call, in seconds."""
     tool_result_limit: Count = 20_000
     """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
-    tool_calls: Annotated[CallFormat, BeforeValidator(_lower), Expected("native or json")] = "native"
+    tool_calls: Annotated[
+        CallFormat, BeforeValidator(_lower), Expected("native or json", if_number="tool_calls_limit")
+    ] = "native"
     """How the model calls tools: native, or as JSON that the endpoint constrains, for models that call badly."""
     landing: Annotated[
         Style, BeforeValidator(_lower), Expected("auto, force, order, schema, none, finalize or stop")

@@ -107,12 +107,27 @@ def test_g8_arguments_that_are_no_object_are_invalid():
         assert (call.tool, call.arguments) == ("respond", None)
 
 
-def test_g8_respond_is_written_with_its_quotes_first():
-    """The quotes of an answer come before it and cannot be null."""
+def test_g8_respond_is_written_with_a_quote_first():
+    """The quote that the answer rests on comes first, cannot be null, and becomes the first piece of evidence."""
+    tools = Toolset([respond_tool()])
     arguments = written_arguments(respond_tool())
-    assert [*arguments["properties"]] == ["evidence", "answer", "gaps"]
-    assert arguments["properties"]["evidence"]["type"] == "array"
-    assert arguments["properties"]["evidence"]["items"]["properties"]["quote"]["type"] == "string"
+    assert [*arguments["properties"]] == ["source", "quote", "answer", "evidence", "gaps"]
+    assert arguments["properties"]["quote"]["type"] == "string"
+    given = {"quote": "q", "source": "a:1", "answer": "yes", "evidence": None, "gaps": None}
+    first = {"quote": "q", "source": "a:1"}
+    assert read_call(written("respond", given), tools).arguments == {"answer": "yes", "evidence": [first]}
+    more = {"quote": "r", "source": "b:2"}
+    meant = read_call(written("respond", {**given, "evidence": [more]}), tools).arguments
+    assert meant == {"answer": "yes", "evidence": [first, more]}
+
+
+def test_g8_an_answer_without_a_quote_has_none():
+    """An empty quote is no evidence, and arguments of another shape stay as they are."""
+    tools = Toolset([respond_tool()])
+    empty = {"quote": "", "source": "", "answer": "yes", "evidence": None, "gaps": ["x"]}
+    assert read_call(written("respond", empty), tools).arguments == {"answer": "yes", "gaps": ["x"]}
+    odd = {"quote": "q", "answer": "yes", "evidence": "in a.md"}
+    assert read_call(written("respond", odd), tools).arguments["evidence"] == [{"quote": "q"}, "in a.md"]
 
 
 def test_g8_the_list_of_tools_names_types_and_defaults():
@@ -135,4 +150,5 @@ def test_g8_the_list_of_tools_names_types_and_defaults():
         '  how ("a" | "b")',
     ]
     assert listed[4].startswith("- respond: ")
-    assert "  evidence ([{source: string, quote: string}, ...]): Verbatim quotes, with `path:line`." in listed
+    assert listed[5].startswith("  source (string): The `path:line` of the line")
+    assert listed[-1] == "  gaps ([string, ...] | null): Not found."

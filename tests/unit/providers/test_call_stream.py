@@ -34,7 +34,10 @@ def test_g8_a_streamed_call_shows_its_arguments_only(arguments, cuts):
     assert {delta.tool for delta in seen} == {"look"}
 
 
-@given(st.text(min_size=1).filter(lambda text: text.strip() and not text.lstrip().startswith("{")), st.lists(st.integers(0, 99)))
+@given(
+    st.text(min_size=1).filter(lambda text: text.strip() and not text.lstrip().startswith("{")),
+    st.lists(st.integers(0, 99)),
+)
 def test_g8_other_text_is_shown_as_it_is(text, cuts):
     """A text that is no JSON is shown unchanged."""
     seen = shown(text, cuts)
