@@ -22,8 +22,8 @@ SAME_CALL = "[You made this very call before; this is the same result. Try other
 
 
 CALLS_ARE_JSON = (
-    'Each of your replies is one tool call in JSON, {"call": {"tool": NAME, "arguments": {...}}}, and the next message is '
-    "its result. Give null for an argument that you do not need. Never repeat a call."
+    'Each of your replies is one tool call in JSON, {"call": {"tool": NAME, "arguments": {...}}}, and the next message '
+    "is its result. Give null for an argument that you do not need. Never repeat a call."
 )
 WHEN_TO_RESPOND = "As soon as a result contains the answer, call respond. Copy each quote word for word from a result."
 CUT_SHORTER = "Your last reply was cut off because it was too long. Repeat it, much shorter."

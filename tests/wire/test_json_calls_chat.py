@@ -1,6 +1,7 @@
 """Tool calls as JSON that a chat completions server constrains, streamed and not."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -39,7 +40,7 @@ async def test_g8_the_history_is_only_appended_to(ask_chat):
     """Each request starts with the bytes of the one before it, so that the server's cache fits."""
     _, api = await ask_chat([looks("a"), looks("b"), responds("yes")], **JSON_MODE)
     sent = [json.dumps(request.messages)[:-1] for request in api.requests]
-    assert all(after.startswith(before) for before, after in zip(sent, sent[1:], strict=False))
+    assert all(after.startswith(before) for before, after in pairwise(sent))
     forms = [json.dumps(request.body["response_format"]) for request in api.requests]
     assert len(set(forms)) == 1
 

@@ -1,8 +1,8 @@
 """Tool calls as JSON that the endpoint constrains, for models that call tools badly.
 
-Wraps the conversation of any provider. The tools are described in the system prompt, and each request carries the schema
-of one call, so the reply cannot be anything else. Calls and results are plain messages. To the loop, a reply is the same
-as with the calls of the API itself.
+Wraps the conversation of any provider. The tools are described in the system prompt, and each request carries the
+schema of one call, so the reply cannot be anything else. Calls and results are plain messages. To the loop, a reply is
+the same as with the calls of the API itself.
 """
 
 import secrets

@@ -23,7 +23,8 @@ STOPS = {
     white_space.COMPLETE: Stop.ANSWERED,
     white_space.CUT: Stop.TRUNCATED,
 }
-"""Finish reasons of the documentation, of well-known servers, and of `white_space`; with an unknown one, only the text is used."""
+"""Finish reasons of the documentation, of well-known servers and of `white_space`; of an unknown one only the text is
+used."""
 
 CONTEXT_FULL = "model_length"
 """Finish reason of a reply that was truncated because the context window is full."""

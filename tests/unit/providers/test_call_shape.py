@@ -68,7 +68,7 @@ def test_g8_any_call_is_read_as_it_was_meant(drawn):
 
 @given(toolsets_with_a_call())
 def test_g8_any_union_is_fit_for_strict_decoding(drawn):
-    """Every object of the schema is closed and requires all of its properties, and no keyword is one that is refused."""
+    """Every object of the schema is closed and requires all of its properties; no keyword is one that is refused."""
     tools, _, _ = drawn
     schema = call_schema(tools)
     assert not list(broken_in(schema, ()))

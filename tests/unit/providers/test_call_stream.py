@@ -1,6 +1,7 @@
 """A call that arrives as JSON text in pieces is shown as its tool and its arguments."""
 
 import json
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ def shown(text: str, cuts: list[int]) -> list[Delta]:
     seen: list[Delta] = []
     stream = CallStream(seen.append)
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         stream.add(Delta(text[start:end]))
     return seen
 
