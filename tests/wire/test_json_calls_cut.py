@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.chat.faults import invalid
-from tests.wire.chat.replies import says
+from tests.wire.chat.replies import says, tool_call
 from tests.wire.json_mode import JSON_MODE, looks, offered, responds, written
 
 pytestmark = pytest.mark.anyio
@@ -127,3 +127,11 @@ async def test_g8_reasoning_goes_back_beside_the_call(ask_chat):
     }
     assert rooms(api) == [2_048, 16_000]
     assert "secret" not in repr(outcome)
+
+
+async def test_g8_native_calls_that_nobody_asked_for_are_run_too(ask_chat):
+    """A server that sends native calls all the same, with one id for all of them, is understood."""
+    same = says(None, tool_call("look", {"query": "a"}, "call_1"))
+    outcome, api = await ask_chat([same, same, responds("yes")], **JSON_MODE)
+    assert (outcome.answer, outcome.tool_calls.used) == ("yes", 2)
+    assert [message["role"] for message in api.requests[2].messages[2:]] == ["assistant", "user"] * 2

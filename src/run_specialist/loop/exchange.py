@@ -79,7 +79,7 @@ class Exchange:
         self._observers.notify(Requested(turn, choice))
         if self._stop.is_set():
             return None
-        last_line = self._last_line(landing_instruction)
+        last_line = self._last_line(choice, landing_instruction)
         self._last_text, self._partial_reply = self.last_text, PartialReply()
         self.open_reply = None
         messages = self.transcript.messages(last_line)
@@ -107,12 +107,19 @@ class Exchange:
             self._observers.notify(Warned(reply.detail))
         return reply
 
-    def _last_line(self, landing_instruction: str | None) -> str | None:
-        """Return the line that ends the next request: the landing instruction, and that a reply was too long."""
+    def _last_line(self, choice: Choice, landing_instruction: str | None) -> str | None:
+        """Return the end of the next request: the landing instruction, and what a model that calls in JSON must know.
+
+        It becomes part of the history, because thinking in the reply may be bound to it.
+        """
         was_cut = self.open_reply is not None and self.open_reply.stop is Stop.TRUNCATED
-        if not (was_cut and self._has_json_calls):
-            return landing_instruction
-        return "\n".join(line for line in (landing_instruction, prompts.CUT_SHORTER) if line)
+        lines = [landing_instruction] if landing_instruction else []
+        if self._has_json_calls and was_cut:
+            lines.append(prompts.CUT_SHORTER)
+        if self._has_json_calls and choice is Choice.NONE:
+            # Nothing else keeps the model from going on in JSON.
+            lines.append(prompts.ANSWER_IN_TEXT)
+        return "\n".join(lines) or None
 
     def book(self, reply: Reply, landing_instruction: str | None, *, landing: bool) -> float | None:
         """Charge a reply to the account and return its cost [USD].

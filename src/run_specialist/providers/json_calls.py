@@ -18,7 +18,7 @@ from run_specialist.providers.call_shape import FORMAT, WrittenCall, call_schema
 from run_specialist.providers.call_stream import CallStream
 from run_specialist.providers.plain_messages import PlainMessages
 from run_specialist.providers.tool_list import tool_list
-from run_specialist.record.messages import Block, Message, Reply, Stop, has_calls
+from run_specialist.record.messages import Block, Reply, Stop, has_calls
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -75,8 +75,6 @@ class JsonCalls:
         """Return the request without tools, calls and results."""
         messages = self._messages.take(request.messages)
         if request.choice is Choice.NONE:
-            # Nothing else keeps a model from continuing in JSON.
-            messages[-1] = _with_line(messages[-1], prompts.ANSWER_IN_TEXT)
             return replace(request, messages=messages, schema=None)
         ends = request.choice is not Choice.AUTO or request.landing_instruction is not None
         return replace(
@@ -110,7 +108,10 @@ class JsonCalls:
 
     def _read(self, reply: Reply, *, constrained: bool) -> Reply:
         """Return a reply whose text is a call as one that calls the tool; any other reply unchanged."""
-        if reply.calls or reply.stop not in {Stop.ANSWERED, Stop.TRUNCATED}:
+        if reply.calls:
+            # No tools were sent, so the ids were not compared with those of earlier calls.
+            return replace(reply, content=tuple(map(self._with_own_id, reply.content)))
+        if reply.stop not in {Stop.ANSWERED, Stop.TRUNCATED}:
             return reply
         is_cut = reply.stop is Stop.TRUNCATED
         call = read_call(reply.text, self._tools, cut=is_cut)
@@ -130,19 +131,20 @@ class JsonCalls:
         return replace(reply, detail="; ".join(part for part in (reply.detail, IGNORED) if part))
 
     def _block(self, call: WrittenCall, *, is_cut: bool) -> Block:
-        call_id = f"call_{secrets.token_hex(3)}"
-        while call_id in self._messages.ids:
-            call_id = f"call_{secrets.token_hex(3)}"
-        self._messages.add_id(call_id)
         # Of a cut call only an answer is of any use; the rest would fill the transcript.
         arguments = call.arguments if call.tool == RESPOND or not is_cut else {}
-        return {"type": "tool_use", "id": call_id, "name": call.tool, "input": arguments}
+        return self._with_own_id({"type": "tool_use", "name": call.tool, "input": arguments})
+
+    def _with_own_id(self, block: Block) -> Block:
+        """Return a call with an id that no other call of the run has; any other block unchanged."""
+        if block.get("type") != "tool_use":
+            return block
+        call_id = ""
+        while not call_id or call_id in self._messages.ids:
+            call_id = f"call_{secrets.token_hex(3)}"
+        self._messages.add_id(call_id)
+        return {**block, "id": call_id}
 
 
 def _without_text(content: Iterable[Block]) -> tuple[Block, ...]:
     return tuple(block for block in content if block.get("type") != "text")
-
-
-def _with_line(message: Message, line: str) -> Message:
-    """Return a user message with one more line at its end."""
-    return Message(message.role, (*message.content, {"type": "text", "text": line}))

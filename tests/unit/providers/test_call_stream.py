@@ -6,6 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.providers.call_shape import written
 from run_specialist.providers.call_stream import CallStream
@@ -57,3 +58,14 @@ def test_g8_native_calls_pass_through():
     seen: list[Delta] = []
     CallStream(seen.append).add(Delta('{"a"', tool="look"))
     assert seen == [Delta('{"a"', tool="look")]
+
+
+@given(st.lists(st.integers(0, 10_000), max_size=12))
+def test_g8_what_arrived_of_an_answer_in_json_is_its_text(cuts):
+    """Of an answer that was interrupted while it streamed, the part that arrived is kept."""
+    text = written("respond", {"source": "a.md:1", "quote": "q", "answer": "so far so g"})[:-4]
+    partial = PartialReply()
+    for delta in shown(text, cuts):
+        partial.add(delta)
+    assert partial.is_answering
+    assert partial.text == "so far so g"
