@@ -38,7 +38,7 @@ def call_schema(tools: Iterable[Tool]) -> dict[str, Any]:
 
 
 def written_arguments(tool: Tool) -> dict[str, Any]:
-    """Return the strict schema of the arguments as the model writes them."""
+    """Return the strict schema of the arguments as the model writes them: an object, or JSON in a string."""
     return strict(_as_written(tool))
 
 
@@ -48,23 +48,26 @@ def _as_written(tool: Tool) -> Mapping[str, Any]:
     A small model leaves a list of quotes empty, and writes a better answer after the sentence that it rests on.
     """
     schema = tool.input_schema
+    if not schema.get("properties") and schema.get("additionalProperties") is None:
+        # A tool without parameters, whose schema does not say that there are no others either.
+        return {**schema, "additionalProperties": False}
     if tool.name != RESPOND or "evidence" not in schema.get("properties", {}):
         return schema
     properties = {**_FIRST_QUOTE, **schema["properties"]}
     return {**schema, "properties": properties, "required": [*_FIRST_QUOTE, *schema.get("required", ())]}
 
 
-def _as_meant(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call as its tool takes them."""
-    restored_value = restored(given, _as_written(tool))
-    arguments = dict(restored_value) if isinstance(restored_value, Mapping) else {}
-    if tool.name != RESPOND:
-        return arguments
-    first = {key: arguments.pop(key) for key in (*_FIRST_QUOTE,) if key in arguments}
-    if any(first.values()):
-        more = arguments.get("evidence") or []
-        arguments["evidence"] = [first, *(more if isinstance(more, list) else [more])]
-    return arguments
+def _as_meant(tool: Tool, given: object) -> Mapping[str, Any] | None:
+    """Return the arguments of a call as its tool takes them; None if they are not an object."""
+    arguments = restored(given, _as_written(tool))
+    if not isinstance(arguments, dict) or tool.name != RESPOND:
+        return arguments if isinstance(arguments, dict) else None
+    others = {key: value for key, value in arguments.items() if key not in _FIRST_QUOTE}
+    first = {key: arguments[key] for key in _FIRST_QUOTE if arguments.get(key)}
+    if not first:
+        return others
+    more = others.get("evidence") or []
+    return {**others, "evidence": [first, *(more if isinstance(more, list) else [more])]}
 
 
 def _call_of(tool: Tool) -> dict[str, Any]:
@@ -110,8 +113,8 @@ def read_call(text: str, tools: Toolset, *, cut: bool = False) -> WrittenCall | 
     match read_arguments(fenced[1] if fenced else stripped, cut=cut):
         case {"call": {"tool": str(name), **rest}} if name:
             arguments, tool = rest.get("arguments"), tools.get(name)
-            if not isinstance(arguments, dict):
-                return WrittenCall(name, None)
-            return WrittenCall(name, _as_meant(tool, arguments) if tool else arguments)
+            if tool is not None:
+                return WrittenCall(name, _as_meant(tool, arguments))
+            return WrittenCall(name, arguments if isinstance(arguments, dict) else None)
         case _:
             return None

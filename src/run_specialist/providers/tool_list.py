@@ -17,8 +17,10 @@ def tool_list(tools: Iterable[Tool]) -> str:
 
 def _lines(tool: Tool) -> Iterator[str]:
     yield f"- {tool.name}: {tool.description}"
-    given = tool.input_schema.get("properties", {})
-    for name, part in written_arguments(tool).get("properties", {}).items():
+    given, arguments = tool.input_schema.get("properties", {}), written_arguments(tool)
+    if arguments.get("type") != "object":
+        yield f"  arguments ({_kind(arguments)}): {_description(arguments)}"
+    for name, part in arguments.get("properties", {}).items():
         default = given[name].get("default") if isinstance(given.get(name), Mapping) else None
         instead = "" if default is None else f"null means {json.dumps(default, ensure_ascii=False)}."
         described = " ".join(text for text in (_description(part), instead) if text)

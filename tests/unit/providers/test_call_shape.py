@@ -45,8 +45,6 @@ def toolsets_with_a_call(draw):
         parts = draw(st.dictionaries(NAMES, properties(), max_size=4))
         required = [key for key in parts if draw(st.booleans())]
         schema = {"type": "object", "properties": {key: part for key, (part, _) in parts.items()}, "required": required}
-        # A tool without parameters, so that no open object becomes a string.
-        schema |= {} if parts else {"additionalProperties": False}
         tools.append(Tool(name, "Does something.", lambda **given: str(given), schema=schema))
         arguments[name] = {
             key: draw(values) for key, (_, values) in parts.items() if key in required or draw(st.booleans())
@@ -152,3 +150,21 @@ def test_g8_the_list_of_tools_names_types_and_defaults():
     assert listed[4].startswith("- respond: ")
     assert listed[5].startswith("  source (string): The `path:line` of the line")
     assert listed[-1] == "  gaps ([string, ...] | null): Not found."
+
+
+def test_g8_a_tool_without_parameters_takes_an_empty_object():
+    """A schema without properties is closed, although it does not say so."""
+    tools = Toolset([Tool("now", "Tells the time.", lambda: "noon", schema={"type": "object", "properties": {}})])
+    assert written_arguments(tools.get("now"))["additionalProperties"] is False
+    assert read_call(written("now", {}), tools).arguments == {}
+    assert tool_list(tools) == "- now: Tells the time."
+
+
+def test_g8_a_tool_with_open_parameters_takes_json_in_a_string():
+    """Arguments that cannot be closed are written as JSON in a string, and the list of tools says so."""
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    tools = Toolset([Tool("count", "Counts.", lambda **given: str(given), schema=schema)])
+    assert written_arguments(tools.get("count"))["type"] == "string"
+    assert read_call(written("count", '{"owls": 2}'), tools).arguments == {"owls": 2}
+    assert read_call(written("count", "owls"), tools).arguments is None
+    assert tool_list(tools).splitlines() == ["- count: Counts.", "  arguments (string): As JSON in a string."]
