@@ -2,6 +2,8 @@
 
 import pytest
 
+from run_specialist.providers.openai_chat import ChatProvider, make_client
+from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.faults import invalid
 from tests.wire.chat.replies import says, tool_call
 from tests.wire.json_mode import JSON_MODE, looks, offered, responds, written
@@ -135,3 +137,15 @@ async def test_g8_native_calls_that_nobody_asked_for_are_run_too(ask_chat):
     outcome, api = await ask_chat([same, same, responds("yes")], **JSON_MODE)
     assert (outcome.answer, outcome.tool_calls.used) == ("yes", 2)
     assert [message["role"] for message in api.requests[2].messages[2:]] == ["assistant", "user"] * 2
+
+
+async def test_g8_an_endpoint_that_has_refused_the_schema_is_not_asked_again(chat_api):
+    """The next run on the same provider fails at once with the same error."""
+    refusal = invalid("Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.")
+    api = chat_api([refusal])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        outcomes = [await outcome_of(job(provider, **JSON_MODE)) for _ in range(2)]
+    assert [(outcome.status, outcome.exit_code) for outcome in outcomes] == [("failed", 3)] * 2
+    assert outcomes[0].error.startswith(outcomes[1].error)
+    assert len(api.requests) == 1

@@ -21,10 +21,17 @@ def _lines(tool: Tool) -> Iterator[str]:
     if arguments.get("type") != "object":
         yield f"  arguments ({_kind(arguments)}): {_description(arguments)}"
     for name, part in arguments.get("properties", {}).items():
-        default = given[name].get("default") if isinstance(given.get(name), Mapping) else None
-        instead = "" if default is None else f"null means {json.dumps(default, ensure_ascii=False)}."
-        described = " ".join(text for text in (_description(part), instead) if text)
-        yield f"  {name} ({_kind(part)}){f': {described}' if described else ''}"
+        told = [_description(part), *_left_out(given.get(name))]
+        yield " ".join([f"  {name} ({_kind(part)})" + (":" if any(told) else ""), *filter(None, told)])
+
+
+def _left_out(schema: object) -> Iterator[str]:
+    """Yield what the strict schema of a parameter does not say, and a small model gets wrong."""
+    if isinstance(schema, Mapping):
+        if schema.get("default") is not None:
+            yield f"null means {json.dumps(schema['default'], ensure_ascii=False)}."
+        if isinstance(schema.get("maximum"), int | float):
+            yield f"At most {schema['maximum']}."
 
 
 def _description(schema: Mapping[str, Any]) -> str:

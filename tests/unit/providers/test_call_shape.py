@@ -134,7 +134,7 @@ def test_g8_the_list_of_tools_names_types_and_defaults():
         "type": "object",
         "properties": {
             "words": {"type": "array", "items": {"type": "string"}, "description": "What to find."},
-            "limit": {"type": "integer", "default": 10, "description": "How many."},
+            "limit": {"type": "integer", "default": 10, "maximum": 50, "description": "How many."},
             "how": {"enum": ["a", "b"]},
         },
         "required": ["words", "how"],
@@ -144,7 +144,7 @@ def test_g8_the_list_of_tools_names_types_and_defaults():
     assert listed[:4] == [
         "- seek: Seeks.",
         "  words ([string, ...]): What to find.",
-        "  limit (integer | null): How many. null means 10.",
+        "  limit (integer | null): How many. null means 10. At most 50.",
         '  how ("a" | "b")',
     ]
     assert listed[4].startswith("- respond: ")
