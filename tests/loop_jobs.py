@@ -13,7 +13,7 @@ from run_specialist.loop.tool_calls.countdown import countdown
 from run_specialist.providers.base import Opening, Provider, Watch
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.events import Event
-from run_specialist.record.messages import Message
+from run_specialist.record.messages import CallFormat, Message
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import respond_tool
@@ -49,6 +49,7 @@ def job(
     augmenters: Sequence[Augmenter] = (COUNT_DOWN,),
     dispatch: DispatchSettings | None = None,
     limits: Mapping[Kind, float | None] | None = None,
+    tool_calls: CallFormat = "native",
     **settings: Any,
 ) -> Job:
     """Return a job with the defaults of a specialist file; `limits` are those other than the limit of tool calls."""
@@ -58,7 +59,7 @@ def job(
         run_id="run-1",
         specialist="looker",
         question=question,
-        opening=Opening(system, Toolset([*tools, respond_tool()])),
+        opening=Opening(system, Toolset([*tools, respond_tool()]), tool_calls=tool_calls),
         provider=provider,
         budget=budget,
         augmenters=tuple(augmenters),

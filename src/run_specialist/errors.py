@@ -10,7 +10,9 @@
     │   ├── NotTrusted          the file would start or import something that is not allowed yet
     │   └── NotResumable        the run cannot be resumed; the message gives the reason
     ├── ProviderError           the model request failed or the reply was invalid (exit code 3)
-    │   ├── ForcingRefused      the endpoint rejects a forced `tool_choice`; the landing continues without it
+    │   ├── ChoiceRefused       the endpoint rejects how a landing constrains the reply; the next rung follows
+    │   │   ├── ForcingRefused  it rejects a forced `tool_choice`
+    │   │   └── SchemaRefused   it rejects a JSON Schema for the reply
     │   └── ContextExceeded     the transcript exceeds the context window; the run ends with the gathered material
     └── ToolError               a tool call failed; the model receives the message as an error result
 
@@ -58,8 +60,16 @@ class ProviderError(RunSpecialistError):
     """The model request failed, or the reply could not be parsed."""
 
 
-class ForcingRefused(ProviderError):
+class ChoiceRefused(ProviderError):
+    """The endpoint refused a request because of how it constrains the reply."""
+
+
+class ForcingRefused(ChoiceRefused):
     """The endpoint refused a request because its `tool_choice` forces a tool."""
+
+
+class SchemaRefused(ChoiceRefused):
+    """The endpoint refused a request because it constrains the reply to a JSON Schema."""
 
 
 class ContextExceeded(ProviderError):

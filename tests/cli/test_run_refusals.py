@@ -71,7 +71,7 @@ WRONG = [
     (["finder", "What?", "--time-limit", ""], "or none, got ''"),
     (
         ["finder", "What?", "--landing", "soft"],
-        "'--landing': must be auto, force, order, none, finalize or stop, got 'soft'",
+        "'--landing': must be auto, force, order, schema, none, finalize or stop, got 'soft'",
     ),
     (
         ["finder", "What?", "--preset", "fast"],

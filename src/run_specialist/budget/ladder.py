@@ -2,6 +2,7 @@
 
 force     the tool choice of the next request forces `respond`; invalidates the message cache, but is unambiguous
 order     the last result orders the model to call `respond`; keeps the cache
+schema    the reply is constrained to JSON of the shape of `respond`
 wait      no change until the model makes calls beyond the limit (not counted as a rung)
 finalize  a notice beside the skipped calls asks for the answer now
 none      the request allows no tool, and its text is the answer
@@ -14,7 +15,7 @@ from typing import Literal, assert_never
 
 from run_specialist.budget.budget import Kind
 
-Style = Literal["auto", "force", "order", "finalize", "none", "stop"]
+Style = Literal["auto", "force", "order", "schema", "finalize", "none", "stop"]
 """Values of `landing` in a specialist's front matter."""
 
 
@@ -23,6 +24,7 @@ class Rung(StrEnum):
 
     FORCE = "force"
     ORDER = "order"
+    SCHEMA = "schema"
     WAIT = "wait"
     FINALIZE = "finalize"
     NONE = "none"
@@ -41,6 +43,8 @@ def ladder(style: Style, *, forced_choice: bool) -> tuple[Rung, ...]:
             return ladder("force" if forced_choice else "order", forced_choice=forced_choice)
         case "order":
             return (Rung.ORDER, Rung.NONE)
+        case "schema":
+            return (Rung.SCHEMA, Rung.NONE)
         case "finalize":
             return (Rung.WAIT, Rung.FINALIZE, Rung.NONE)
         case "none":

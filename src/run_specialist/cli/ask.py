@@ -10,6 +10,7 @@ from run_specialist.cli.console import as_program, fail, guarded
 from run_specialist.cli.flags import (
     CostLimit,
     Dir,
+    EvidenceFlag,
     FilesRoot,
     LandingStyle,
     Model,
@@ -19,6 +20,7 @@ from run_specialist.cli.flags import (
     StoreUrl,
     Strict,
     TimeLimit,
+    ToolCallFormat,
     ToolCallsLimit,
     ToolCharsLimit,
     TotalTokensLimit,
@@ -46,6 +48,8 @@ def run(
     time_limit: TimeLimit = None,
     tool_chars_limit: ToolCharsLimit = None,
     landing: LandingStyle = None,
+    evidence: EvidenceFlag = None,
+    tool_calls: ToolCallFormat = None,
     preset: PresetName = None,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
@@ -71,6 +75,8 @@ def run(
         time_limit=time_limit,
         tool_chars_limit=tool_chars_limit,
         landing=landing,
+        evidence=evidence,
+        tool_calls=tool_calls,
         preset=preset,
     )
     output = Output.chosen(json=json_, events=events, quiet=quiet)

@@ -11,6 +11,8 @@ from run_specialist.budget.ladder import Style
 from run_specialist.cli.console import complete_names
 from run_specialist.errors import UsageError
 from run_specialist.record.journal import OnLost
+from run_specialist.record.messages import CallFormat
+from run_specialist.record.outcome import EvidencePolicy
 from run_specialist.specialist.presets import Preset
 
 LONGEST_NUMBER = 18
@@ -99,7 +101,22 @@ ToolCharsLimit = Annotated[
 ]
 LandingStyle = Annotated[
     str | None,
-    _one_of("landing", "HOW", get_args(Style), "Landing at the limit: auto, force, order, finalize, none or stop."),
+    _one_of(
+        "landing", "HOW", get_args(Style), "Landing at the limit: auto, force, order, schema, finalize, none or stop."
+    ),
+]
+ToolCallFormat = Annotated[
+    str | None,
+    _one_of(
+        "tool_calls",
+        "HOW",
+        get_args(CallFormat),
+        "Tool calls of the model: native, or json constrained by the endpoint.",
+    ),
+]
+EvidenceFlag = Annotated[
+    str | None,
+    _one_of("evidence", "HOW", get_args(EvidencePolicy), "Quotes of the answer: off, check or require."),
 ]
 StoreUrl = Annotated[
     str | None,

@@ -2,22 +2,27 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
+from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
+from run_specialist.loop.reply_room import has_thought, is_thought, longest_reply
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice, Delta, Request
+from run_specialist.providers.json_calls import open_conversation
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
-from run_specialist.record.messages import Block, Message, Reply, ToolResult, Usage, encode
+from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
+from run_specialist.specialist.json_schema.strict import strict
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -40,11 +45,15 @@ class Exchange:
         self._observers = observers
         self._stop = stop
         self._partial_reply = PartialReply()
-        self._conversation = job.provider.open(job.opening, self._show if observers.is_watching else None)
-        state = job.resume_state
+        watch = self._show if observers.is_watching else None
+        call_first = job.evidence == "require"
+        self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
+        state, capabilities = job.resume_state, job.provider.capabilities
         messages = state.messages or (Message.user(job.question),)
         self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
         self._last_text = state.snapshot.last_text
+        self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
+        self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
         self._usage_is_estimated = False
         self.open_reply: Reply | None = None
         """The newest reply, until it enters the transcript or the model is asked again."""
@@ -55,6 +64,12 @@ class Exchange:
         """The newest text of the model, including that of an interrupted reply or a rejected answer."""
         return self._partial_reply.text or self._last_text
 
+    @cached_property
+    def _answer_schema(self) -> Mapping[str, Any] | None:
+        """The schema of `respond`, made fit for constrained decoding."""
+        respond = self._job.opening.tools.get(RESPOND)
+        return strict(respond.input_schema) if respond else None
+
     async def ask(self, choice: Choice, landing_instruction: str | None, *, landing: bool) -> Reply | None:
         """Send the transcript and return the model's next turn; None if the time is up or the run was stopped.
 
@@ -64,10 +79,17 @@ class Exchange:
         self._observers.notify(Requested(turn, choice))
         if self._stop.is_set():
             return None
+        last_line = self._last_line(choice, landing_instruction)
         self._last_text, self._partial_reply = self.last_text, PartialReply()
         self.open_reply = None
-        messages = self.transcript.messages(landing_instruction)
-        request = Request(messages, choice, self._account.max_tokens, messages[-1].landing_instruction)
+        messages = self.transcript.messages(last_line)
+        request = Request(
+            messages,
+            choice,
+            self._account.room(longest_reply(landing=landing, json_calls=self._has_json_calls, thinks=self._thinks)),
+            messages[-1].landing_instruction and landing_instruction,
+            self._answer_schema if choice is Choice.SCHEMA else None,
+        )
         begun = time.monotonic()
         with telemetry.chat(self._job.provider, request.max_tokens) as span:
             reply = await self._in_time(self._conversation.ask(request), landing=landing)
@@ -77,13 +99,27 @@ class Exchange:
             seconds = time.monotonic() - begun
             reply = _bounded(self._with_usage(reply))
             span.replied(reply, reply.usage)
-        cost = self.book(reply, landing_instruction, landing=landing)
-        received = Received(turn, choice, landing, reply, rounded(cost), seconds, landing_instruction)
+        cost = self.book(reply, last_line, landing=landing)
+        received = Received(turn, choice, landing, reply, rounded(cost), seconds, last_line)
         self._observers.record(received)
         self._observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
             self._observers.notify(Warned(reply.detail))
         return reply
+
+    def _last_line(self, choice: Choice, landing_instruction: str | None) -> str | None:
+        """Return the end of the next request: the landing instruction, and what a model that calls in JSON must know.
+
+        It becomes part of the history, because thinking in the reply may be bound to it.
+        """
+        was_cut = self.open_reply is not None and self.open_reply.stop is Stop.TRUNCATED
+        lines = [landing_instruction] if landing_instruction else []
+        if self._has_json_calls and was_cut:
+            lines.append(prompts.CUT_SHORTER)
+        if self._has_json_calls and choice is Choice.NONE:
+            # Nothing else keeps the model from going on in JSON.
+            lines.append(prompts.ANSWER_IN_TEXT)
+        return "\n".join(lines) or None
 
     def book(self, reply: Reply, landing_instruction: str | None, *, landing: bool) -> float | None:
         """Charge a reply to the account and return its cost [USD].
@@ -91,6 +127,7 @@ class Exchange:
         landing_instruction: ended the request that it answers.
         """
         self.open_reply, self._landing_instruction = reply, landing_instruction
+        self._thinks = self._thinks or is_thought(reply.content)
         response = Response.among(reply.calls)
         self._last_text = (response and response.answer) or reply.text or self._last_text
         self._partial_reply = PartialReply()

@@ -15,6 +15,7 @@ from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.events import Started
 from run_specialist.record.journal import Opened, RunSnapshot
 from run_specialist.record.messages import Message, Reply
+from run_specialist.record.outcome import EvidencePolicy
 from run_specialist.redaction import redactor
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.archive import Archive
@@ -72,6 +73,7 @@ class Job:
     landing: Style = "auto"
     landing_prompt: str | None = None
     """Replaces the default landing instruction."""
+    evidence: EvidencePolicy = "check"
     answer_schema: AnswerSchema | None = None
     """Schema of the answer; None = text."""
     archive: Archive | None = None
@@ -100,6 +102,12 @@ class Job:
     def hide(self) -> Callable[[str], str]:
         """Mask credentials in a text: the secrets of this job, and those with a known format."""
         return redactor(self.secrets)
+
+    @property
+    def landing_style(self) -> Style:
+        """The style of the landing; calls as JSON are constrained by a schema anyway, so `auto` lands by one."""
+        by_schema = self.opening.tool_calls == "json" and self.provider.capabilities.is_language_model
+        return "schema" if by_schema and self.landing == "auto" else self.landing
 
     def started(self) -> Started:
         """Return the first event of its run."""

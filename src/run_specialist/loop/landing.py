@@ -8,7 +8,7 @@ from run_specialist.loop.observing.observers import Observers
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Landed
 
-CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.NONE: Choice.NONE}
+CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.SCHEMA: Choice.SCHEMA, Rung.NONE: Choice.NONE}
 """The choice that a rung demands; all other requests use AUTO."""
 
 
@@ -25,7 +25,7 @@ class Landing:
     def begin(self, reason: Kind) -> None:
         """Start the landing, unless it has begun."""
         if self.position is None:
-            rungs = ladder(self._job.landing, forced_choice=self._job.provider.capabilities.forced_choice)
+            rungs = ladder(self._job.landing_style, forced_choice=self._job.provider.capabilities.forced_choice)
             self._move_to(LadderPosition(reason, rungs))
 
     def begin_if_spent(self, budget: Budget) -> None:

@@ -6,13 +6,13 @@ the tail (the automatic breakpoint). The previous tail gets a breakpoint after a
 blocks, and instead of the tail in a request that orders the model to end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist import gc_tuning
-from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
 from run_specialist.providers import prices
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
@@ -22,6 +22,7 @@ from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
+from run_specialist.providers.unread_answers import UnreadAnswers
 from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -48,6 +49,8 @@ class AnthropicProvider:
         self.model = full_id(model)
         self.capabilities: Capabilities = capabilities(self.model)
         self.client = client
+        self.unread = UnreadAnswers()
+        """Answers of models that read nothing."""
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "AnthropicConversation":
         """Start a conversation with fixed system prompt and tools."""
@@ -56,6 +59,10 @@ class AnthropicProvider:
     def learn_unforceable(self) -> None:
         """Remember that this endpoint refuses a forced choice."""
         self.capabilities = replace(self.capabilities, forced_choice=False)
+
+    def learn_unschemable(self) -> None:
+        """Remember that this endpoint does not constrain a reply to a schema."""
+        self.capabilities = replace(self.capabilities, schema=False)
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of one request [USD]; None if the price is unknown."""
@@ -82,17 +89,19 @@ class AnthropicConversation:
 
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
+        self._opening = opening
         self._watch = watch
         self._sent = EncodedMessages()
         tools = [tool.definition for tool in opening.tools]
-        # Without tools there is only one request, so no later one would read from the cache.
-        self._marker: Block = {"cache_control": CACHED} if tools else {}
+        # Without any tools there is only one request, so no later one would read from the cache.
+        self._has_tools = bool(tools)
+        self._effort: Block = {"effort": opening.effort} if opening.effort else {}
+        self._marker: Block = {"cache_control": CACHED} if tools or opening.tool_calls == "json" else {}
         self._front = encode(
             {
                 "model": provider.model,
                 "system": [{"type": "text", "text": opening.system, **self._marker}],
                 **({"tools": tools} if tools else {}),
-                **({"output_config": {"effort": opening.effort}} if opening.effort else {}),
             }
         ).removesuffix(b"}")
 
@@ -102,7 +111,8 @@ class AnthropicConversation:
         await pace().begin()
         body = self._body(request)
         try:
-            return read_reply(await self._exchange(body), self._sent.ids)
+            reply = read_reply(await self._exchange(body), self._sent.ids)
+            return self._provider.unread.noted(reply, request, self._opening)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.
@@ -113,6 +123,9 @@ class AnthropicConversation:
             if isinstance(error, BadRequestError) and request.choice is Choice.RESPOND and "tool_choice" in str(error):
                 self._provider.learn_unforceable()
                 raise ForcingRefused(line) from error
+            if isinstance(error, BadRequestError) and request.schema and _is_about_format(str(error)):
+                self._provider.learn_unschemable()
+                raise SchemaRefused(line) from error
             if isinstance(error, BadRequestError) and any(text in str(error) for text in TOO_LONG):
                 raise ContextExceeded(line) from error
             raise ProviderError(line) from error
@@ -120,6 +133,9 @@ class AnthropicConversation:
     def _body(self, request: Request) -> bytes:
         messages = request.messages
         varying: dict[str, Any] = {"max_tokens": request.max_tokens}
+        config = {**self._effort, **({"format": _format(request.schema)} if request.schema else {})}
+        if config:
+            varying["output_config"] = config
         self._sent.take(messages, lambda message: message.encoded)
         encoded = [*self._sent.pieces]
         match request.choice:
@@ -134,8 +150,10 @@ class AnthropicConversation:
             # A changed tool choice invalidates the cache of the messages.
             case Choice.RESPOND:
                 varying["tool_choice"] = {"type": "tool", "name": RESPOND}
-            case Choice.NONE:
+            case Choice.SCHEMA | Choice.NONE if self._has_tools:
                 varying["tool_choice"] = {"type": "none"}
+            case _:
+                pass
         if self._watch is not None:
             varying["stream"] = True
         # A single join, so that the transcript is copied only once.
@@ -148,6 +166,14 @@ class AnthropicConversation:
         if self._watch is None:
             return await send(client, PATH, body, MESSAGES)
         return await stream(client, PATH, body, MESSAGES, partial(StreamedMessage, self._watch))
+
+
+def _format(schema: Mapping[str, Any]) -> Block:
+    return {"type": "json_schema", "schema": schema}
+
+
+def _is_about_format(refusal: str) -> bool:
+    return "output_config" in refusal or "output_format" in refusal or "tool_choice" in refusal
 
 
 def _previous_tail(messages: Sequence[Message]) -> int | None:

@@ -4,9 +4,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
+from run_specialist.providers import white_space
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.json_reader import count, read_arguments, unique_id
+from run_specialist.providers.white_space import WhiteSpace
 from run_specialist.record.messages import Block, Reply, Stop, Usage
 
 STOPS = {
@@ -17,8 +19,10 @@ STOPS = {
     "max_tokens": Stop.TRUNCATED,
     "model_context_window_exceeded": Stop.TRUNCATED,
     "refusal": Stop.REFUSED,
+    white_space.COMPLETE: Stop.ANSWERED,
+    white_space.CUT: Stop.TRUNCATED,
 }
-"""Documented stop reasons; for an unknown one, the content decides."""
+"""Documented stop reasons, and those of `white_space`; for an unknown one, the content decides."""
 
 
 def read_reply(message: Block, taken: Collection[str]) -> Reply:
@@ -37,7 +41,9 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     reason = str(message.get("stop_reason") or "")
     wants_tools = any(block.get("type") == "tool_use" for block in content)
     stop = STOPS.get(reason)
-    detail = "" if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    detail = (
+        white_space.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    )
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
         # The content is more reliable than the stop reason.
         stop = Stop.WANTS_TOOLS if wants_tools else Stop.ANSWERED
@@ -108,6 +114,12 @@ class StreamedMessage:
         self._arguments: dict[int, list[str]] = {}
         self._grown: dict[tuple[int, str], list[str]] = {}
         self._complete = False
+        self._white_space = WhiteSpace()
+
+    @property
+    def is_endless(self) -> bool:
+        """True once nothing but white space keeps arriving."""
+        return self._white_space.is_endless
 
     def add(self, event: object) -> None:
         """Process the next event; unknown types are ignored."""
@@ -129,6 +141,7 @@ class StreamedMessage:
         if kind == "input_json_delta":
             fragment = str(delta.get("partial_json", ""))
             self._arguments.setdefault(index, []).append(fragment)
+            self._white_space.add(fragment)
             self._watch(Delta(fragment, tool=str(block.get("name", ""))))
         elif kind == "citations_delta":
             block.setdefault("citations", []).append(delta.get("citation"))
@@ -137,6 +150,7 @@ class StreamedMessage:
             # Joined at the end: appending each piece to a long string would copy it every time.
             self._grown.setdefault((index, key), []).append(str(delta.get(key, "")))
             if kind == "text_delta":
+                self._white_space.add(str(delta.get("text", "")))
                 self._watch(Delta(str(delta.get("text", ""))))
 
     def result(self) -> Block:
@@ -144,7 +158,9 @@ class StreamedMessage:
 
         Raises ProviderError if the stream ended early.
         """
-        if not self._complete:
+        if self.is_endless:
+            self._message["stop_reason"] = white_space.stop_reason(self._written())
+        elif not self._complete:
             raise ProviderError("the server's stream was closed in the middle of a reply; try again")
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for (index, key), pieces in self._grown.items():
@@ -153,6 +169,11 @@ class StreamedMessage:
             if text := "".join(fragments):
                 self._blocks[index]["input"] = read_arguments(text, cut=cut)
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
+
+    def _written(self) -> Iterator[str]:
+        """Yield the texts and the arguments of the calls that have arrived."""
+        yield from ("".join(pieces) for (_, key), pieces in self._grown.items() if key == "text")
+        yield from map("".join, self._arguments.values())
 
 
 def _object(value: object) -> dict[str, Any]:

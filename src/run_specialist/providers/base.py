@@ -1,11 +1,11 @@
 """The interface of a provider: it opens conversations, each of which returns one reply per request."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
-from run_specialist.record.messages import Message, Reply, Usage
+from run_specialist.record.messages import CallFormat, Message, Reply, Usage
 from run_specialist.tools.base import Toolset
 
 
@@ -16,6 +16,8 @@ class Choice(StrEnum):
     """The model may write text or call any tool."""
     RESPOND = "respond"
     """The model must call `respond`."""
+    SCHEMA = "schema"
+    """The model must write JSON that matches the schema of the request."""
     NONE = "none"
     """The model may only write text."""
 
@@ -30,6 +32,12 @@ class Capabilities:
     """Maximum `max_tokens` of a request [tokens]."""
     is_language_model: bool = True
     """False for a scripted stand-in, which cannot summarize and is not billed."""
+    schema: bool = False
+    """Whether to try constraining a reply to a JSON Schema; False if the endpoint refused or ignored that."""
+    schema_first: bool = False
+    """True if a schema is more reliable than a forced choice, as on servers that constrain every local model."""
+    thinks: bool = False
+    """True if the model may think before it replies, which counts as part of the reply."""
     vendor: str = "custom"
     """The vendor of the API, as reported in telemetry."""
 
@@ -41,6 +49,8 @@ class Opening:
     system: str
     tools: Toolset
     effort: str | None = None
+    tool_calls: CallFormat = "native"
+    """How the model calls tools: as its API defines it, or as JSON that the endpoint constrains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,10 @@ class Request:
     """Maximum length of the reply [tokens]."""
     landing_instruction: str | None = None
     """The instruction at the end of the last message; None unless the run is landing."""
+    schema: Mapping[str, Any] | None = None
+    """The schema that the reply must match, made fit for the vendors by `strict`; None if it may be anything."""
+    schema_name: str = "respond"
+    """The name of the schema, which chat completions require."""
 
 
 class Conversation(Protocol):

@@ -35,11 +35,15 @@ def capabilities(model: str) -> Capabilities:
     """
     found = _FAMILY.search(model.lower())
     if found is None:
-        return Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, vendor=VENDOR)
+        return Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, schema=True, vendor=VENDOR)
     family, version = found[1], (int(found[2] or 0), int(found[3] or 0))
     since = UNFORCEABLE_SINCE.get(family)
+    always_thinks = since is not None and version >= since
     return Capabilities(
-        forced_choice=since is None or version < since,
+        # A model that always thinks cannot be forced.
+        forced_choice=not always_thinks,
         max_output_tokens=MAX_OUTPUT_TOKENS[family],
+        schema=True,
+        thinks=always_thinks,
         vendor=VENDOR,
     )

@@ -3,15 +3,16 @@
 As with the Messages API, model and tools are serialized once per run, each message once.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist import gc_tuning
-from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
-from run_specialist.providers.endpoint import CHAT
+from run_specialist.providers.endpoint import CHAT, OPENAI_URL
 from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
@@ -20,6 +21,7 @@ from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
+from run_specialist.providers.unread_answers import UnreadAnswers
 from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -49,10 +51,18 @@ class ChatProvider:
         """
         self.id = model
         self.model = f"openai:{model}"
+        is_vendor = str(client.base_url).rstrip("/") == OPENAI_URL
         self.capabilities = Capabilities(
-            forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, vendor="openai"
+            forced_choice=True,
+            max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS,
+            schema=True,
+            # Some of the vendor's models do.
+            thinks=is_vendor,
+            vendor="openai",
         )
         self.client = client
+        self.unread = UnreadAnswers()
+        """Answers of models that read nothing."""
         self.unknown: frozenset[str] = frozenset()
         """Request keys that the server has refused as unknown."""
 
@@ -63,6 +73,10 @@ class ChatProvider:
     def learn_unforceable(self) -> None:
         """Remember that this endpoint refuses a forced choice."""
         self.capabilities = replace(self.capabilities, forced_choice=False)
+
+    def learn_unschemable(self) -> None:
+        """Remember that this endpoint does not constrain a reply to a schema."""
+        self.capabilities = replace(self.capabilities, schema=False)
 
     def learn(self, refusal: str, max_tokens: int) -> int | None:
         """Return the `max_tokens` with which a refused request may succeed; None if a retry is pointless.
@@ -106,6 +120,7 @@ class ChatConversation:
 
     def __init__(self, provider: ChatProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
+        self._opening = opening
         self._watch = watch
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
@@ -140,14 +155,15 @@ class ChatConversation:
                 if new_limit is None:
                     raise
                 completion = await self._exchange(request, new_limit)
-            return read_reply(completion, self._sent.ids)
+            reply = read_reply(completion, self._sent.ids)
+            return self._provider.unread.noted(reply, request, self._opening)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
-            raise self._failure(error, request.choice) from error
+            raise self._failure(error, request) from error
 
-    def _failure(self, error: Exception, choice: Choice) -> ProviderError:
+    def _failure(self, error: Exception, request: Request) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
 
         if isinstance(error, APIConnectionError) and self._streamed and isinstance(error.__cause__, Exception):
@@ -158,9 +174,12 @@ class ChatConversation:
         if isinstance(error, APIError):
             text = openai_refusals.text_of_error(error)
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
-            if refused and choice is Choice.RESPOND and openai_refusals.is_about_choice(text):
+            if refused and request.choice is Choice.RESPOND and openai_refusals.is_about_choice(text):
                 self._provider.learn_unforceable()
                 failure = ForcingRefused(line)
+            elif refused and request.schema and openai_refusals.is_about_schema(text):
+                self._provider.learn_unschemable()
+                failure = SchemaRefused(line)
             elif openai_refusals.is_too_long(text):
                 failure = ContextExceeded(line)
         return failure
@@ -182,8 +201,14 @@ class ChatConversation:
             varying["stream"] = True
             if STREAMING not in unknown:
                 varying[STREAMING] = {"include_usage": True}
-        if self._has_tools:
+        if request.schema is not None:
+            varying["response_format"] = _format(request.schema_name, request.schema)
+        elif self._has_tools:
             varying["tool_choice"] = CHOICES[request.choice]
         self._sent.take(request.messages, encoded)
         joined = b",".join(piece for piece in (self._system, *self._sent.pieces) if piece)
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', joined, b"]}"))
+
+
+def _format(name: str, schema: Mapping[str, Any]) -> Block:
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}

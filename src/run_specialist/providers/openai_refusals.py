@@ -62,6 +62,11 @@ def is_about_choice(refusal: str) -> bool:
     return re.search(r"tool[_ ]choice", refusal, re.IGNORECASE) is not None
 
 
+def is_about_schema(refusal: str) -> bool:
+    """Return whether the error is about the JSON Schema of the reply."""
+    return "response_format" in refusal or "json_schema" in refusal
+
+
 def is_unknown(key: str, refusal: str) -> bool:
     """Return whether the server does not support a key of the request."""
     return key in refusal and _UNKNOWN_KEY.search(refusal.lower()) is not None

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
+from run_specialist.providers import white_space
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.json_reader import count, read_arguments, unique_id
 from run_specialist.providers.openai_messages import FIELDS, PART
@@ -19,8 +20,11 @@ STOPS = {
     "length": Stop.TRUNCATED,
     "model_length": Stop.TRUNCATED,
     "content_filter": Stop.REFUSED,
+    white_space.COMPLETE: Stop.ANSWERED,
+    white_space.CUT: Stop.TRUNCATED,
 }
-"""Finish reasons of the documentation and of well-known servers; with an unknown one, only the text is used."""
+"""Finish reasons of the documentation, of well-known servers and of `white_space`; of an unknown one only the text is
+used."""
 
 CONTEXT_FULL = "model_length"
 """Finish reason of a reply that was truncated because the context window is full."""
@@ -44,7 +48,9 @@ def read_reply(completion: Block, taken: Collection[str]) -> Reply:
             raise ProviderError(f"the server's answer contains no choice with a message; {CHAT.wrong_server}")
     reason = str(rest.get("finish_reason") or "")
     stop = STOPS.get(reason)
-    detail = "" if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    detail = (
+        white_space.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    )
     calls = tuple(_calls(message, taken, cut=stop is Stop.TRUNCATED))
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS}:
         # The content is more reliable than the finish reason.

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from run_specialist.errors import ProviderError
+from run_specialist.providers import white_space
 from run_specialist.providers.base import Delta, Watch
+from run_specialist.providers.white_space import WhiteSpace
 from run_specialist.record.messages import Block, encode
 
 APART = {"role", "content", "tool_calls", "function_call"}
@@ -24,6 +26,12 @@ class StreamedCompletion:
         self._usage: object = None
         self._model: object = None
         self._complete = False
+        self._white_space = WhiteSpace()
+
+    @property
+    def is_endless(self) -> bool:
+        """True once nothing but white space keeps arriving."""
+        return self._white_space.is_endless
 
     def add(self, chunk: object) -> None:
         """Process the next chunk; anything that is not a chunk of a completion is ignored."""
@@ -61,6 +69,7 @@ class StreamedCompletion:
                     elif text:
                         self._parts.append(text)
                     if text:
+                        self._white_space.add(text)
                         self._watch(Delta(text))
                 case dict():
                     self._parts.append(part)
@@ -78,6 +87,7 @@ class StreamedCompletion:
         if arguments is not None:
             text = arguments if isinstance(arguments, str) else encode(arguments).decode()
             function["arguments"] = str(function.get("arguments") or "") + text
+            self._white_space.add(text)
             self._watch(Delta(text, tool=str(function["name"] or "")))
         for key, value in values.items():
             function[key] = _joined(function.get(key), value)
@@ -103,13 +113,20 @@ class StreamedCompletion:
 
         Raises ProviderError if the stream ended early.
         """
-        if not self._complete:
+        if self.is_endless:
+            self._finish = white_space.stop_reason(self._written())
+        elif not self._complete:
             raise ProviderError("the server's stream was closed in the middle of a reply; try again")
         message = {**self._fields, "content": self._parts}
         if self._calls:
             message["tool_calls"] = self._calls
         choice = {"message": message, "finish_reason": self._finish}
         return {"choices": [choice], "usage": self._usage, "model": self._model}
+
+    def _written(self) -> Iterator[str]:
+        """Yield the text and the arguments of the calls that have arrived."""
+        yield from (part for part in self._parts if isinstance(part, str))
+        yield from (str(call["function"].get("arguments") or "{}") for call in self._calls)
 
 
 def _fragments(delta: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -28,6 +28,11 @@ class StreamedReply(Protocol):
         """Process the next event."""
         ...
 
+    @property
+    def is_endless(self) -> bool:
+        """True once nothing but white space keeps arriving, so that the rest is not worth waiting for."""
+        ...
+
     def result(self) -> Block:
         """Return the reply; raises ProviderError if it is not complete."""
         ...
@@ -71,4 +76,7 @@ async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin:
         reply = begin()
         async for event in stream:
             reply.add(event)
+            if reply.is_endless:
+                # Leaving the context closes the connection, so that the server stops.
+                break
         return reply.result()

@@ -15,6 +15,9 @@ Block = Mapping[str, Any]
 """One content block in the format of the Messages API, e.g. `{"type": "text", "text": "..."}`."""
 
 
+CallFormat = Literal["native", "json"]
+"""How a model calls tools: as its API defines it, or as JSON in the text of its reply."""
+
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -152,6 +155,11 @@ class Message:
     def encoded(self) -> bytes:
         """The message as JSON bytes, the same in every request."""
         return encode({"role": self.role, "content": self.content})
+
+
+def has_calls(messages: Iterable[Message]) -> bool:
+    """Return whether any tool was called in some messages."""
+    return any(block["type"] == "tool_use" for message in messages for block in message.blocks)
 
 
 @dataclass(frozen=True, slots=True)

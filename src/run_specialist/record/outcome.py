@@ -10,6 +10,10 @@ Status = Literal["answered", "landed", "partial", "failed", "aborted"]
 """Answered before a limit; answered at a limit; salvaged or cut answer; no answer; interrupted."""
 
 
+EvidencePolicy = Literal["off", "check", "require"]
+"""Whether quotes are looked up in the results of the run, and whether an answer needs a quote that is found."""
+
+
 class Exit(IntEnum):
     """Exit codes of the commands."""
 

@@ -14,7 +14,6 @@ from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
 from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.providers.base import Opening
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Stop, text_of
 from run_specialist.spawning.other_model import for_other_model
@@ -68,7 +67,12 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     return replace(
         job,
         run_id=run.run_id,
-        opening=Opening(frozen["system"], _as_stored(frozen["tools"], job.opening.tools), frozen["effort"]),
+        opening=replace(
+            job.opening,
+            system=frozen["system"],
+            tools=_as_stored(frozen["tools"], job.opening.tools),
+            effort=frozen["effort"],
+        ),
         warnings=tuple(dict.fromkeys([*frozen["warnings"], *environment.extra_tools.warnings])),
         origin={**job.origin, **original},
         resume_state=state,

@@ -97,7 +97,10 @@ def _report(key: str, inner: str | None, field: Field, problems: Problems) -> No
     if key != "countdown" or not isinstance(field.node, Pairs):
         inner = None
     expected_value = expected(key, inner)
-    text = f"must be {expected_value.phrase}, got {_found(node, field)}" if expected_value else "unknown key"
+    found = _found(node, field)
+    text = (
+        f"must be {expected_value.phrase}, got {found}{expected_value.hint(found)}" if expected_value else "unknown key"
+    )
     report = problems.warn if key in _OPTIONAL else problems.error
     place = field.place if node is field.node else field.chunk.place(node.start)
     report(place, text, f"{key}.{inner}" if inner else key)

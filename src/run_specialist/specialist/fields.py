@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from run_specialist.budget.ladder import Style
+from run_specialist.record.messages import CallFormat
+from run_specialist.record.outcome import EvidencePolicy
 from run_specialist.specialist.presets import Preset
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
@@ -25,6 +27,16 @@ class Expected:
     """Noun phrase for error messages, following "must be"."""
     number: bool = False
     """Whether a quoted number is read as a number, with a warning."""
+    if_number: str = ""
+    """The key that a number given here was probably meant for; empty if there is none."""
+
+    def hint(self, found: object) -> str:
+        """Return what to do about an invalid value, as the end of the error message; empty if nothing is known.
+
+        found: the value, or its text in the file.
+        """
+        is_limit = re.fullmatch(r"[0-9]+|none", str(found).strip().strip("'\""), re.IGNORECASE)
+        return f"; to limit their number use {self.if_number}" if self.if_number and is_limit else ""
 
 
 def _none_word(value: object) -> object:
@@ -188,10 +200,18 @@ class Specialist(BaseModel):
     """Timeout of one tool call, in seconds."""
     tool_result_limit: Count = 20_000
     """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
-    landing: Annotated[Style, BeforeValidator(_lower), Expected("auto, force, order, none, finalize or stop")] = "auto"
+    tool_calls: Annotated[
+        CallFormat, BeforeValidator(_lower), Expected("native or json", if_number="tool_calls_limit")
+    ] = "native"
+    """How the model calls tools: native, or as JSON that the endpoint constrains, for models that call badly."""
+    landing: Annotated[
+        Style, BeforeValidator(_lower), Expected("auto, force, order, schema, none, finalize or stop")
+    ] = "auto"
     """How the final answer is obtained at the limit; `none` asks for text without tools."""
     landing_prompt: str | None = None
     """Text of the final instruction, in place of the default."""
+    evidence: Annotated[EvidencePolicy, BeforeValidator(_lower), Expected("off, check or require")] = "check"
+    """Whether quotes are looked up in what was read, and whether an answer needs one that is found there."""
     budget_notice: Switch = True
     """Whether the system prompt states the budget."""
     countdown: Annotated[

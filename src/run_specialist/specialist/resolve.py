@@ -125,4 +125,5 @@ def _message(settings: Mapping[str, Any], error: ValidationError) -> str:
         return f"{key}.{inner}: unknown key"
     found = first["input"] if inner else settings[key]
     rule = f"must be {expected_value.phrase}" if expected_value else first["msg"]
-    return f"{key}{f'.{inner}' if inner else ''}: {rule}, got {found!r}"
+    hint = expected_value.hint(found) if expected_value else ""
+    return f"{key}{f'.{inner}' if inner else ''}: {rule}, got {found!r}{hint}"

@@ -81,7 +81,7 @@ def test_rule_6_all_errors_at_once() -> None:
     assert lines_of(file) == [
         "4:19: tool_calls_limit: must be an integer of at least 0, or none, got x",
         "5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
-        "6:10: landing: must be auto, force, order, none, finalize or stop, got soon",
+        "6:10: landing: must be auto, force, order, schema, none, finalize or stop, got soon",
         "8:9: countdown.from: must be a share from 0.0 to 1.0, an integer number of calls left, or none, got 1.5",
         "9:9: countdown.form: unknown key",
     ]
@@ -178,3 +178,22 @@ def test_rule_9_turns_like_keys_are_never_tool_calls() -> None:
     assert file.tool_calls_limit is None
     assert file.specialist is not None
     assert (file.specialist.turns_limit, file.specialist.tool_calls_limit) == (7, 30)
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("30", "; to limit their number use tool_calls_limit"),
+        ("'30'", "; to limit their number use tool_calls_limit"),
+        ("none", "; to limit their number use tool_calls_limit"),
+        ("xml", ""),
+        ("[1]", ""),
+    ],
+)
+def test_g8_a_number_of_tool_calls_is_probably_their_limit(written: str, hint: str) -> None:
+    """`tool_calls: 30` is an error that names `tool_calls_limit`; other invalid values are errors without a hint."""
+    file = file_of(HEAD + f"tool_calls: {written}")
+    (problem,) = file.problems
+    found = "a list" if written == "[1]" else written
+    assert (problem.key, problem.level) == ("tool_calls", "error")
+    assert problem.text == f"must be native or json, got {found}{hint}"

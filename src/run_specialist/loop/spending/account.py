@@ -60,6 +60,7 @@ class Account:
         """The child runs, in the order in which they ended."""
         self.landing = Spending()
         """Spending of the landing alone; without a landing from before the run was resumed."""
+        self._growth = 1
         self.max_tokens = self._affordable_reply()
         """The `max_tokens` of the next request [tokens]."""
         self._reserve_landing()
@@ -124,8 +125,16 @@ class Account:
 
     def raise_max_tokens(self) -> None:
         """Raise `max_tokens` for the next requests, because a reply was truncated."""
+        self._growth *= RETRY_FACTOR
         self.max_tokens = min(self.max_tokens * RETRY_FACTOR, self._provider.capabilities.max_output_tokens)
         self._reserve_landing()
+
+    def room(self, longest: int | None) -> int:
+        """Return the `max_tokens` of the next request [tokens].
+
+        longest: bound of a first attempt; None for no bound but the account's own [tokens].
+        """
+        return self.max_tokens if longest is None else min(self.max_tokens, longest * self._growth)
 
     def seconds_left(self, *, landing: bool) -> float | None:
         """Return the timeout of the next request [s]; None without a time limit.

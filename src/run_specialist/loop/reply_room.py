@@ -1,0 +1,42 @@
+"""How long a reply may become: less than the account allows, if a longer one could only be a model in a loop."""
+
+from collections.abc import Iterable, Mapping
+
+from run_specialist.record.messages import Block, Message, spoken, text_of
+
+LANDING_TOKENS = 4_096
+"""Maximum `max_tokens` of a landing request, doubled once a reply was truncated [tokens]."""
+CALL_TOKENS = 2_048
+"""The same for other requests if calls are JSON, of which each reply contains one [tokens]."""
+
+
+def longest_reply(*, landing: bool, json_calls: bool, thinks: bool) -> int | None:
+    """Return the maximum length of a reply; None if only the account limits it [tokens].
+
+    thinks: whether the model may think, which takes as much of the same room as it likes.
+    """
+    if thinks:
+        return None
+    if landing:
+        return LANDING_TOKENS
+    return CALL_TOKENS if json_calls else None
+
+
+def has_thought(messages: Iterable[Message]) -> bool:
+    """Return whether some messages contain thinking, in any form in which an API returns it."""
+    return any(is_thought(message.blocks) for message in messages if message.role == "assistant")
+
+
+def is_thought(blocks: Iterable[Block]) -> bool:
+    """Return whether the blocks of a turn contain thinking."""
+    blocks = tuple(blocks)
+    text = text_of(blocks)
+    return spoken(text) != text or any(_is_thinking(block) for block in blocks)
+
+
+def _is_thinking(block: Block) -> bool:
+    extra = block.get("chat")
+    # Chat completions have no standard name for it: `reasoning`, `reasoning_content`, `thinking`.
+    names = [str(block.get("type")), *(extra if isinstance(extra, Mapping) else ())]
+    kind = extra.get("type") if isinstance(extra, Mapping) else None
+    return any(word in str(name) for name in (*names, kind) for word in ("thinking", "reasoning"))

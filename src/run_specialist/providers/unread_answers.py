@@ -1,0 +1,39 @@
+"""Notice an endpoint whose models answer without having read anything, although they were offered tools."""
+
+from dataclasses import replace
+
+from run_specialist.providers.base import Choice, Opening, Request
+from run_specialist.record.messages import Reply, Stop, has_calls
+from run_specialist.tools.respond import NAME as RESPOND
+
+MOST_UNREAD = 2
+"""Answers without a call after which the warning is given, once per provider."""
+UNREAD = "the model answered without a single tool call for the second time; tool_calls: json may suit it better"
+
+
+class UnreadAnswers:
+    """Counts the answers without a call that one provider has seen, over all of its conversations."""
+
+    def __init__(self) -> None:
+        self._answers = 0
+
+    def noted(self, reply: Reply, request: Request, opening: Opening) -> Reply:
+        """Count a reply if it is such an answer; return it, with a warning if it is one too many."""
+        if not (_may_read(request, opening) and _is_answer(reply)):
+            return reply
+        self._answers += 1
+        if self._answers != MOST_UNREAD:
+            return reply
+        return replace(reply, detail="; ".join(text for text in (reply.detail, UNREAD) if text))
+
+
+def _may_read(request: Request, opening: Opening) -> bool:
+    """Return whether a request offers tools to a model that has not called any yet."""
+    offers_tools = any(name != RESPOND for name in opening.tools.names)
+    is_free = request.choice is Choice.AUTO and request.landing_instruction is None
+    return offers_tools and is_free and not has_calls(request.messages)
+
+
+def _is_answer(reply: Reply) -> bool:
+    has_ended = reply.stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} and bool(reply.text or reply.calls)
+    return has_ended and all(call.name == RESPOND for call in reply.calls)
