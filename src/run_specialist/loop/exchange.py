@@ -2,10 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
@@ -13,13 +12,13 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
+from run_specialist.loop.schema_replies import SchemaReplies, SchemaStream
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, ToolResult, Usage, encode
-from run_specialist.specialist.json_schema.strict import strict
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -42,6 +41,8 @@ class Exchange:
         self._observers = observers
         self._stop = stop
         self._partial_reply = PartialReply()
+        self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
+        self._schema_stream: SchemaStream | None = None
         self._conversation = job.provider.open(job.opening, self._show if observers.is_watching else None)
         state = job.resume_state
         messages = state.messages or (Message.user(job.question),)
@@ -50,18 +51,14 @@ class Exchange:
         self._usage_is_estimated = False
         self.open_reply: Reply | None = None
         """The newest reply, until it enters the transcript or the model is asked again."""
+        self.response: Response | None = None
+        """The response in the newest reply, if its request constrained it to JSON and that is what it is."""
         self._landing_instruction: str | None = None
 
     @property
     def last_text(self) -> str:
         """The newest text of the model, including that of an interrupted reply or a rejected answer."""
         return self._partial_reply.text or self._last_text
-
-    @cached_property
-    def _answer_schema(self) -> Mapping[str, Any] | None:
-        """The schema of `respond`, made fit for constrained decoding."""
-        respond = self._job.opening.tools.get(RESPOND)
-        return strict(respond.input_schema) if respond else None
 
     async def ask(self, choice: Choice, landing_instruction: str | None, *, landing: bool) -> Reply | None:
         """Send the transcript and return the model's next turn; None if the time is up or the run was stopped.
@@ -73,6 +70,7 @@ class Exchange:
         if self._stop.is_set():
             return None
         self._last_text, self._partial_reply = self.last_text, PartialReply()
+        self._schema_stream = SchemaStream() if choice is Choice.SCHEMA else None
         self.open_reply = None
         messages = self.transcript.messages(landing_instruction)
         request = Request(
@@ -80,7 +78,7 @@ class Exchange:
             choice,
             self._account.max_tokens,
             messages[-1].landing_instruction,
-            self._answer_schema if choice is Choice.SCHEMA else None,
+            self._schema_replies.schema if choice is Choice.SCHEMA else None,
         )
         begun = time.monotonic()
         with telemetry.chat(self._job.provider, request.max_tokens) as span:
@@ -91,7 +89,7 @@ class Exchange:
             seconds = time.monotonic() - begun
             reply = _bounded(self._with_usage(reply))
             span.replied(reply, reply.usage)
-        cost = self.book(reply, landing_instruction, landing=landing)
+        cost = self.book(reply, choice, landing_instruction, landing=landing)
         received = Received(turn, choice, landing, reply, rounded(cost), seconds, landing_instruction)
         self._observers.record(received)
         self._observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
@@ -99,14 +97,16 @@ class Exchange:
             self._observers.notify(Warned(reply.detail))
         return reply
 
-    def book(self, reply: Reply, landing_instruction: str | None, *, landing: bool) -> float | None:
+    def book(self, reply: Reply, choice: str, landing_instruction: str | None, *, landing: bool) -> float | None:
         """Charge a reply to the account and return its cost [USD].
 
-        landing_instruction: ended the request that it answers.
+        choice, landing_instruction: those of the request that it answers.
         """
         self.open_reply, self._landing_instruction = reply, landing_instruction
-        response = Response.among(reply.calls)
-        self._last_text = (response and response.answer) or reply.text or self._last_text
+        self.response = self._schema_replies.response(reply, choice)
+        called = Response.among(reply.calls)
+        text = self.response.answer if self.response else reply.text
+        self._last_text = (called and called.answer) or text or self._last_text
         self._partial_reply = PartialReply()
         self._account.spend(1, Kind.TURNS)
         return self._account.book(reply.usage, landing=landing)
@@ -140,8 +140,10 @@ class Exchange:
         return True
 
     def _show(self, delta: Delta) -> None:
-        self._partial_reply.add(delta)
-        self._observers.show(delta)
+        shown = delta if self._schema_stream is None else self._schema_stream.marked(delta)
+        if shown is not None:
+            self._partial_reply.add(shown)
+            self._observers.show(shown)
 
     def _with_usage(self, reply: Reply) -> Reply:
         """Return a reply with its token usage, estimated if the server reports none: limits need a number."""

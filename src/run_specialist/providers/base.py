@@ -36,6 +36,8 @@ class Capabilities:
     """Whether to try constraining a reply to a JSON Schema; False if the endpoint refused or ignored that."""
     schema_first: bool = False
     """True if a schema is more reliable than a forced choice, as on servers that constrain every local model."""
+    none_choice: bool = True
+    """False if the endpoint refuses a `tool_choice` of `none`."""
     vendor: str = "custom"
     """The vendor of the API, as reported in telemetry."""
 
@@ -86,7 +88,7 @@ class Conversation(Protocol):
     async def ask(self, request: Request) -> Reply:
         """Send the complete transcript and return the model's next turn.
 
-        Raises ProviderError, and ForcingRefused when the endpoint does not support the request's choice.
+        Raises ProviderError, and ChoiceRefused when the endpoint does not support the request's choice.
         """
         ...
 

@@ -4,14 +4,12 @@ import os
 
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
-from run_specialist.providers.endpoint import CHAT, MESSAGES, Endpoint
+from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
 from run_specialist.redaction import redact
 
 OFFLINE = "offline"
 OPENAI = "openai:"
 """Prefix of model ids that use the chat completions API."""
-OPENAI_URL = "https://api.openai.com/v1"
-"""Default base URL; passed explicitly, since the SDK would use an empty environment variable as the URL."""
 NO_KEY = "none-needed"
 """Key sent to a custom base URL if no key is set."""
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
@@ -72,6 +70,7 @@ def _chat_provider(model: str) -> Provider:
     from run_specialist.providers.openai_chat import ChatProvider, make_client  # noqa: PLC0415 - a heavy import
 
     try:
+        # The SDK would use an empty environment variable as the URL.
         return ChatProvider(model, make_client(api_key=key or NO_KEY, base_url=url or OPENAI_URL))
     except ImportError as error:
         raise UsageError(

@@ -30,3 +30,6 @@ class Endpoint:
 
 MESSAGES = Endpoint("anthropic", "Messages-compatible")
 CHAT = Endpoint("openai", "chat completions")
+
+OPENAI_URL = "https://api.openai.com/v1"
+"""Base URL of the vendor of chat completions."""

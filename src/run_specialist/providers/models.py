@@ -35,11 +35,12 @@ def capabilities(model: str) -> Capabilities:
     """
     found = _FAMILY.search(model.lower())
     if found is None:
-        return Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, vendor=VENDOR)
+        return Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, schema=True, vendor=VENDOR)
     family, version = found[1], (int(found[2] or 0), int(found[3] or 0))
     since = UNFORCEABLE_SINCE.get(family)
     return Capabilities(
         forced_choice=since is None or version < since,
         max_output_tokens=MAX_OUTPUT_TOKENS[family],
+        schema=True,
         vendor=VENDOR,
     )
