@@ -1,11 +1,15 @@
 """Landing by schema over the wire: the real SDKs against servers that enforce the rules of structured outputs."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.anthropic import make_client as messages_client
+from run_specialist.providers.base import Opening
+from run_specialist.providers.endpoint import OPENAI_URL
+from run_specialist.providers.knowledge import FORCE_IGNORED
 from run_specialist.providers.openai_chat import ChatProvider
 from run_specialist.providers.openai_chat import make_client as chat_client
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
@@ -30,6 +34,7 @@ class Landing:
         self.api, self.streams = api, streams
         self._start = messages_api if api == "messages" else chat_api
         self.shown = []
+        self.know = {}
 
     def look(self, number):
         """Return a reply that calls a tool."""
@@ -51,7 +56,7 @@ class Landing:
         return (simulator if self.api == "messages" else chat).faults.invalid(text)
 
     async def run(self, script, limit=1, shape=None, runs=1, **settings):
-        """Run a job to its end; return the outcome of the last run."""
+        """Run a job to its end, or several times; return the outcome, or all of them."""
         server = self._start(script)
         if self.api == "messages":
             client = messages_client(base_url=server.base_url, api_key="test", max_retries=0)
@@ -60,14 +65,14 @@ class Landing:
             client = chat_client(base_url=server.base_url, api_key="test", max_retries=0)
             provider = ChatProvider("some-model", client)
         self.requests, self.provider = server.requests, provider
+        provider.capabilities = replace(provider.capabilities, **self.know)
         settings = {"landing": "schema", **settings}
         made = job(provider, limit, answer_schema=shape, **settings)
-        if shape is not None:
-            object.__setattr__(made.opening, "tools", Toolset([LOOK, respond_tool(shape)]))
+        made = replace(made, opening=Opening(made.opening.system, Toolset([LOOK, respond_tool(shape)])))
         async with client:
-            for _ in range(runs):
-                outcome = await outcome_of(made, watch=self.shown.append if self.streams else None)
-        return outcome
+            watch = self.shown.append if self.streams else None
+            outcomes = [await outcome_of(made, watch=watch) for _ in range(runs)]
+        return outcomes[0] if runs == 1 else outcomes
 
 
 @pytest.fixture(params=["messages", "messages streamed", "chat", "chat streamed"])
@@ -181,7 +186,7 @@ async def test_g1_a_refused_schema_is_no_rung_and_is_remembered(landing, refusal
     text = refusal.format("output_config.format" if landing.api == "messages" else "response_format")
     answer = landing.responds("Mice.")
     script = [landing.look(0), landing.refusal(text), answer, landing.look(0), answer]
-    outcome = await landing.run(script, runs=2)
+    _, outcome = await landing.run(script, runs=2)
     assert [sent.schema is None for sent in landing.requests] == [True, False, True, True, True]
     assert (outcome.landing.how, outcome.landing.requests) == ("force", 1)
 
@@ -199,3 +204,41 @@ async def test_s0_10_a_refused_none_is_dropped(landing):
     outcome = await landing.run([landing.look(0), refusal, landing.says("Mice.")], landing="none")
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "Mice.", "order")
     assert not landing.provider.capabilities.none_choice
+
+
+async def test_g2_a_force_that_was_ignored_is_warned_about_and_not_repeated(landing):
+    """One warning suggests `tool_calls: json`; the next run on this provider does not force, and does not warn."""
+    if landing.api == "chat":
+        landing.know = {"schema_first": False}
+    first, second = [landing.look(0), landing.says("Mice.")], [landing.look(0), landing.responds("Owls.")]
+    outcomes = await landing.run([*first, *second], runs=2, landing="auto")
+    assert [outcome.landing.how for outcome in outcomes] == ["force", "order"]
+    assert [outcome.answer for outcome in outcomes] == ["Mice.", "Owls."]
+    assert [outcome.warnings.count(FORCE_IGNORED) for outcome in outcomes] == [1, 0]
+    assert "tool_calls: json" in FORCE_IGNORED
+
+
+async def test_g2_a_force_that_was_ignored_twice_in_one_run_is_warned_about_once(landing):
+    """An answer that misses its schema is asked for again on the same rung; the warning is not repeated."""
+    script = [landing.look(0), landing.says("{}"), landing.says('{"prey": ["mice"]}')]
+    outcome = await landing.run(script, shape=AnswerSchema(SHAPE), landing="force")
+    assert outcome.output == {"prey": ["mice"]}
+    assert outcome.warnings.count(FORCE_IGNORED) == 1
+
+
+async def test_s0_10_a_schema_does_without_a_refused_none(messages_api, chat_api):
+    """A Messages server that takes a schema but no `tool_choice: none`: the same request follows without the choice."""
+    landing = Landing("messages", streams=False, messages_api=messages_api, chat_api=chat_api)
+    refusal = landing.refusal("tool_choice: Input tag 'none' does not match any of the expected tags")
+    outcome = await landing.run([landing.look(0), refusal, landing.says(json.dumps(GIVEN))])
+    assert (outcome.answer, outcome.landing.how, outcome.landing.requests) == ("Mice.", "schema", 1)
+    assert [sent.tool_choice for sent in landing.requests] == [None, {"type": "none"}, None]
+    assert landing.requests[-1].schema == landing.requests[-2].schema is not None
+    assert (landing.provider.capabilities.none_choice, landing.provider.capabilities.schema) == (False, True)
+
+
+@pytest.mark.parametrize(("url", "rungs"), [(OPENAI_URL, "force"), ("http://127.0.0.1:9/v1", "schema")])
+def test_g2_the_schema_comes_first_where_chat_completions_are_not_the_vendors(url, rungs):
+    """The vendor's own address is forced first; every other one, which may ignore a force, gets the schema first."""
+    known = ChatProvider("some-model", chat_client(base_url=url, api_key="test")).capabilities
+    assert (known.schema, known.forced_choice, known.schema_first) == (True, True, rungs == "schema")

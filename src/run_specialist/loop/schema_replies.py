@@ -14,6 +14,7 @@ from run_specialist.tools.base import Tool
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
+_THINK = "<think>"
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n|\n?```\Z", re.IGNORECASE)
 
 
@@ -68,8 +69,9 @@ class SchemaStream:
             return None
         held = "".join(self._held)
         text = spoken(held).lstrip()
-        self._is_thinking = not text
-        if not text:
+        self._is_thinking = not text and _THINK in held and "</think>" not in held
+        # The tag may arrive in pieces.
+        if _THINK.startswith(text):
             return None
         self._is_known, self._tool = True, RESPOND if text.startswith("{") else None
         return Delta(text if self._tool else held, self._tool)

@@ -46,7 +46,7 @@ class AnthropicProvider(Informed):
         """
         self.model = full_id(model)
         super().__init__(capabilities(self.model))
-        self.client = client
+        self.client: AsyncAnthropic = client
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "AnthropicConversation":
         """Start a conversation with fixed system prompt and tools."""

@@ -2,12 +2,17 @@
 
 import json
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Request
 from run_specialist.record.messages import Reply, Stop
 from run_specialist.specialist.json_schema.strict_parts import matches
 from run_specialist.tools.respond import NAME as RESPOND
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
 
 FORCE_IGNORED = "the endpoint ignored that `respond` was forced; tool_calls: json may suit this model better"
 
@@ -61,9 +66,17 @@ def _obeys(request: Request, reply: Reply) -> bool:
 class Informed:
     """A provider whose capabilities are those that are known of its endpoint."""
 
+    model: str
+    client: "AsyncAnthropic | AsyncOpenAI"
+
     def __init__(self, capabilities: Capabilities) -> None:
         self.knowledge = Knowledge(capabilities)
         """May be replaced by that of another provider of the same endpoint."""
+
+    @property
+    def endpoint(self) -> tuple[str, str]:
+        """The base URL and the model, of which the knowledge is true."""
+        return str(self.client.base_url), self.model
 
     @property
     def capabilities(self) -> Capabilities:

@@ -62,7 +62,7 @@ class ChatProvider(Informed):
                 vendor="openai",
             )
         )
-        self.client = client
+        self.client: AsyncOpenAI = client
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "ChatConversation":
         """Start a conversation with fixed system prompt and tools."""
