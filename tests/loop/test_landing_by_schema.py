@@ -58,7 +58,7 @@ async def test_g2_after_a_stored_reply_that_ignored_the_schema_the_other_rungs_f
     assert (again.outcome.answer, again.outcome.landing.how, again.outcome.tool_calls.used) == ("In words.", "none", 1)
 
 
-async def test_x6_stored_json_that_was_cut_is_asked_for_again(desk):
+async def test_x_6_stored_json_that_was_cut_is_asked_for_again(desk):
     """A cut reply is not an answer after a crash either: the same constrained request follows, with more room."""
     await pending(desk, says(JSON[:30], Stop.TRUNCATED))
     again = await desk.go_on(WRITTEN)
@@ -86,7 +86,7 @@ async def test_s0_10_a_refused_schema_makes_way_for_the_rungs_before():
     assert (outcome.landing.how, outcome.landing.requests) == ("none", 2)
 
 
-async def test_x7_an_empty_answer_in_json_is_asked_for_once_more():
+async def test_x_7_an_empty_answer_in_json_is_asked_for_once_more():
     """Valid JSON with an empty answer is an empty answer: one retry, then the run fails."""
     empty = says(json.dumps({"answer": " ", "evidence": None, "gaps": None}))
     provider = ScriptedProvider([looks(1), empty, empty], schema=True)

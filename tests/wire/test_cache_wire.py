@@ -9,7 +9,7 @@ from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Opening
 from run_specialist.providers.models import capabilities
 from tests.loop_jobs import job, outcome_of
-from tests.wire.simulator import MODELS, Model, faults, policies
+from tests.wire.simulator import MODELS, Model, billed, faults, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
 from tests.wire.simulator.prompt import segments
 from tests.wire.simulator.replies import answers, calls, cut_call, says, text, thinking, tool_use
@@ -137,6 +137,19 @@ async def test_g1_a_landing_by_schema_loses_the_messages_only(ask):
     assert (outcome.landing.how, outcome.answer) == ("schema", "what was found")
     assert (read(last), written(last)) == (front(last), 0)
     assert "cache_control" not in last.body
+
+
+async def test_s0_10_a_schema_after_an_ignored_order_costs_what_a_force_would(ask):
+    """The constrained request is billed as a forced one with the same messages: all but tools and system, unmarked."""
+    deaf = policies.always_tool("look", obeys=lambda request: False)
+    outcome, requests = await ask(deaf, 3, landing="order")
+    assert (outcome.landing.how, outcome.landing.requests) == ("schema", 2)
+    _, forced_requests = await ask(deaf, 3, landing="force")
+    forced, schema = forced_requests[-1], requests[-1]
+    assert (read(schema), written(schema)) == (read(forced), written(forced)) == (front(forced), 0)
+    ignored = whole(schema) - whole(forced)
+    assert billed(schema.usage) - billed(forced.usage) == ignored
+    assert 0 < ignored < 100
 
 
 @pytest.mark.parametrize(("at_once", "extra"), [(1, False), (9, False), (10, True), (12, True), (30, True)])

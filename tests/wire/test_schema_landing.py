@@ -134,7 +134,7 @@ async def test_g1_a_text_that_is_no_such_json_is_the_answer(landing, text):
     assert not landing.provider.capabilities.schema
 
 
-async def test_x5_calls_in_reply_to_a_schema_are_answered_and_the_next_rung_follows(landing):
+async def test_x_5_calls_in_reply_to_a_schema_are_answered_and_the_next_rung_follows(landing):
     """A server that ignores the schema and calls a tool: nothing runs, and `none` gets the text."""
     outcome = await landing.run([landing.look(0), landing.look(1), landing.says("Mice.")])
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "Mice.", "none")
@@ -142,7 +142,7 @@ async def test_x5_calls_in_reply_to_a_schema_are_answered_and_the_next_rung_foll
     assert not landing.provider.capabilities.schema
 
 
-async def test_x6_json_that_was_cut_off_is_asked_for_again_with_more_room(landing):
+async def test_x_6_json_that_was_cut_off_is_asked_for_again_with_more_room(landing):
     """A cut reply is no rung: the same request with more room follows, and its whole JSON is the answer."""
     cut = json.dumps(GIVEN)[:20]
     outcome = await landing.run([landing.look(0), landing.says(cut, "cut"), landing.says(json.dumps(GIVEN))])
@@ -152,14 +152,14 @@ async def test_x6_json_that_was_cut_off_is_asked_for_again_with_more_room(landin
 
 
 @pytest.mark.parametrize(("length", "answer"), [(14, "Mi"), (40, "Mice.")])
-async def test_x6_of_json_that_is_cut_twice_what_can_be_read_is_kept(landing, length, answer):
+async def test_x_6_of_json_that_is_cut_twice_what_can_be_read_is_kept(landing, length, answer):
     """The partial answer is marked as truncated; JSON is never shown."""
     cut = landing.says(json.dumps(GIVEN)[:length], "cut")
     outcome = await landing.run([landing.look(0), cut, cut])
     assert (outcome.status, outcome.answer) == ("partial", f"{answer}\n[truncated]")
 
 
-async def test_x6_json_that_is_cut_before_its_answer_leaves_a_salvage(landing):
+async def test_x_6_json_that_is_cut_before_its_answer_leaves_a_salvage(landing):
     """Nothing of the answer arrived: the salvage contains the results, and no JSON."""
     cut = landing.says('{"ans', "cut")
     outcome = await landing.run([landing.look(0), cut, cut])

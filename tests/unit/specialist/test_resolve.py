@@ -218,7 +218,7 @@ def test_a_specialist_made_in_code_resolves_its_preset_too():
         ({"tool_calls_limit": True}, "tool_calls_limit: must be an integer of at least 0, or none, got True"),
         ({"tools": [3]}, "tools: must be a list of names, got [3]"),
         ({"agents": "finder"}, "agents: must be a list of names, got 'finder'"),
-        ({"landing": "softly"}, "landing: must be auto, force, order, none, finalize or stop, got 'softly'"),
+        ({"landing": "softly"}, "landing: must be auto, force, order, schema, none, finalize or stop, got 'softly'"),
         (
             {"preset": "fast"},
             "preset: must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got 'fast'",

@@ -81,7 +81,7 @@ def test_rule_6_all_errors_at_once() -> None:
     assert lines_of(file) == [
         "4:19: tool_calls_limit: must be an integer of at least 0, or none, got x",
         "5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
-        "6:10: landing: must be auto, force, order, none, finalize or stop, got soon",
+        "6:10: landing: must be auto, force, order, schema, none, finalize or stop, got soon",
         "8:9: countdown.from: must be a share from 0.0 to 1.0, an integer number of calls left, or none, got 1.5",
         "9:9: countdown.form: unknown key",
     ]
