@@ -135,6 +135,7 @@ async def main() -> None:
     for name, model, style, options in (
         ("order: only the last result changes, the previous tail is marked", "haiku", "order", {}),
         ("force: tool choice names `respond`, no tail marker", "haiku", "force", {}),
+        ("schema: the reply is constrained, tool choice forbids tools, no tail marker", "haiku", "schema", {}),
         ("none: tool choice forbids tools, no tail marker", "haiku", "none", {}),
         ("force with the tail marker left on", "haiku", "force", {"alter": with_tail_marker}),
         (
@@ -147,6 +148,8 @@ async def main() -> None:
         ("order, ignored by the model", "haiku", "order", {"hears": False}),
         ("order", "sonnet", "order", {}),
         ("force, refused by this model", "sonnet", "force", {}),
+        ("order, ignored by the model", "sonnet", "order", {"hears": False}),
+        ("schema", "sonnet", "schema", {}),
         ("none", "sonnet", "none", {}),
     ):
         outcome, requests = await land(model, style, **options)

@@ -62,6 +62,8 @@ class Desk:
     specialist: Specialist = LOOKER
     tools: Sequence[Tool] = (LOOK,)
     augmenters: Sequence[Augmenter] = ()
+    schema: bool = False
+    """Whether the scripted model takes a schema for its reply."""
 
     @property
     def url(self) -> str:
@@ -82,7 +84,7 @@ class Desk:
 
     async def ask(self, *script: Line, question: str = "What is known?", **settings: Any) -> RunSegment:
         """Ask a question in a new process, and return the finished segment."""
-        provider = ScriptedProvider(script)
+        provider = ScriptedProvider(script, schema=self.schema)
         events: list[Event] = []
         async with self.process(provider) as runner:
             run = await runner.prepare(self.specialist, question, listener=events.append, **settings)
@@ -92,7 +94,7 @@ class Desk:
 
     async def go_on(self, *script: Line, question: str | None = None, **wish: Any) -> RunSegment:
         """Resume a run, by default the newest, in a new process."""
-        provider = wish.pop("provider", None) or ScriptedProvider(script)
+        provider = wish.pop("provider", None) or ScriptedProvider(script, schema=self.schema)
         events: list[Event] = []
         async with self.process(provider) as runner:
             run = await runner.resume(wish.pop("run_id", "last"), question, listener=events.append, **wish)
@@ -104,7 +106,7 @@ class Desk:
         self, *script: Line, past: StoredRun | None = None, clock: Clock | None = None, **settings: Any
     ) -> RunSegment:
         """Start or resume a run, and keep its records in memory instead of in the store."""
-        provider, notebook = ScriptedProvider(script), Notebook()
+        provider, notebook = ScriptedProvider(script, schema=self.schema), Notebook()
         if past is None:
             async with self.process(provider, store="none") as runner:
                 job = (await runner.prepare(self.specialist, "What is known?", **settings))._job

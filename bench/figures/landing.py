@@ -17,6 +17,7 @@ BILLS = {
     "`order`, a model that obeys": ("order", "obeys", 54_000),
     "`order`, a stubborn model": ("order", "stubborn", 72_000),
     "`force`": ("force", "stubborn", 69_000),
+    "`schema`": ("schema", "stubborn", 69_000),
 }
 """Kind of landing, model, and maximum bill [input tokens]."""
 
@@ -25,7 +26,7 @@ def lap(lab: Lab, size: Size) -> None:
     """Run each peer to its limit with each model; run-specialist with each kind of landing."""
     for peer in ("ours", "ours_stored", "bare", "tool_runner", *size.guests):
         _land(lab, peer, "auto")
-    for landing in ("order", "force"):
+    for landing in ("order", "force", "schema"):
         _land(lab, "ours", landing)
 
 

@@ -1,8 +1,8 @@
 """Simulation of the documented prompt cache: input tokens read, written and uncached per request.
 
 The prompt is a chain of blocks: tools, then system, then messages. Entries are written only at the markers of a request
-and looked up at most 20 blocks before a marker. `tool_choice`, thinking and effort enter the chain before the messages,
-so changing them invalidates the cached messages only.
+and looked up at most 20 blocks before a marker. `tool_choice`, thinking and `output_config` enter the chain before the
+messages, so changing them invalidates the cached messages only.
 """
 
 import time
@@ -123,8 +123,8 @@ def _prompt(request: Json) -> Iterator[Json | bytes]:
     """Yield the blocks in prompt order; bytes are part of the hash chain but not blocks."""
     yield from request.get("tools") or ()
     yield from blocks(request.get("system") or [])
-    effort = (request.get("output_config") or {}).get("effort")
-    yield encode([request.get("tool_choice") or {"type": "auto"}, request.get("thinking"), effort])
+    choice = request.get("tool_choice") or {"type": "auto"}
+    yield encode([choice, request.get("thinking"), request.get("output_config") or {}])
     for message in request["messages"]:
         yield message["role"].encode()
         yield from blocks(message["content"])

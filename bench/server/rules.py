@@ -25,6 +25,7 @@ def check(request: Json) -> None:
     if messages[-1]["role"] != "user":
         raise Refused("This model does not support assistant message prefill. The conversation must end with a user.")
     _check_choice(request)
+    _check_format(request)
     _check_messages(messages)
 
 
@@ -43,6 +44,17 @@ def _check_choice(request: Json) -> None:
         raise Refused("Thinking may not be enabled when tool_choice forces tool use.")
     if choice["type"] == "tool" and choice.get("name") not in names:
         raise Refused(f"Tool '{choice.get('name')}' not found in provided tools")
+
+
+def _check_format(request: Json) -> None:
+    form = (request.get("output_config") or {}).get("format")
+    if not form:
+        return
+    schema = form.get("schema") or {}
+    if form.get("type") != "json_schema" or schema.get("type") != "object":
+        raise Refused("output_config.format: Input should be a JSON schema format")
+    if schema.get("additionalProperties") is not False:
+        raise Refused("output_config.format.schema: 'additionalProperties' must be explicitly set to false")
 
 
 def _check_messages(messages: Sequence[Json]) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from bench.server.codec import encode
+
 ANSWER = "THE ANSWER, put together from the notes that were read."
 """Answer of the model in every run; its presence shows that the run completed."""
 
@@ -64,6 +66,9 @@ def next_turn(script: Script, made: int, request: Mapping[str, Any], newest: str
     made: Number of tool calls made so far.
     newest: Text of the last user message.
     """
+    form = (request.get("output_config") or {}).get("format")
+    if form:
+        return encode(_written(form["schema"])).decode()
     tools = {tool["name"]: tool for tool in request.get("tools") or ()}
     choice = request.get("tool_choice") or {"type": "auto"}
     if choice["type"] == "tool":
@@ -75,6 +80,12 @@ def next_turn(script: Script, made: int, request: Mapping[str, Any], newest: str
         numbers = range(made, made + min(script.abreast, wants))
         return [{"name": script.tool, "input": {"query": script.query(number)}} for number in numbers]
     return ANSWER
+
+
+def _written(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value of a closed object with the answer in every text, and null where it may be."""
+    empty = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}, "string": ANSWER}
+    return {name: empty.get(part.get("type")) for name, part in schema["properties"].items()}
 
 
 def _filled(tool: Mapping[str, Any]) -> dict[str, Any]:

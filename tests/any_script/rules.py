@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from run_specialist.loop.transcript import FEW_CHARACTERS
+from run_specialist.providers.base import Choice
 from run_specialist.record.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
 from run_specialist.record.messages import Block, Message, encode
 from tests.any_script.run_script import Played, Told
@@ -57,7 +58,11 @@ def nothing_gathered_is_lost(played: Played) -> None:
     """Check that the answer is not empty if a reply had text or a tool call succeeded with output."""
     end = played.end
     gathered = any(told.executed.text.strip() and not told.executed.is_error for told in played.told)
-    said = any(asked.reply and asked.reply.text for asked in played.requests)
+    # JSON that was cut off before its answer says nothing.
+    said = any(
+        asked.reply and asked.reply.text and not (asked.choice is Choice.SCHEMA and asked.reply.text == '{"ans')
+        for asked in played.requests
+    )
     if gathered or said:
         assert end.answer.strip()
 

@@ -119,6 +119,9 @@ def play(script: Script) -> Played:
         refuses_force=script.refuses_force,
         price=1e-5 if script.priced else None,
         forced_choice=script.forced_choice,
+        schema=script.takes_schema,
+        schema_first=script.schema_first,
+        refuses_schema=script.refuses_schema,
     )
     played = Played(script, model)
     model.events = played.events

@@ -6,7 +6,7 @@ from dataclasses import MISSING, astuple, dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal
 
-from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
+from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from tests.any_script.scripted_tools import Clock
@@ -102,6 +102,9 @@ class ScriptedModel:
     price: float | None = 1e-5
     """Price per token [USD]; None if unknown."""
     forced_choice: bool = True
+    schema: bool = False
+    schema_first: bool = False
+    refuses_schema: bool = False
     clock: Clock = field(default_factory=Clock)
     model = "scripted"
     events: list[Any] = field(default_factory=list)
@@ -117,7 +120,7 @@ class ScriptedModel:
     @property
     def capabilities(self) -> Capabilities:
         """Return the capabilities of a large model."""
-        return Capabilities(self.forced_choice, 64_000)
+        return Capabilities(self.forced_choice, 64_000, schema=self.schema, schema_first=self.schema_first)
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "_Conversation":
         """Start a conversation; one without tools is for a summary."""
@@ -144,6 +147,8 @@ class ScriptedModel:
         try:
             if choice is Choice.RESPOND and self.refuses_force:
                 raise ForcingRefused("tool_choice is not taken")  # noqa: TRY301 - handled like any other error
+            if choice is Choice.SCHEMA and self.refuses_schema:
+                raise SchemaRefused("response_format is not taken")  # noqa: TRY301 - handled like any other error
             reply = await self._played(line)
         except Exception as error:
             asked.error = error

@@ -36,6 +36,9 @@ class Script(Terse):
     landing: Style = "auto"
     forced_choice: bool = True
     refuses_force: bool = False
+    takes_schema: bool = False
+    schema_first: bool = False
+    refuses_schema: bool = False
     priced: bool = True
     countdown_from: float | None = 0.5
     style: str = "remaining"
@@ -68,7 +71,10 @@ def rarely(strategy: st.SearchStrategy[Any], default: Any) -> st.SearchStrategy[
 
 
 TEXTS = st.sampled_from(
-    ["", " \n", "some text", '{"n": 1}', "```json\n{}\n```", "\ud83d alone", '{"answer": {"n": 2}}']
+    [
+        *("", " \n", "some text", '{"n": 1}', "```json\n{}\n```", "\ud83d alone", '{"answer": {"n": 2}}'),
+        *('{"answer": "in JSON", "evidence": null, "gaps": []}', '{"answer": "cut', '{"ans'),
+    ]
 )
 USAGES = st.builds(
     Usage, *(st.sampled_from(numbers) for numbers in ([0, 10, 900, 40_000], [0, 700], [0, 50], [0, 5, 300, 20_000]))
@@ -181,9 +187,12 @@ SCRIPTS = st.builds(
     lines=st.lists(LINES, max_size=12).map(tuple),
     afterwards=st.sampled_from([STUBBORN, DUTIFUL, MUTE, SLEEPY, HALF, DUTIFUL, SLUGGISH]),
     limits=st.builds(lambda further, finite: {**further, **finite}, FURTHER, FINITE),
-    landing=st.sampled_from(["auto", "force", "order", "finalize", "none", "finalize", "auto", "stop"]),
+    landing=st.sampled_from(["auto", "force", "order", "finalize", "none", "finalize", "auto", "schema", "stop"]),
     forced_choice=st.booleans(),
     refuses_force=rarely(st.just(True), False),
+    takes_schema=st.booleans(),
+    schema_first=st.booleans(),
+    refuses_schema=rarely(st.just(True), False),
     priced=st.booleans(),
     countdown_from=st.sampled_from([0.5, None, 0.0, 1.0, 0.55, 0, 3]),
     style=st.sampled_from(["remaining", "budget"]),

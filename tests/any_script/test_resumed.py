@@ -56,6 +56,9 @@ def model_for(script: Script, segment: int) -> ScriptedModel:
         most=len(script.lines) + 60,
         refuses_force=script.refuses_force,
         forced_choice=script.forced_choice,
+        schema=script.takes_schema,
+        schema_first=script.schema_first,
+        refuses_schema=script.refuses_schema,
     )
     model._ids = AFRESH * segment
     return model

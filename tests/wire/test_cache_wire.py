@@ -9,7 +9,7 @@ from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Opening
 from run_specialist.providers.models import capabilities
 from tests.loop_jobs import job, outcome_of
-from tests.wire.simulator import MODELS, Model, policies
+from tests.wire.simulator import MODELS, Model, billed, faults, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
 from tests.wire.simulator.prompt import segments
 from tests.wire.simulator.replies import answers, calls, cut_call, says, text, thinking, tool_use
@@ -110,13 +110,46 @@ async def test_s0_10_a_landing_by_order_reads_the_messages(ask, model, style):
     assert "cache_control" not in last.body
 
 
-async def test_s0_10_a_ladder_that_goes_on_after_force_reads_the_messages_again(ask):
-    """The instruction after an ignored forced request is an ordinary request that reads the last ordinary write."""
+async def test_s0_10_every_rung_after_an_ignored_force_reads_tools_and_system_only(ask):
+    """Force, schema and none each change the options of the messages, which therefore are billed again, unmarked."""
     outcome, requests = await ask(policies.ignores_everything("look"), 3)
-    forced, ordered, without = requests[-3:]
     assert (outcome.status, outcome.landing.requests) == ("partial", 3)
-    assert read(forced) == read(without) == front(forced)
+    for request in requests[-3:]:
+        assert (read(request), written(request)) == (front(request), 0)
+        assert "cache_control" not in request.body
+
+
+async def test_s0_10_an_order_after_an_ignored_force_reads_the_messages_again(ask):
+    """Where no schema is taken, the order follows: an ordinary request that reads the last ordinary write."""
+    refuses = faults.invalid("output_config.format: Extra inputs are not permitted")
+    looks = [calls("look", {"query": str(number)}) for number in range(4)]
+    outcome, requests = await ask([*looks, refuses, answers("Mice.")], 3)
+    forced, _, ordered = requests[-3:]
+    assert (outcome.landing.how, outcome.landing.requests) == ("order", 2)
+    assert read(forced) == front(forced)
     assert read(ordered) == whole(requests[-4])
+
+
+async def test_g1_a_landing_by_schema_loses_the_messages_only(ask):
+    """The format costs what a changed tool choice costs: tools and system are read, nothing is written."""
+    outcome, requests = await ask(policies.always_tool("look"), 3, landing="schema")
+    last = requests[-1]
+    assert (outcome.landing.how, outcome.answer) == ("schema", "what was found")
+    assert (read(last), written(last)) == (front(last), 0)
+    assert "cache_control" not in last.body
+
+
+async def test_s0_10_a_schema_after_an_ignored_order_costs_what_a_force_would(ask):
+    """The constrained request is billed as a forced one with the same messages: all but tools and system, unmarked."""
+    deaf = policies.always_tool("look", obeys=lambda request: False)
+    outcome, requests = await ask(deaf, 3, landing="order")
+    assert (outcome.landing.how, outcome.landing.requests) == ("schema", 2)
+    _, forced_requests = await ask(deaf, 3, landing="force")
+    forced, schema = forced_requests[-1], requests[-1]
+    assert (read(schema), written(schema)) == (read(forced), written(forced)) == (front(forced), 0)
+    ignored = whole(schema) - whole(forced)
+    assert billed(schema.usage) - billed(forced.usage) == ignored
+    assert 0 < ignored < 100
 
 
 @pytest.mark.parametrize(("at_once", "extra"), [(1, False), (9, False), (10, True), (12, True), (30, True)])

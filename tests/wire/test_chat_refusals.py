@@ -12,9 +12,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_s0_10_a_server_that_ignores_every_choice_is_left_with_a_salvage(ask_chat):
-    """A server that ignores force, order and none: the run ends with an outcome after three landing requests."""
+    """A server that ignores schema, force and none: the run ends with an outcome after three landing requests."""
     outcome, api = await ask_chat(policies.always_tool("look", obeys=False), 2)
-    assert [sent.tool_choice for sent in api.requests[2:]] == [FORCED, "auto", "none"]
+    assert [sent.tool_choice for sent in api.requests[2:]] == [None, FORCED, "none"]
+    assert [sent.schema is None for sent in api.requests[2:]] == [False, True, True]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
     assert "note on 'question 1'" in outcome.answer
 
@@ -29,15 +30,15 @@ async def test_s0_10_a_server_that_ignores_every_choice_is_left_with_a_salvage(a
     ids=["400", "404", "422"],
 )
 async def test_s0_10_a_refused_choice_is_learnt_by_the_provider(chat_api, refusal):
-    """A refused `tool_choice` is replaced by the instruction, in the next run too; it counts as no landing request."""
+    """A refused `tool_choice` is replaced by the instruction and never sent again; it counts as no landing request."""
     look = calls("look", {"query": "a"})
     api = chat_api([look, refusal, answers("yes"), look, answers("again")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = ChatProvider("some-model", client)
-        first, second = [await outcome_of(job(provider, 1)) for _ in range(2)]
+        first, second = [await outcome_of(job(provider, 1, landing=style)) for style in ("force", "auto")]
     assert (first.answer, first.landing.how, first.landing.requests) == ("yes", "order", 1)
-    assert (second.answer, second.landing.how, second.landing.requests) == ("again", "order", 1)
-    assert [sent.tool_choice for sent in api.requests] == ["auto", FORCED, "auto", "auto", "auto"]
+    assert (second.answer, second.landing.how, second.landing.requests) == ("again", "schema", 1)
+    assert [sent.tool_choice for sent in api.requests] == ["auto", FORCED, "auto", "auto", None]
     assert not provider.capabilities.forced_choice
 
 

@@ -26,7 +26,7 @@ def roles(sent):
 
 async def test_s0_1_s0_3_s0_4_a_run_is_silent_counts_down_and_is_forced(ask_chat):
     """In 30 calls, the second half shows a countdown and `respond` is forced at the limit, not before."""
-    outcome, api = await ask_chat(policies.always_tool("look"), 30)
+    outcome, api = await ask_chat(policies.always_tool("look"), 30, landing="force")
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "what was found", "force")
     assert (outcome.tool_calls.used, outcome.model) == (30, "openai:some-model")
     assert [sent.tool_choice for sent in api.requests] == ["auto"] * 30 + [FORCED]
@@ -121,12 +121,17 @@ async def test_x_1_with_no_calls_at_all_the_order_ends_the_question(ask_chat):
 
 
 async def test_an_order_that_was_ignored_stays_where_it_stood(ask_chat):
-    """An ignored instruction stays in the history; the next request has the same tools and choice `none`."""
-    script = [calls("look", {"query": "a"}), calls("look", {"query": "b"}), says("In words.")]
+    """An ignored instruction stays in the history; the next requests have the same tools."""
+    script = [
+        calls("look", {"query": "a"}),
+        calls("look", {"query": "b"}),
+        calls("look", {"query": "c"}),
+        says("In words."),
+    ]
     outcome, api = await ask_chat(script, 1, landing="order")
     assert (outcome.answer, outcome.landing.how) == ("In words.", "none")
-    assert roles(api.requests[-1]) == ["system", "user", "assistant", "tool", "user", "assistant", "tool"]
-    assert [sent.tool_choice for sent in api.requests] == ["auto", "auto", "none"]
+    assert roles(api.requests[-2]) == ["system", "user", "assistant", "tool", "user", "assistant", "tool"]
+    assert [sent.tool_choice for sent in api.requests] == ["auto", "auto", None, "none"]
     assert api.requests[-1].body["tools"] == api.requests[0].body["tools"]
 
 

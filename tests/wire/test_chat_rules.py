@@ -35,6 +35,26 @@ def without(key):
     return {name: value for name, value in chat().items() if name != key}
 
 
+TEXT = {"type": "string"}
+
+
+def closed(**properties):
+    """Return the schema of a closed object that requires all of its properties."""
+    required = [*properties]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def shaped(schema, **fields):
+    """Return a request for a reply that matches a schema."""
+    described = {"name": "respond", "strict": True, "schema": schema, **fields}
+    return chat(response_format={"type": "json_schema", "json_schema": described})
+
+
+NESTED = closed()
+for _ in range(10):
+    NESTED = closed(inner=NESTED)
+LOOP = {**closed(next={"$ref": "#/$defs/node"}), "$defs": {"node": closed(next={"$ref": "#/$defs/node"})}}
+
 WRONG = [
     ("json", [1], "could not parse"),
     ("known_keys", chat(system="Be brief."), "Unrecognized request argument supplied: system"),
@@ -56,6 +76,21 @@ WRONG = [
     ("tool_choice", chat(tool_choice="respond"), "'respond'"),
     ("tool_choice", chat(tool_choice={"type": "function", "function": {"name": "respond"}}), "respond"),
     ("tool_choice", chat(tool_choice={"type": "tool", "name": "look"}), "Invalid value"),
+    ("response_format", chat(response_format="json"), "Invalid value"),
+    ("response_format", chat(response_format={"type": "json_schema", "schema": closed()}), "Invalid value"),
+    ("response_format", shaped(closed(), name="re spond"), "pattern"),
+    ("response_format", shaped(closed(), shape=1), "Unknown parameter"),
+    ("response_format", shaped(None), "expected a schema"),
+    ("schema_root", shaped({"anyOf": [closed()]}), "'type: \"object\"'"),
+    ("schema_root", shaped(TEXT), "'type: \"object\"'"),
+    ("schema_type", shaped(closed(answer={"description": "Any."})), "must have a 'type' key"),
+    ("schema_bounds", shaped(closed(answer={**TEXT, "maxLength": 9})), "'maxLength' is not supported"),
+    ("schema_keywords", shaped(closed(answer={**TEXT, "default": ""})), "'default' is not permitted"),
+    ("schema_closed", shaped({**closed(answer=TEXT), "additionalProperties": True}), "set to false"),
+    ("schema_required", shaped({**closed(answer=TEXT), "required": []}), "including every key"),
+    ("schema_values", shaped(closed(answer={**TEXT, "enum": ["yes", None]})), "declared type"),
+    ("schema_recursion", shaped(LOOP), "recursive"),
+    ("schema_size", shaped(NESTED), "11 levels"),
     ("role", chat({"role": "model", "content": "Hm."}), "'model'"),
     ("role", chat("What?"), "None"),
     ("role", chat({"role": "system", "content": "Be brief."}), "only allowed at the beginning"),
@@ -77,6 +112,8 @@ WRONG = [
     ("tool_results", chat(called("1"), called("2")), "missing: 1"),
 ]
 RIGHT = [
+    shaped(closed(answer=TEXT, other={"anyOf": [closed(), {"type": "null"}]})),
+    shaped({"type": "object"}, strict=False),
     chat(),
     chat(called("1", "2"), result("2"), result("1"), USER, {"role": "assistant", "content": ""}),
     chat(tool_choice={"type": "function", "function": {"name": "look"}}, max_completion_tokens=9),

@@ -38,6 +38,20 @@ async def test_x_8_a_full_context_lands_from_a_summary(ask, full, model, choice)
     assert told.outcome.tool_calls.used == 3
 
 
+async def test_g1_a_landing_by_schema_that_does_not_fit_follows_from_a_summary(ask):
+    """The constrained request is refused as too long: the older turns are summarized, and it is sent again."""
+    written = says('{"answer": "what was found", "evidence": null, "gaps": null}')
+    script = noting(NOTES, [*batches(1, 1, 1), TOO_LONG, written])
+    told = await ask(script, "landing: schema", "tool_calls_limit: 3", tools=[LONG])
+    assert [sent.schema is None for sent in told.requests] == [True] * 3 + [False] * 2
+    assert (told.outcome.status, told.outcome.answer, told.outcome.landing.how) == (
+        "landed",
+        "what was found",
+        "schema",
+    )
+    assert len(told.named("summarized")) == 1
+
+
 async def test_x_8_a_full_context_with_thinking_lands_from_one_message(ask):
     """If thinking blocks prevent editing the history, the landing starts a new transcript of one message."""
     wishes = [says(thinking("hm"), tool_use("look", {"query": one})) for one in "abc"]

@@ -73,13 +73,14 @@ async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, wa
 
 
 async def test_s0_10_a_server_that_ignores_every_tool_choice_is_left_with_a_salvage(messages_api, watch):
-    """A server that ignores force, order and none, as small local ones do: an outcome after three landing requests."""
+    """A server that ignores force, schema and none, as small local ones do: an outcome after three landing requests."""
     api = messages_api(policies.ignores_everything("look"))
     provider = provider_for(api)
     outcome = await outcome_of(job(provider, 2), watch=watch)
     await provider.aclose()
 
-    assert [request.tool_choice for request in api.requests[2:]] == [FORCED, None, {"type": "none"}]
+    assert [request.tool_choice for request in api.requests[2:]] == [FORCED, {"type": "none"}, {"type": "none"}]
+    assert [request.schema is None for request in api.requests[2:]] == [True, False, True]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
     assert "note on 'question 1'" in outcome.answer
 

@@ -6,8 +6,9 @@ import gc
 import pytest
 
 from run_specialist import Runner, Specialist
-from tests.wire.simulator.replies import says
+from tests.wire.simulator.replies import calls, says
 
+FORCED = {"type": "tool", "name": "respond"}
 LOOKER = Specialist(name="looker", description="Looks.", prompt="Look.")
 
 
@@ -23,3 +24,17 @@ def test_a_runner_may_be_used_from_one_loop_after_the_other(messages_api, monkey
     del runner
     gc.collect()
     assert not caplog.records
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_g2_what_an_endpoint_ignores_is_known_in_the_next_loop_too(messages_api, monkeypatch, tmp_path):
+    """A forced choice that was answered in text is not sent again by this Runner, whatever loop it runs in."""
+    api = messages_api([calls("ls", {}), says("one"), calls("ls", {}), says("two")])
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", api.base_url)
+    runner = Runner(model="haiku", root=tmp_path, store="none")
+    outcomes = [asyncio.run(runner.run(LOOKER, "What?", tool_calls_limit=1)) for _ in range(2)]
+    asyncio.run(runner.aclose())
+    del runner
+    gc.collect()
+    assert [outcome.landing.how for outcome in outcomes] == ["force", "order"]
+    assert [sent.tool_choice for sent in api.requests] == [None, FORCED, None, None]

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, suppress
 
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import make_provider
+from run_specialist.providers.knowledge import Informed, Knowledge
 
 
 class ProviderPool:
@@ -13,6 +14,7 @@ class ProviderPool:
 
     def __init__(self) -> None:
         self._providers: dict[tuple[asyncio.AbstractEventLoop, str], Provider] = {}
+        self._knowledge: dict[tuple[str, str], Knowledge] = {}
         # Avoids a ResourceWarning for each connection if the program never calls `aclose`.
         weakref.finalize(self, _close_without_loop, self._providers)
 
@@ -23,7 +25,10 @@ class ProviderPool:
         """
         key = (asyncio.get_running_loop(), model)
         if key not in self._providers:
-            self._providers[key] = make_provider(model)
+            provider = self._providers[key] = make_provider(model)
+            if isinstance(provider, Informed):
+                # What was learned in an event loop that has ended is still true.
+                provider.knowledge = self._knowledge.setdefault(provider.endpoint, provider.knowledge)
         return self._providers[key]
 
     async def aclose(self) -> None:

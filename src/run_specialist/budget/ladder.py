@@ -9,6 +9,7 @@ none      the request allows no tool, and its text is the answer
 salvage   no request: the answer is built from the last text and the results
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, assert_never
@@ -31,28 +32,58 @@ class Rung(StrEnum):
     SALVAGE = "salvage"
 
 
-def ladder(style: Style, *, forced_choice: bool) -> tuple[Rung, ...]:
+_BY_CAPABILITY: Mapping[tuple[bool, bool, bool], tuple[Rung, ...]] = {
+    # (forced choice, schema, schema first)
+    (True, True, False): (Rung.FORCE, Rung.SCHEMA, Rung.NONE),
+    (True, True, True): (Rung.SCHEMA, Rung.FORCE, Rung.NONE),
+    (False, True, False): (Rung.ORDER, Rung.SCHEMA, Rung.NONE),
+    (False, True, True): (Rung.SCHEMA, Rung.ORDER, Rung.NONE),
+    (True, False, False): (Rung.FORCE, Rung.ORDER, Rung.NONE),
+    (True, False, True): (Rung.FORCE, Rung.ORDER, Rung.NONE),
+    (False, False, False): (Rung.ORDER, Rung.NONE),
+    (False, False, True): (Rung.ORDER, Rung.NONE),
+}
+"""The rungs of the style `auto`, by what the endpoint supports."""
+
+
+def ladder(
+    style: Style,
+    *,
+    forced_choice: bool,
+    schema: bool = False,
+    schema_first: bool = False,
+    refused: Collection[Rung] = (),
+) -> tuple[Rung, ...]:
     """Return the rungs to try before salvaging; at most three are counted.
 
     forced_choice: whether the model supports a forced tool choice; the style `force` tries it in any case.
+    schema: whether the endpoint may constrain a reply to a schema.
+    schema_first: whether a schema is more reliable there than a forced choice.
+    refused: rungs that the endpoint has refused; others take their place.
     """
+    schema = schema and Rung.SCHEMA not in refused
+    may_force = Rung.FORCE not in refused
     match style:
-        case "force":
-            return (Rung.FORCE, Rung.ORDER, Rung.NONE)
         case "auto":
-            return ladder("force" if forced_choice else "order", forced_choice=forced_choice)
+            rungs = _BY_CAPABILITY[forced_choice and may_force, schema, schema_first]
+        case "force":
+            rungs = _BY_CAPABILITY[may_force, schema, False]
         case "order":
-            return (Rung.ORDER, Rung.NONE)
+            rungs = _BY_CAPABILITY[False, schema, False]
+        case "schema" if schema:
+            rungs = (Rung.SCHEMA, Rung.NONE)
         case "schema":
-            return (Rung.SCHEMA, Rung.NONE)
+            rungs = _BY_CAPABILITY[forced_choice and may_force, False, False]
         case "finalize":
-            return (Rung.WAIT, Rung.FINALIZE, Rung.NONE)
+            rungs = (Rung.WAIT, Rung.FINALIZE, Rung.NONE)
         case "none":
-            return (Rung.NONE,)
+            # Without this rung the style has none, and an answer is worth an order.
+            rungs = (Rung.ORDER,) if Rung.NONE in refused else (Rung.NONE,)
         case "stop":
-            return ()
+            rungs = ()
         case _:
             assert_never(style)
+    return tuple(rung for rung in rungs if rung not in refused)
 
 
 MAX_REQUESTS = 3
@@ -69,6 +100,8 @@ class LadderPosition:
     """The rungs to try, the current one first."""
     requests: int = 0
     """Answered requests of the landing; refused requests do not count."""
+    tried: tuple[Rung, ...] = ()
+    """The rungs that the model did not follow, in order."""
 
     @property
     def rung(self) -> Rung:
@@ -81,12 +114,19 @@ class LadderPosition:
 
     def ignored(self) -> "LadderPosition":
         """Return the position on the next rung, after an answered request in which the model did something else."""
-        return replace(self.answered(), rungs=self.rungs[1:])
+        return replace(self.answered(), rungs=self.rungs[1:], tried=(*self.tried, *self.rungs[:1]))
 
     def given_up(self) -> "LadderPosition":
         """Return the position without any rungs, because no time is left for requests."""
         return replace(self, rungs=())
 
-    def refused(self) -> "LadderPosition":
-        """Return the position without forcing, which the endpoint does not support."""
-        return replace(self, rungs=tuple(rung for rung in self.rungs if rung is not Rung.FORCE))
+    def refused(self, rungs: Sequence[Rung]) -> "LadderPosition":
+        """Return the position on another ladder, because the endpoint refused the current rung.
+
+        rungs: a ladder without the refused rung; those that were tried are omitted.
+        """
+        return replace(self, rungs=tuple(rung for rung in rungs if rung not in self.tried))
+
+    def resumed(self, rung: Rung) -> "LadderPosition":
+        """Return the position on the rung that a reply from before an interruption answers; all others follow."""
+        return replace(self, rungs=(rung, *(other for other in self.rungs if other is not rung)))

@@ -2,10 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
@@ -15,6 +14,7 @@ from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.loop.reply_room import has_thought, is_thought, longest_reply
+from run_specialist.loop.schema_replies import SchemaReplies, SchemaStream
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice, Delta, Request
@@ -22,7 +22,6 @@ from run_specialist.providers.json_calls import open_conversation
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
-from run_specialist.specialist.json_schema.strict import strict
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -45,6 +44,8 @@ class Exchange:
         self._observers = observers
         self._stop = stop
         self._partial_reply = PartialReply()
+        self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
+        self._schema_stream: SchemaStream | None = None
         watch = self._show if observers.is_watching else None
         call_first = job.evidence == "require"
         self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
@@ -57,18 +58,14 @@ class Exchange:
         self._usage_is_estimated = False
         self.open_reply: Reply | None = None
         """The newest reply, until it enters the transcript or the model is asked again."""
+        self.response: Response | None = None
+        """The response in the newest reply, if its request constrained it to JSON and that is what it is."""
         self._landing_instruction: str | None = None
 
     @property
     def last_text(self) -> str:
         """The newest text of the model, including that of an interrupted reply or a rejected answer."""
         return self._partial_reply.text or self._last_text
-
-    @cached_property
-    def _answer_schema(self) -> Mapping[str, Any] | None:
-        """The schema of `respond`, made fit for constrained decoding."""
-        respond = self._job.opening.tools.get(RESPOND)
-        return strict(respond.input_schema) if respond else None
 
     async def ask(self, choice: Choice, landing_instruction: str | None, *, landing: bool) -> Reply | None:
         """Send the transcript and return the model's next turn; None if the time is up or the run was stopped.
@@ -81,6 +78,7 @@ class Exchange:
             return None
         last_line = self._last_line(choice, landing_instruction)
         self._last_text, self._partial_reply = self.last_text, PartialReply()
+        self._schema_stream = SchemaStream() if choice is Choice.SCHEMA else None
         self.open_reply = None
         messages = self.transcript.messages(last_line)
         request = Request(
@@ -88,7 +86,7 @@ class Exchange:
             choice,
             self._account.room(longest_reply(landing=landing, json_calls=self._has_json_calls, thinks=self._thinks)),
             messages[-1].landing_instruction and landing_instruction,
-            self._answer_schema if choice is Choice.SCHEMA else None,
+            self._schema_replies.schema if choice is Choice.SCHEMA else None,
         )
         begun = time.monotonic()
         with telemetry.chat(self._job.provider, request.max_tokens) as span:
@@ -99,7 +97,7 @@ class Exchange:
             seconds = time.monotonic() - begun
             reply = _bounded(self._with_usage(reply))
             span.replied(reply, reply.usage)
-        cost = self.book(reply, last_line, landing=landing)
+        cost = self.book(reply, choice, last_line, landing=landing)
         received = Received(turn, choice, landing, reply, rounded(cost), seconds, last_line)
         self._observers.record(received)
         self._observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
@@ -121,15 +119,17 @@ class Exchange:
             lines.append(prompts.ANSWER_IN_TEXT)
         return "\n".join(lines) or None
 
-    def book(self, reply: Reply, landing_instruction: str | None, *, landing: bool) -> float | None:
+    def book(self, reply: Reply, choice: str, landing_instruction: str | None, *, landing: bool) -> float | None:
         """Charge a reply to the account and return its cost [USD].
 
-        landing_instruction: ended the request that it answers.
+        choice, landing_instruction: those of the request that it answers.
         """
         self.open_reply, self._landing_instruction = reply, landing_instruction
         self._thinks = self._thinks or is_thought(reply.content)
-        response = Response.among(reply.calls)
-        self._last_text = (response and response.answer) or reply.text or self._last_text
+        self.response = self._schema_replies.response(reply, choice)
+        called = Response.among(reply.calls)
+        text = self.response.answer if self.response else reply.text
+        self._last_text = (called and called.answer) or text or self._last_text
         self._partial_reply = PartialReply()
         self._account.spend(1, Kind.TURNS)
         return self._account.book(reply.usage, landing=landing)
@@ -163,8 +163,10 @@ class Exchange:
         return True
 
     def _show(self, delta: Delta) -> None:
-        self._partial_reply.add(delta)
-        self._observers.show(delta)
+        shown = delta if self._schema_stream is None else self._schema_stream.marked(delta)
+        if shown is not None:
+            self._partial_reply.add(shown)
+            self._observers.show(shown)
 
     def _with_usage(self, reply: Reply) -> Reply:
         """Return a reply with its token usage, estimated if the server reports none: limits need a number."""

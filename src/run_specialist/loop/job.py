@@ -48,6 +48,8 @@ class ResumeState:
     """The tool calls so far."""
     pending: Reply | None = None
     """A reply that arrived and was not acted upon."""
+    pending_choice: str = "auto"
+    """The choice of the request that it answers."""
     pending_instruction: str | None = None
     """The landing instruction in the request that it answers."""
     pending_in_landing: bool = False

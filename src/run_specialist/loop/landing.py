@@ -10,6 +10,7 @@ from run_specialist.record.events import Landed
 
 CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.SCHEMA: Choice.SCHEMA, Rung.NONE: Choice.NONE}
 """The choice that a rung demands; all other requests use AUTO."""
+RUNGS: dict[str, Rung] = {choice: rung for rung, choice in CHOICES.items()}
 
 
 class Landing:
@@ -19,19 +20,43 @@ class Landing:
         """Prepare the landing; `begin` starts it."""
         self._job = job
         self._observers = observers
+        self._refused: set[Rung] = set()
         self.position: LadderPosition | None = None
         """None until the landing begins."""
 
-    def begin(self, reason: Kind) -> None:
-        """Start the landing, unless it has begun."""
+    def begin(self, reason: Kind, resumed: Rung | None = None) -> None:
+        """Start the landing, unless it has begun.
+
+        resumed: the rung to start on, because a stored reply answers it; None = the top.
+        """
         if self.position is None:
-            rungs = ladder(self._job.landing_style, forced_choice=self._job.provider.capabilities.forced_choice)
-            self._move_to(LadderPosition(reason, rungs))
+            position = LadderPosition(reason, self._rungs())
+            self._move_to(position if resumed is None else position.resumed(resumed))
+
+    def _rungs(self) -> tuple[Rung, ...]:
+        """Return the ladder from its top, by what is known of the endpoint now."""
+        known = self._job.provider.capabilities
+        refused = self._refused if known.none_choice else self._refused | {Rung.NONE}
+        return ladder(
+            self._job.landing_style,
+            forced_choice=known.forced_choice,
+            schema=known.schema,
+            schema_first=known.schema_first,
+            refused=refused,
+        )
 
     def begin_if_spent(self, budget: Budget) -> None:
         """Start the landing if only what is reserved for it remains of the budget."""
         if budget.phase is Phase.SPENT:
             self.begin(budget.tightest.kind)
+
+    def resume_if_spent(self, budget: Budget, choice: str) -> None:
+        """Start the landing if the budget is spent, on the rung of a reply from before the run was interrupted.
+
+        choice: the choice of the request that the reply answers.
+        """
+        if budget.phase is Phase.SPENT:
+            self.begin(budget.tightest.kind, RUNGS.get(choice))
 
     @property
     def is_active(self) -> bool:
@@ -59,9 +84,10 @@ class Landing:
         return prompts.landing_instruction(self.position.rung if self.position else None, self._job.landing_prompt)
 
     def was_refused(self) -> None:
-        """Continue without forcing, which the endpoint does not support."""
+        """Continue on another ladder, without the rung that the endpoint has refused."""
         if self.position:
-            self._move_to(self.position.refused())
+            self._refused.add(self.position.rung)
+            self._move_to(self.position.refused(self._rungs()))
 
     def was_ignored(self) -> None:
         """Continue with the next rung: the model did something else."""

@@ -7,7 +7,7 @@ import asyncio
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
-from run_specialist.errors import ContextExceeded, ForcingRefused
+from run_specialist.errors import ChoiceRefused, ContextExceeded
 from run_specialist.loop.checkpoint import Checkpoint
 from run_specialist.loop.context_window import ContextWindow
 from run_specialist.loop.ending import Ending
@@ -80,8 +80,8 @@ class Loop:
         landing = self.landing
         try:
             reply = await self._exchange.ask(landing.choice, landing.instruction, landing=landing.is_active)
-        except ForcingRefused:
-            if landing.choice is not Choice.RESPOND:
+        except ChoiceRefused:
+            if landing.choice is Choice.AUTO:
                 raise
             landing.was_refused()
             return None
@@ -99,9 +99,10 @@ class Loop:
         ending = None
         if state.pending is not None and not self._stop.is_set():
             self._account.spend(state.pending_seconds, Kind.TIME)
-            self._exchange.book(state.pending, state.pending_instruction, landing=state.pending_in_landing)
-            if state.pending_in_landing:
-                self.landing.begin_if_spent(self._account.budget)
+            choice, landing = state.pending_choice, state.pending_in_landing
+            self._exchange.book(state.pending, choice, state.pending_instruction, landing=landing)
+            if landing:
+                self.landing.resume_if_spent(self._account.budget, choice)
             ending = await self.replies.take(state.pending)
         if note is None or (ending and note.question is None):
             return ending

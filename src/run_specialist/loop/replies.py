@@ -69,7 +69,7 @@ class Replies:
                 return Ending.failed(f"the model refused to answer ({reply.reason})", Exit.NO_ANSWER)
 
     def _answered_in_text(self, reply: Reply) -> Ending | None:
-        response = Response.of_text(reply.text, self._job.answer_schema)
+        response = self._exchange.response or Response.of_text(reply.text, self._job.answer_schema)
         ending = self._accept(response)
         if ending is None and response.reason and reply.text:
             misfit = prompts.text_does_not_fit(response.reason)
@@ -136,7 +136,7 @@ class Replies:
             return None
         if not reply.more_room_helps and await self._window.land_from_less():
             return None
-        response = Response.among(reply.calls)
+        response = Response.among(reply.calls) or self._exchange.response
         if response is not None or not reply.calls:
             answer = response or Response(answer=reply.text)
             return Ending.cut(answer, ANSWER_CUT if reply.more_room_helps else CONTEXT_FULL)

@@ -12,17 +12,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist import gc_tuning
-from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
-from run_specialist.providers import prices
+from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.providers import anthropic_refusals, prices
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
-from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
+from run_specialist.providers.base import Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.json_reader import EncodedMessages
+from run_specialist.providers.knowledge import FORCE_IGNORED, Informed
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
-from run_specialist.providers.unread_answers import UnreadAnswers
 from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 PATH = "/v1/messages"
-TOO_LONG = ("prompt is too long", "exceed context limit")
-"""Error texts for a request that exceeds the model's context window."""
 CACHED: Block = {"type": "ephemeral"}
 LOOKBACK_BLOCKS = 18
 """Maximum size of a turn that still finds the last cache write, for which the API looks 20 blocks back."""
 
 
-class AnthropicProvider:
+class AnthropicProvider(Informed):
     """Opens conversations with one model of a Messages-compatible endpoint."""
 
     def __init__(self, model: str, client: "AsyncAnthropic") -> None:
@@ -47,22 +45,12 @@ class AnthropicProvider:
         client: as returned by `make_client`.
         """
         self.model = full_id(model)
-        self.capabilities: Capabilities = capabilities(self.model)
-        self.client = client
-        self.unread = UnreadAnswers()
-        """Answers of models that read nothing."""
+        super().__init__(capabilities(self.model))
+        self.client: AsyncAnthropic = client
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "AnthropicConversation":
         """Start a conversation with fixed system prompt and tools."""
         return AnthropicConversation(self, opening, watch)
-
-    def learn_unforceable(self) -> None:
-        """Remember that this endpoint refuses a forced choice."""
-        self.capabilities = replace(self.capabilities, forced_choice=False)
-
-    def learn_unschemable(self) -> None:
-        """Remember that this endpoint does not constrain a reply to a schema."""
-        self.capabilities = replace(self.capabilities, schema=False)
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of one request [USD]; None if the price is unknown."""
@@ -92,6 +80,7 @@ class AnthropicConversation:
         self._opening = opening
         self._watch = watch
         self._sent = EncodedMessages()
+        self._was_ignored = False
         tools = [tool.definition for tool in opening.tools]
         # Without any tools there is only one request, so no later one would read from the cache.
         self._has_tools = bool(tools)
@@ -109,26 +98,31 @@ class AnthropicConversation:
         """Send the transcript and return the reply, as `Conversation.ask` describes."""
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
-        body = self._body(request)
         try:
-            reply = read_reply(await self._exchange(body), self._sent.ids)
-            return self._provider.unread.noted(reply, request, self._opening)
+            reply = read_reply(await self._exchange(request), self._sent.ids)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.
         except Exception as error:
-            from anthropic import BadRequestError  # noqa: PLC0415 - see make_client
+            raise self._failure(error, request) from error
+        if self._provider.knowledge.learn_from(request, reply) and not self._was_ignored:
+            self._was_ignored = True
+            reply = replace(reply, detail="; ".join(part for part in (reply.detail, FORCE_IGNORED) if part))
+        return self._provider.knowledge.unread.noted(reply, request, self._opening)
 
-            line = one_line(error, MESSAGES, self._provider.client)
-            if isinstance(error, BadRequestError) and request.choice is Choice.RESPOND and "tool_choice" in str(error):
-                self._provider.learn_unforceable()
-                raise ForcingRefused(line) from error
-            if isinstance(error, BadRequestError) and request.schema and _is_about_format(str(error)):
-                self._provider.learn_unschemable()
-                raise SchemaRefused(line) from error
-            if isinstance(error, BadRequestError) and any(text in str(error) for text in TOO_LONG):
-                raise ContextExceeded(line) from error
-            raise ProviderError(line) from error
+    def _failure(self, error: Exception, request: Request) -> ProviderError:
+        line, knowledge = one_line(error, MESSAGES, self._provider.client), self._provider.knowledge
+        if not _is_refusal(error):
+            return ProviderError(line)
+        if anthropic_refusals.is_too_long(str(error)):
+            return ContextExceeded(line)
+        match request.choice:
+            case Choice.RESPOND | Choice.NONE if self._has_tools and anthropic_refusals.is_about_choice(str(error)):
+                return knowledge.refused(request.choice, line)
+            case _ if request.schema is not None and anthropic_refusals.is_about_schema(str(error)):
+                return knowledge.refused(Choice.SCHEMA, line)
+            case _:
+                return ProviderError(line)
 
     def _body(self, request: Request) -> bytes:
         messages = request.messages
@@ -150,7 +144,9 @@ class AnthropicConversation:
             # A changed tool choice invalidates the cache of the messages.
             case Choice.RESPOND:
                 varying["tool_choice"] = {"type": "tool", "name": RESPOND}
-            case Choice.SCHEMA | Choice.NONE if self._has_tools:
+            case Choice.NONE if self._has_tools:
+                varying["tool_choice"] = {"type": "none"}
+            case Choice.SCHEMA if self._has_tools and self._provider.capabilities.none_choice:
                 varying["tool_choice"] = {"type": "none"}
             case _:
                 pass
@@ -161,7 +157,18 @@ class AnthropicConversation:
         encoded[-1] += b"]}"
         return b",".join(encoded)
 
-    async def _exchange(self, body: bytes) -> Block:
+    async def _exchange(self, request: Request) -> Block:
+        try:
+            return await self._send(self._body(request))
+        except Exception as error:
+            # A schema does without the tool choice beside it.
+            about_choice = _is_refusal(error) and anthropic_refusals.is_about_choice(str(error))
+            if request.choice is not Choice.SCHEMA or not about_choice or not self._provider.capabilities.none_choice:
+                raise
+            self._provider.knowledge.refused(Choice.NONE, str(error))
+            return await self._send(self._body(request))
+
+    async def _send(self, body: bytes) -> Block:
         client = self._provider.client
         if self._watch is None:
             return await send(client, PATH, body, MESSAGES)
@@ -172,8 +179,11 @@ def _format(schema: Mapping[str, Any]) -> Block:
     return {"type": "json_schema", "schema": schema}
 
 
-def _is_about_format(refusal: str) -> bool:
-    return "output_config" in refusal or "output_format" in refusal or "tool_choice" in refusal
+def _is_refusal(error: Exception) -> bool:
+    """Return whether the endpoint refused the request as invalid."""
+    from anthropic import BadRequestError, UnprocessableEntityError  # noqa: PLC0415 - see make_client
+
+    return isinstance(error, BadRequestError | UnprocessableEntityError)
 
 
 def _previous_tail(messages: Sequence[Message]) -> int | None:

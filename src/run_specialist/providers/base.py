@@ -38,6 +38,8 @@ class Capabilities:
     """True if a schema is more reliable than a forced choice, as on servers that constrain every local model."""
     thinks: bool = False
     """True if the model may think before it replies, which counts as part of the reply."""
+    none_choice: bool = True
+    """False if the endpoint refuses a `tool_choice` of `none`."""
     vendor: str = "custom"
     """The vendor of the API, as reported in telemetry."""
 
@@ -90,7 +92,7 @@ class Conversation(Protocol):
     async def ask(self, request: Request) -> Reply:
         """Send the complete transcript and return the model's next turn.
 
-        Raises ProviderError, and ForcingRefused when the endpoint does not support the request's choice.
+        Raises ProviderError, and ChoiceRefused when the endpoint does not support the request's choice.
         """
         ...
 

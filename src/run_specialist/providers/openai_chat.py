@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist import gc_tuning
-from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError, SchemaRefused
+from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT, OPENAI_URL
 from run_specialist.providers.json_reader import EncodedMessages
+from run_specialist.providers.knowledge import FORCE_IGNORED, Informed
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
@@ -21,7 +22,6 @@ from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
 from run_specialist.providers.transport import connection, send, stream
-from run_specialist.providers.unread_answers import UnreadAnswers
 from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -40,7 +40,7 @@ STREAMING = "stream_options"
 """The key that requests the usage of a streamed reply; some servers do not support it."""
 
 
-class ChatProvider:
+class ChatProvider(Informed):
     """Opens conversations with one model of a chat completions endpoint."""
 
     def __init__(self, model: str, client: "AsyncOpenAI") -> None:
@@ -52,31 +52,23 @@ class ChatProvider:
         self.id = model
         self.model = f"openai:{model}"
         is_vendor = str(client.base_url).rstrip("/") == OPENAI_URL
-        self.capabilities = Capabilities(
-            forced_choice=True,
-            max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS,
-            schema=True,
-            # Some of the vendor's models do.
-            thinks=is_vendor,
-            vendor="openai",
+        super().__init__(
+            Capabilities(
+                forced_choice=True,
+                max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS,
+                schema=True,
+                # Local servers constrain every model, but many ignore a forced choice.
+                schema_first=not is_vendor,
+                # Some of the vendor's models do.
+                thinks=is_vendor,
+                vendor="openai",
+            )
         )
-        self.client = client
-        self.unread = UnreadAnswers()
-        """Answers of models that read nothing."""
-        self.unknown: frozenset[str] = frozenset()
-        """Request keys that the server has refused as unknown."""
+        self.client: AsyncOpenAI = client
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "ChatConversation":
         """Start a conversation with fixed system prompt and tools."""
         return ChatConversation(self, opening, watch)
-
-    def learn_unforceable(self) -> None:
-        """Remember that this endpoint refuses a forced choice."""
-        self.capabilities = replace(self.capabilities, forced_choice=False)
-
-    def learn_unschemable(self) -> None:
-        """Remember that this endpoint does not constrain a reply to a schema."""
-        self.capabilities = replace(self.capabilities, schema=False)
 
     def learn(self, refusal: str, max_tokens: int) -> int | None:
         """Return the `max_tokens` with which a refused request may succeed; None if a retry is pointless.
@@ -84,8 +76,8 @@ class ChatProvider:
         refusal: error text. max_tokens: limit in the refused request [tokens].
         """
         unknown = {key for key in (MAX_TOKENS, STREAMING) if openai_refusals.is_unknown(key, refusal)}
-        if unknown - self.unknown:
-            self.unknown |= unknown
+        if unknown - self.knowledge.unknown:
+            self.knowledge.unknown |= unknown
             return max_tokens
         largest = openai_refusals.max_output(refusal)
         if largest is not None and 0 < largest < max_tokens:
@@ -124,6 +116,7 @@ class ChatConversation:
         self._watch = watch
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
+        self._was_ignored = False
         self._has_tools = bool(opening.tools.names)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:
@@ -156,12 +149,15 @@ class ChatConversation:
                     raise
                 completion = await self._exchange(request, new_limit)
             reply = read_reply(completion, self._sent.ids)
-            return self._provider.unread.noted(reply, request, self._opening)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
             raise self._failure(error, request) from error
+        if self._provider.knowledge.learn_from(request, reply) and not self._was_ignored:
+            self._was_ignored = True
+            reply = replace(reply, detail="; ".join(part for part in (reply.detail, FORCE_IGNORED) if part))
+        return self._provider.knowledge.unread.noted(reply, request, self._opening)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
@@ -174,15 +170,17 @@ class ChatConversation:
         if isinstance(error, APIError):
             text = openai_refusals.text_of_error(error)
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
-            if refused and request.choice is Choice.RESPOND and openai_refusals.is_about_choice(text):
-                self._provider.learn_unforceable()
-                failure = ForcingRefused(line)
-            elif refused and request.schema and openai_refusals.is_about_schema(text):
-                self._provider.learn_unschemable()
-                failure = SchemaRefused(line)
-            elif openai_refusals.is_too_long(text):
+            if openai_refusals.is_too_long(text):
                 failure = ContextExceeded(line)
+            elif refused and request.schema is not None and openai_refusals.is_about_schema(text):
+                failure = self._provider.knowledge.refused(Choice.SCHEMA, line)
+            elif refused and self._is_constrained(request.choice) and openai_refusals.is_about_choice(text):
+                failure = self._provider.knowledge.refused(request.choice, line)
         return failure
+
+    def _is_constrained(self, choice: Choice) -> bool:
+        """Return whether a request with this choice does not leave the model its tools."""
+        return self._has_tools and choice in {Choice.RESPOND, Choice.NONE}
 
     async def _exchange(self, request: Request, max_tokens: int) -> Block:
         client, body = self._provider.client, self._body(request, max_tokens)
@@ -195,7 +193,7 @@ class ChatConversation:
         return self._streamed
 
     def _body(self, request: Request, max_tokens: int) -> bytes:
-        unknown = self._provider.unknown
+        unknown = self._provider.knowledge.unknown
         varying: dict[str, Any] = {OLD_MAX_TOKENS if MAX_TOKENS in unknown else MAX_TOKENS: max_tokens}
         if self._watch is not None:
             varying["stream"] = True

@@ -27,6 +27,9 @@ _MAX_OUTPUT = re.compile(
 _CONTEXT = re.compile(r"maximum context length is (\d+)")
 _REQUESTED = re.compile(r"you requested (\d+) tokens")
 _PROMPT = re.compile(r"\b(\d+) input tokens")
+_ABOUT_SCHEMA = re.compile(
+    r"response[_ ]format|json[_ ](?:schema|mode)|grammar|guided|structured[_ ]output", re.IGNORECASE
+)
 _UNKNOWN_KEY = re.compile(r"unrecogni[sz]ed|unknown|unexpected|unsupported|not supported|extra|not permitted")
 
 
@@ -64,7 +67,7 @@ def is_about_choice(refusal: str) -> bool:
 
 def is_about_schema(refusal: str) -> bool:
     """Return whether the error is about the JSON Schema of the reply."""
-    return "response_format" in refusal or "json_schema" in refusal
+    return _ABOUT_SCHEMA.search(refusal) is not None
 
 
 def is_unknown(key: str, refusal: str) -> bool:

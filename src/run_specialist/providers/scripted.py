@@ -45,12 +45,13 @@ class ScriptedProvider:
         script: Sequence[Line],
         *,
         forced_choice: bool = True,
+        schema: bool = False,
         max_output_tokens: int = 64_000,
         priced: bool = True,
     ) -> None:
         self._script = list(script)
         self.priced = priced
-        self.capabilities = Capabilities(forced_choice, max_output_tokens, vendor="scripted")
+        self.capabilities = Capabilities(forced_choice, max_output_tokens, schema=schema, vendor="scripted")
         self.opening: Opening | None = None
         """What the last conversation was opened with."""
         self.requests: list[Request] = []

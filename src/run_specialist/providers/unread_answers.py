@@ -7,12 +7,12 @@ from run_specialist.record.messages import Reply, Stop, has_calls
 from run_specialist.tools.respond import NAME as RESPOND
 
 MOST_UNREAD = 2
-"""Answers without a call after which the warning is given, once per provider."""
+"""Answers without a call after which the warning is given, once per endpoint."""
 UNREAD = "the model answered without a single tool call for the second time; tool_calls: json may suit it better"
 
 
 class UnreadAnswers:
-    """Counts the answers without a call that one provider has seen, over all of its conversations."""
+    """Counts the answers of one endpoint without a call, over all conversations."""
 
     def __init__(self) -> None:
         self._answers = 0

@@ -125,6 +125,7 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
             skipped=snapshot.skipped,
         ),
         pending=None if pending is None else pending.reply,
+        pending_choice=pending.choice if pending else "auto",
         pending_instruction=pending.landing_instruction if pending else None,
         pending_in_landing=bool(pending and pending.landing),
         pending_seconds=pending.seconds if pending else 0,

@@ -80,13 +80,19 @@ def test_a_write_is_found_twenty_blocks_back(blocks: int, read: int):
     assert cache.account(bare(user(text("a"), *more), **MARK)).read == read
 
 
-def test_a_forced_choice_loses_the_messages_and_keeps_the_system_prompt():
-    """A changed `tool_choice` invalidates cached messages, but not the cached system prompt."""
+FORCED = {"tool_choice": {"type": "tool", "name": "look"}}
+CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+FORMAT = {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}}
+
+
+@pytest.mark.parametrize("option", [FORCED, FORMAT, {**FORMAT, "tool_choice": {"type": "none"}}])
+def test_a_forced_choice_or_a_schema_loses_the_messages_and_keeps_the_system_prompt(option):
+    """A changed `tool_choice` or format invalidates cached messages, but not the cached system prompt."""
     cache = Cache()
     system = [text("s", **MARK)]
     asked = [user(text("a"))]
     cache.account(request(*asked, system=system, **MARK))
-    kept = cache.account(request(*asked, system=system, tool_choice={"type": "tool", "name": "look"}))
+    kept = cache.account(request(*asked, system=system, **option))
     tools = len('{"name":"look","input_schema":{}}') // 4
     assert kept == Input(TOKENS, 0, TOKENS + tools)
     cache.account(request(*asked, system=system, **MARK))
@@ -155,6 +161,11 @@ def test_what_the_api_takes(fine):
         (request(user(text()), tool_choice={"type": "any"}, thinking={"type": "enabled"}), "Thinking"),
         (request(user(text()), tool_choice={"type": "any"}) | {"model": "claude-sonnet-5-5"}, "not supported"),
         (bare(user(text()), tool_choice={"type": "none"}), "while providing tools"),
+        (request(user(text()), output_config={"format": {"type": "json_schema"}}), "JSON schema format"),
+        (
+            request(user(text()), output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}}),
+            "explicitly set to false",
+        ),
     ],
 )
 def test_what_the_api_refuses(wrong, why: str):

@@ -8,43 +8,93 @@ import pytest
 from run_specialist.budget.budget import Kind
 from run_specialist.budget.ladder import LadderPosition, Rung, Style, ladder
 
-COUNTED = {Rung.FORCE, Rung.ORDER, Rung.FINALIZE, Rung.NONE}
+FORCE, ORDER, SCHEMA, NONE = Rung.FORCE, Rung.ORDER, Rung.SCHEMA, Rung.NONE
+COUNTED = {FORCE, ORDER, SCHEMA, Rung.FINALIZE, NONE}
+ENDPOINTS = [
+    {"forced_choice": forced, "schema": schema, "schema_first": first}
+    for forced, schema, first in product((True, False), repeat=3)
+]
+"""All that can be known about an endpoint."""
+REFUSALS = [set(), {FORCE}, {SCHEMA}, {NONE}, {FORCE, SCHEMA}, {FORCE, SCHEMA, NONE}]
 
 
 @pytest.mark.parametrize("style", get_args(Style))
-@pytest.mark.parametrize("forced_choice", [True, False])
-def test_s0_10_every_ladder_ends_in_salvage_after_three_requests_at_most(style, forced_choice):
-    """Every ladder ends in a salvage after at most three landing requests, however many the model ignores."""
-    landing = LadderPosition(Kind.TOOL_CALLS, ladder(style, forced_choice=forced_choice))
-    seen = []
-    while landing.rung is not Rung.SALVAGE:
-        seen.append(landing.rung)
-        landing = landing.ignored()
-    assert len(seen) == len(set(seen))
-    assert landing.requests == len(COUNTED & set(seen)) <= 3
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_s0_10_every_ladder_ends_in_salvage_after_three_requests_at_most(style, endpoint):
+    """Every style has a ladder for every endpoint; it ends after at most three requests, however many are ignored."""
+    for refused in REFUSALS:
+        landing = LadderPosition(Kind.TOOL_CALLS, ladder(style, **endpoint, refused=refused))
+        seen = []
+        while landing.rung is not Rung.SALVAGE:
+            seen.append(landing.rung)
+            landing = landing.ignored()
+        assert len(seen) == len(set(seen))
+        assert not refused & set(seen)
+        assert landing.requests == len(COUNTED & set(seen)) <= 3
+        assert seen or style == "stop" or NONE in refused
 
 
 @pytest.mark.parametrize(
-    ("style", "forced_choice", "rungs"),
+    ("style", "forced_choice", "schema", "rungs"),
     [
-        ("auto", True, [Rung.FORCE, Rung.ORDER, Rung.NONE]),
-        ("auto", False, [Rung.ORDER, Rung.NONE]),
-        ("force", False, [Rung.FORCE, Rung.ORDER, Rung.NONE]),
-        ("order", True, [Rung.ORDER, Rung.NONE]),
-        ("finalize", True, [Rung.WAIT, Rung.FINALIZE, Rung.NONE]),
-        ("none", True, [Rung.NONE]),
-        ("stop", True, []),
+        # The Messages API, and chat completions at the vendor's own address.
+        ("auto", True, "later", [FORCE, SCHEMA, NONE]),
+        ("auto", False, "later", [ORDER, SCHEMA, NONE]),
+        # Chat completions anywhere else.
+        ("auto", True, "first", [SCHEMA, FORCE, NONE]),
+        ("auto", False, "first", [SCHEMA, ORDER, NONE]),
+        # The schema was refused or ignored.
+        ("auto", True, "", [FORCE, ORDER, NONE]),
+        ("auto", False, "", [ORDER, NONE]),
+        ("force", True, "later", [FORCE, SCHEMA, NONE]),
+        ("force", False, "first", [FORCE, SCHEMA, NONE]),
+        ("force", False, "", [FORCE, ORDER, NONE]),
+        ("order", True, "first", [ORDER, SCHEMA, NONE]),
+        ("order", True, "", [ORDER, NONE]),
+        ("schema", True, "later", [SCHEMA, NONE]),
+        ("schema", False, "first", [SCHEMA, NONE]),
+        ("schema", True, "", [FORCE, ORDER, NONE]),
+        ("schema", False, "", [ORDER, NONE]),
+        ("finalize", True, "later", [Rung.WAIT, Rung.FINALIZE, NONE]),
+        ("none", True, "later", [NONE]),
+        ("stop", True, "later", []),
     ],
 )
-def test_rungs_of_each_style(style, forced_choice, rungs):
-    """Order follows force, and none follows order."""
-    assert list(ladder(style, forced_choice=forced_choice)) == rungs
+def test_g2_rungs_of_each_style_and_endpoint(style, forced_choice, schema, rungs):
+    """The order of the rungs depends on the style, on forcing, and on whether a schema is taken, and how well."""
+    found = ladder(style, forced_choice=forced_choice, schema=bool(schema), schema_first=schema == "first")
+    assert list(found) == rungs
 
 
-def test_s0_10_a_refused_request_is_not_counted():
-    """Only answered requests count: a refused one (400) only removes the forced rung."""
-    landing = LadderPosition(Kind.TOOL_CALLS, ladder("force", forced_choice=True)).refused()
-    assert (landing.rung, landing.requests) == (Rung.ORDER, 0)
+@pytest.mark.parametrize(
+    ("style", "refused", "rungs"),
+    [
+        ("auto", {FORCE}, [ORDER, SCHEMA, NONE]),
+        ("force", {FORCE}, [ORDER, SCHEMA, NONE]),
+        ("auto", {SCHEMA}, [FORCE, ORDER, NONE]),
+        ("auto", {FORCE, SCHEMA}, [ORDER, NONE]),
+        ("order", {SCHEMA}, [ORDER, NONE]),
+        ("schema", {SCHEMA}, [FORCE, ORDER, NONE]),
+        ("auto", {NONE}, [FORCE, SCHEMA]),
+        ("none", {NONE}, [ORDER]),
+    ],
+)
+def test_s0_10_other_rungs_take_the_place_of_a_refused_one(style, refused, rungs):
+    """The order takes the place of a refused force; a refused schema or none is omitted."""
+    assert list(ladder(style, forced_choice=True, schema=True, refused=refused)) == rungs
+
+
+def test_s0_10_a_refused_request_is_not_counted_and_nothing_is_tried_twice():
+    """Only answered requests count: after a refusal (400) the ladder is a new one, without the rungs tried before."""
+    landing = LadderPosition(Kind.TOOL_CALLS, ladder("auto", forced_choice=True, schema=True)).ignored()
+    landing = landing.refused(ladder("auto", forced_choice=True, schema=True, refused={SCHEMA}))
+    assert (landing.rungs, landing.requests) == ((ORDER, NONE), 1)
+
+
+def test_a_resumed_landing_starts_on_the_rung_that_was_answered():
+    """A stored reply belongs to the rung of its request; all the others follow in their order."""
+    landing = LadderPosition(Kind.TOOL_CALLS, ladder("auto", forced_choice=True, schema=True)).resumed(SCHEMA)
+    assert (landing.rungs, landing.requests) == ((SCHEMA, FORCE, NONE), 0)
 
 
 def test_s0_10_any_other_answer_at_the_limit_counts_too():
@@ -68,22 +118,28 @@ def test_a_landing_that_is_given_up_asks_nothing_more():
 def test_whatever_is_answered_the_way_is_down_and_short(style):
     """Each sequence of five events leads down from the top of each ladder in a few steps.
 
-    No rung comes back, at most three requests count, the waiting rung counts none, and force is not tried again after a
+    No rung comes back, at most three requests count, the waiting rung counts none, and nothing is tried again after a
     refusal. A ladder whose requests are all ignored ends after as many requests as it has rungs.
     """
-    down = (LadderPosition.answered, LadderPosition.ignored, LadderPosition.refused, LadderPosition.given_up)
-    for forced_choice, happened in product((True, False), product(down, repeat=5)):
-        rungs = ladder(style, forced_choice=forced_choice)
-        landing, order, was_refused = LadderPosition(Kind.TOOL_CALLS, rungs), [*rungs, Rung.SALVAGE], False
+    for endpoint, happened in product(ENDPOINTS, product(("answered", "ignored", "refused", "given_up"), repeat=5)):
+        landing = LadderPosition(Kind.TOOL_CALLS, ladder(style, **endpoint))
+        left, refused = [], set()
         for what in happened:
-            before, landing = landing, what(landing)
-            was_refused |= what is LadderPosition.refused
-            assert order.index(landing.rung) >= order.index(before.rung)
-            assert landing.requests <= 3 or before.rung is Rung.SALVAGE
-            counts = what in {LadderPosition.answered, LadderPosition.ignored} and before.rung is not Rung.WAIT
+            before = landing
+            if before.rung is Rung.SALVAGE:
+                break
+            if what == "refused":
+                refused.add(before.rung)
+                landing = before.refused(ladder(style, **endpoint, refused=refused))
+            else:
+                landing = getattr(before, what)()
+            left += [before.rung] if landing.rung is not before.rung else []
+            assert landing.rung is Rung.SALVAGE or landing.rung not in left
+            assert landing.requests <= 3
+            counts = what in {"answered", "ignored"} and before.rung is not Rung.WAIT
             assert landing.requests - before.requests == counts
-            assert not (was_refused and landing.rung is Rung.FORCE)
-    landing = LadderPosition(Kind.TOOL_CALLS, rungs)
+            assert not refused & {landing.rung}
+    landing = LadderPosition(Kind.TOOL_CALLS, rungs := ladder(style, **endpoint))
     for _ in rungs:
         landing = landing.ignored()
     assert landing.rung is Rung.SALVAGE

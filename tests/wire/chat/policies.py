@@ -1,14 +1,31 @@
 """Ready chat models: functions of the request that reply to any number of requests."""
 
+import json
+
+from tests.wire.structured_outputs import written
+
 from .replies import ChatReply, calls, says, tool_call
 from .simulator import Policy, Recorded
 
 
-def always_tool(name: str, *, calls_per_turn: int = 1, answer: str = "what was found", obeys: bool = True) -> Policy:
-    """Play a model that calls a tool for ever, and obeys `tool_choice` and the order to respond unless it is deaf."""
+def always_tool(
+    name: str,
+    *,
+    calls_per_turn: int = 1,
+    answer: str = "what was found",
+    obeys: bool = True,
+    follows_schema: bool | None = None,
+) -> Policy:
+    """Play a model that calls a tool for ever, and obeys `tool_choice` and the order to respond unless it is deaf.
+
+    follows_schema: whether its server constrains a reply to a schema; None for a server that is as deaf as the model.
+    """
+    constrains = obeys if follows_schema is None else follows_schema
 
     def policy(request: Recorded) -> ChatReply:
         choice = request.tool_choice
+        if constrains and request.schema is not None:
+            return says(json.dumps(written(request.schema, answer)))
         if obeys and choice == "none":
             return says(answer)
         if obeys and (isinstance(choice, dict) or "`respond`" in request.last_line):

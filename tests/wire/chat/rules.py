@@ -1,12 +1,10 @@
 """The rules by which a strict chat completions server refuses a request, in the order of checking."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from tests.wire.simulator.server import Incoming
+from . import formats
+from .rule import NAME, Call, Check, Rule
 
 PATH = "/v1/chat/completions"
 KEYS = {
@@ -18,41 +16,12 @@ KEYS = {
     "max_completion_tokens",
     "max_tokens",
     "reasoning_effort",
+    "response_format",
     "stream",
     "stream_options",
 }
 ROLES = {"system", "user", "assistant", "tool"}
 EFFORTS = {"none", "minimal", "low", "medium", "high", "xhigh", "max"}
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
-@dataclass(frozen=True)
-class Call:
-    """Hold one request in the form that the rules check."""
-
-    incoming: Incoming
-    body: Any
-    """None when it is no JSON."""
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """Return the messages, whose shape the rules before have checked."""
-        return list(self.body["messages"])
-
-
-Check = Callable[[Call], Iterator[str]]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Name one reason to refuse a request."""
-
-    id: str
-    check: Check
-    """Yields a message for each place where the rule is broken."""
-    status: int
-
-
 RULES: list[Rule] = []
 
 
@@ -158,6 +127,9 @@ def _tool_choice(call: Call) -> Iterator[str]:
             pass
         case other:
             yield f"Invalid value for 'tool_choice': {other!r}."
+
+
+RULES += formats.RULES
 
 
 @rule("role")

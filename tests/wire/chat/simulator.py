@@ -48,6 +48,11 @@ class Recorded:
         return self.body.get("tool_choice")
 
     @property
+    def schema(self) -> dict[str, Any] | None:
+        """Return the schema that the reply has to match; None if there is none."""
+        return (self.body.get("response_format") or {}).get("json_schema", {}).get("schema")
+
+    @property
     def stream(self) -> bool:
         """Tell whether the reply was asked for as a stream."""
         return self.body.get("stream") is True

@@ -1,7 +1,8 @@
 """The prompt cache: the tokens that a request reads and writes, and their cost.
 
 The prefix is chained over tools, system and messages, so a change invalidates everything after it. `tool_choice`,
-thinking and effort enter the chain where the messages begin. Entries exist only where a request had a marker.
+thinking, effort and the format of the reply enter the chain where the messages begin. Entries exist only where a
+request had a marker.
 """
 
 import time
@@ -90,8 +91,9 @@ def billed(usage: Mapping[str, Any], read_price: float = 0.1) -> float:
 def _chain(body: Mapping[str, Any], blocks: Sequence[Segment]) -> tuple[list[bytes], list[int]]:
     """Return the digest and the size in bytes of the prefix that ends with each block."""
     output = body.get("output_config") or {}
-    state = digest(b"", serialise([body["model"], body.get("speed"), output.get("format")]))
-    options = serialise([body.get("tool_choice") or {"type": "auto"}, body.get("thinking"), output.get("effort")])
+    state = digest(b"", serialise([body["model"], body.get("speed")]))
+    choice, form = body.get("tool_choice") or {"type": "auto"}, output.get("format")
+    options = serialise([choice, body.get("thinking"), output.get("effort"), form])
     size, role, in_messages = 0, "", False
     chain: list[bytes] = []
     sizes: list[int] = []

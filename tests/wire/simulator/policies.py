@@ -1,7 +1,10 @@
 """Predefined models: functions of the request that return replies without end."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from tests.wire.structured_outputs import written
 
 from .replies import Reply, respond, says, tool_use
 from .script import Policy, Recorded
@@ -27,14 +30,16 @@ def always_tool(
     calls_per_turn: int = 1,
     answer: str = "what was found",
     obeys: Callable[[Recorded], bool] = ordered_to_respond,
+    follows_schema: bool = True,
 ) -> Policy:
     """Play a model that calls a tool for ever and obeys `tool_choice` and the order to respond.
 
     obeys: decides whether a request contains an order; `lambda request: False` is deaf to words.
+    follows_schema: False for a server that does not constrain its replies to a schema.
     """
 
     def policy(request: Recorded) -> Reply:
-        ended = _told_to_end(request, answer, obeys)
+        ended = _told_to_end(request, answer, obeys, follows_schema=follows_schema)
         return ended or _turn(request, _named(request) or name, arguments, calls_per_turn)
 
     return policy
@@ -71,8 +76,12 @@ def ignores_everything(name: str, arguments: Arguments = numbered, *, calls_per_
     return policy
 
 
-def _told_to_end(request: Recorded, answer: str, obeys: Callable[[Recorded], bool]) -> Reply | None:
+def _told_to_end(
+    request: Recorded, answer: str, obeys: Callable[[Recorded], bool], *, follows_schema: bool = True
+) -> Reply | None:
     choice = request.tool_choice or {"type": "auto"}
+    if request.schema is not None and follows_schema:
+        return says(json.dumps(written(request.schema, answer)))
     if choice["type"] == "none":
         return says(answer)
     if choice["type"] == "tool" and choice["name"] != "respond":

@@ -46,6 +46,11 @@ class Recorded:
         return self.body.get("tool_choice")
 
     @property
+    def schema(self) -> dict[str, Any] | None:
+        """Return the schema that the reply has to match; None if there is none."""
+        return (self.body.get("output_config", {}).get("format") or {}).get("schema")
+
+    @property
     def messages(self) -> list[dict[str, Any]]:
         """Return the messages as sent."""
         return list(self.body.get("messages", ()))

@@ -6,170 +6,216 @@ recursive, open or bounded. `strict` expresses a schema in that part, and `resto
     optional property                 required, and may be null          null is removed
     anything that cannot be closed    a string that contains JSON        the string is parsed
     bounds, patterns, formats         omitted                            whoever reads the value validates it
+
+A schema may come from a server that is not trusted, so the work is bounded: what is too deep or too large is a string
+that contains JSON too.
 """
 
-import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-_SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
-_NULL = {"type": "null"}
-_AS_JSON = "As JSON in a string."
+from run_specialist.specialist.json_schema.strict_parts import (
+    NULL,
+    SCALARS,
+    Alternatives,
+    Items,
+    Part,
+    Properties,
+    allows_null,
+    is_kind,
+    json_string,
+    nullable,
+    unchanged,
+)
+
+MOST_PARTS = 3_000
+"""Properties, values and other parts of a schema that are converted, those of its references included."""
+DEEPEST = 20
+"""Levels of nesting, of which an object has two: the vendors allow ten objects inside one another."""
+
+_ANNOTATIONS = frozenset(
+    {
+        *("$anchor", "$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description"),
+        *("discriminator", "example", "examples", "readOnly", "title", "writeOnly"),
+    }
+)
+"""Keywords that may stand beside a reference or alternatives, because they refuse no value."""
 
 
 class _NotExpressible(Exception):
-    """The schema is recursive, or accepts properties that it does not name."""
+    """The schema is recursive, accepts properties that it does not name, or is not a valid schema."""
+
+
+class _TooLarge(Exception):
+    """The schema has too many parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the schema a part is."""
+
+    references: tuple[str, ...] = ()
+    """The references that lead there; one that repeats is recursive."""
+    depth: int = 0
+
+    def below(self) -> "_Place":
+        if self.depth == DEEPEST:
+            raise _NotExpressible
+        return _Place(self.references, self.depth + 1)
 
 
 def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema for constrained decoding, of which every value can be turned back by `restored`.
-
-    schema: an object's schema; references are local and resolve.
-    """
-    return _Strict(schema).of(schema, ())
+    """Return a schema for constrained decoding, of which every value can be turned back by `restored`."""
+    return _Converter(schema).convert().schema
 
 
 def restored(value: object, schema: Mapping[str, Any]) -> object:
-    """Return a value that matches `strict(schema)` in the form that `schema` describes; any other value unchanged."""
-    return _Strict(schema).restore(value, schema, ())
+    """Return a value that matches `strict(schema)` in the form that `schema` describes.
+
+    A value that does not match is turned back as far as it goes.
+    """
+    return _Converter(schema).convert().restore(value)
 
 
-class _Strict:
-    """Converts the parts of one schema, whose references all parts share."""
+class _Converter:
+    """Converts one schema, whose references all of its parts share."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._left = MOST_PARTS
 
-    def of(self, schema: object, above: tuple[str, ...]) -> dict[str, Any]:
-        """Return the converted schema.
-
-        above: the references that lead here; one that repeats is recursive.
-        """
+    def convert(self) -> Part:
+        """Return the whole schema; if it is too large, with JSON for each large property."""
         try:
-            return self._convert(schema, above)
+            return self._part(self._root, _Place())
+        except _TooLarge:
+            pass
+        properties = self._root.get("properties")
+        if not isinstance(properties, Mapping) or not 0 < len(properties) < MOST_PARTS:
+            return json_string(self._root)
+        try:
+            return self._closed(self._root, _Place(), MOST_PARTS // len(properties))
         except _NotExpressible:
-            described = str(schema.get("description", "")) if isinstance(schema, Mapping) else ""
-            return {"type": "string", "description": f"{described} {_AS_JSON}".lstrip()}
+            return json_string(self._root)
 
-    def _convert(self, schema: object, above: tuple[str, ...]) -> dict[str, Any]:
-        schema, above = self._resolved(schema, above)
-        kept = {"description": schema["description"]} if "description" in schema else {}
+    def _part(self, schema: object, place: _Place) -> Part:
+        try:
+            return self._expressed(schema, place)
+        except _NotExpressible:
+            return json_string(schema)
+
+    def _expressed(self, schema: object, place: _Place) -> Part:
+        schema, place = self._resolved(schema, place.below())
+        kept = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
         if "const" in schema or "enum" in schema:
-            return {**kept, "enum": [*_values(schema)]}
-        if branches := _branches(schema):
-            return {**kept, "anyOf": [self._convert(branch, above) for branch in branches]}
+            return Part({**kept, **self._constants(schema)}, unchanged)
+        branches = _branches(schema)
+        if branches is not None:
+            parts = [self._expressed(branch, place) for branch in branches]
+            return Part({**kept, "anyOf": [part.schema for part in parts]}, Alternatives(parts))
         match schema.get("type"):
-            case str(kind) if kind in _SCALARS:
-                return {**kept, "type": kind}
+            case str(kind) if kind in SCALARS:
+                return Part({**kept, "type": kind}, unchanged)
             case "array" if isinstance(schema.get("items"), Mapping) and "prefixItems" not in schema:
-                return {**kept, "type": "array", "items": self.of(schema["items"], above)}
+                item = self._part(schema["items"], place)
+                return Part({**kept, "type": "array", "items": item.schema}, Items(item))
             case "object" if schema.get("properties") or schema.get("additionalProperties") is False:
-                return {**kept, **self._closed(schema, above)}
+                part = self._closed(schema, place)
+                return Part({**kept, **part.schema}, part.restore)
             case _:
                 raise _NotExpressible
 
-    def _closed(self, schema: Mapping[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
-        properties, required = schema.get("properties", {}), schema.get("required", ())
-        converted = {name: self.of(part, above) for name, part in properties.items()}
-        return {
+    def _closed(self, schema: Mapping[str, Any], place: _Place, parts_each: int | None = None) -> Part:
+        """Return an object that requires all of its properties.
+
+        parts_each: how many parts each property may have before it becomes JSON; None to share what is left.
+        """
+        properties, names = schema.get("properties", {}), schema.get("required", [])
+        if not isinstance(properties, Mapping) or not isinstance(names, list):
+            raise _NotExpressible
+        required = {name for name in names if isinstance(name, str)}
+        if required - properties.keys():
+            raise _NotExpressible
+        place = place.below()
+        parts = {}
+        for name, part in properties.items():
+            self._left = self._left if parts_each is None else parts_each
+            try:
+                parts[name] = self._part(part, place)
+            except _TooLarge:
+                if parts_each is None:
+                    raise
+                parts[name] = json_string(part)
+        optional = {name for name in parts if name not in required and not allows_null(parts[name].schema)}
+        closed = {
             "type": "object",
             "properties": {
-                name: part if name in required or _allows_null(part) else _nullable(part)
-                for name, part in converted.items()
+                name: nullable(part.schema) if name in optional else part.schema for name, part in parts.items()
             },
-            "required": [*properties],
+            "required": [*parts],
             "additionalProperties": False,
         }
+        return Part(closed, Properties(parts, optional))
 
-    def restore(self, value: object, schema: object, above: tuple[str, ...]) -> object:
-        """Return the value in the form that `schema` describes."""
-        try:
-            self._convert(schema, above)
-        except _NotExpressible:
-            return _parsed(value)
-        schema, above = self._resolved(schema, above)
-        if isinstance(value, dict) and "properties" in schema:
-            return self._restored_object(value, schema, above)
-        if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-            return [self.restore(item, schema["items"], above) for item in value]
-        for branch in _branches(schema):
-            if isinstance(value, dict | list) and _may_be(value, self._resolved(branch, above)[0]):
-                return self.restore(value, branch, above)
-        return value
-
-    def _restored_object(
-        self, value: Mapping[str, Any], schema: Mapping[str, Any], above: tuple[str, ...]
-    ) -> dict[str, Any]:
-        properties, required = schema["properties"], schema.get("required", ())
-        was_omitted = {
-            name
-            for name, part in properties.items()
-            if value.get(name) is None and name not in required and not _allows_null(self.of(part, above))
-        }
-        return {
-            name: self.restore(item, properties[name], above) if name in properties else item
-            for name, item in value.items()
-            if name not in was_omitted
-        }
-
-    def _resolved(self, schema: object, above: tuple[str, ...]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Return the schema that a reference or a single `allOf` stands for, with the references that lead to it."""
+    def _resolved(self, schema: object, place: _Place) -> tuple[Mapping[str, Any], _Place]:
+        """Return the schema that a reference or a single `allOf` names, with the references that lead to it."""
         while isinstance(schema, Mapping):
+            self._left -= 1 + len(schema) // 16
+            if self._left < 0:
+                raise _TooLarge
             match schema:
                 case {"$ref": str(pointer)}:
-                    if pointer in above or not pointer.startswith("#"):
+                    if pointer in place.references or not pointer.startswith("#"):
                         raise _NotExpressible
-                    above = (*above, pointer)
-                    schema = {**_at(self._root, pointer), **_without(schema, "$ref")}
+                    place = _Place((*place.references, pointer), place.depth)
+                    schema = {**_at(self._root, pointer), **_annotations(schema, "$ref")}
                 case {"allOf": [Mapping() as only]}:
-                    schema = {**only, **_without(schema, "allOf")}
+                    schema = {**only, **_annotations(schema, "allOf")}
                 case _:
-                    return schema, above
+                    return schema, place
         raise _NotExpressible
 
+    def _constants(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the schema of listed values, one alternative for each type, as the vendors require a type."""
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        if not isinstance(values, list):
+            raise _NotExpressible
+        self._left -= len(values)
+        if self._left < 0:
+            raise _TooLarge
+        declared = schema.get("type", [*SCALARS])
+        declared = declared if isinstance(declared, list) else [declared]
+        by_kind: dict[str, list[object]] = {}
+        for value in values:
+            kind = next((kind for kind in SCALARS if is_kind(kind, value)), None)
+            if kind is None:
+                raise _NotExpressible
+            if kind in declared or (kind == "integer" and "number" in declared):
+                same = by_kind.setdefault(kind, [])
+                if value not in same:
+                    same.append(value)
+        alternatives = [
+            dict(NULL) if kind == "null" else {"type": kind, "enum": same} for kind, same in by_kind.items()
+        ]
+        if not alternatives:
+            raise _NotExpressible
+        return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
 
-def _branches(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the alternatives of a schema; empty if it has none."""
+
+def _branches(schema: Mapping[str, Any]) -> Iterable[object] | None:
+    """Return the alternatives of a schema; None if it has none."""
     for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list):
+        if schema.get(key):
+            if not isinstance(schema[key], list):
+                raise _NotExpressible
+            _annotations(schema, key)
             return list(schema[key])
     kinds = schema.get("type")
-    return [{**schema, "type": kind} for kind in kinds] if isinstance(kinds, list) else []
-
-
-def _values(schema: Mapping[str, Any]) -> list[object]:
-    values = [schema["const"]] if "const" in schema else list(schema["enum"])
-    if any(isinstance(value, dict | list) for value in values):
-        raise _NotExpressible
-    return values
-
-
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [schema, _NULL]}
-
-
-def _allows_null(schema: Mapping[str, Any]) -> bool:
-    """Return whether a converted schema accepts null."""
-    return (
-        schema.get("type") == "null"
-        or None in schema.get("enum", ())
-        or any(_allows_null(branch) for branch in schema.get("anyOf", ()))
-    )
-
-
-def _may_be(value: object, schema: Mapping[str, Any]) -> bool:
-    """Return whether an object or a list may belong to a branch: the names of its properties tell objects apart."""
-    if isinstance(value, list):
-        return "items" in schema
-    return isinstance(value, dict) and value.keys() == schema.get("properties", {}).keys()
-
-
-def _parsed(value: object) -> object:
-    if isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            return json.loads(value)
-    return value
+    if not isinstance(kinds, list) or not kinds:
+        return None
+    own = {name: part for name, part in schema.items() if name != "description"}
+    return [{**own, "type": kind} for kind in kinds]
 
 
 def _at(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
@@ -183,5 +229,9 @@ def _at(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
     return part
 
 
-def _without(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: part for name, part in schema.items() if name != key}
+def _annotations(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return what stands beside a keyword; beside any keyword that refuses values the two cannot be joined."""
+    beside = {name: part for name, part in schema.items() if name != key}
+    if beside.keys() - _ANNOTATIONS:
+        raise _NotExpressible
+    return beside

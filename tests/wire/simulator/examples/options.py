@@ -38,12 +38,6 @@ PAIRS: list[tuple[str, str, Body, Body]] = [
         request(output_config={"style": 1}),
         request(output_config={}),
     ),
-    (
-        "output_config.shape",
-        "output_config.format",
-        request(output_config={"format": "json"}),
-        request(output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}}),
-    ),
     *(
         ("output_config.effort", "'xhigh'", request(output_config={"effort": "most"}), right)
         for right in (request(output_config={"effort": effort}) for effort in EFFORTS)

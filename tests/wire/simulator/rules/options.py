@@ -126,11 +126,6 @@ def output_config(call: Call) -> Iterator[str]:
     for name in config:
         if name not in ("effort", "format"):
             yield f"output_config.{name}: Extra inputs are not permitted"
-    form = config.get("format")
-    if form is not None and not (
-        isinstance(form, dict) and form.get("type") == "json_schema" and isinstance(form.get("schema"), dict)
-    ):
-        yield "output_config.format: Input should be a JSON schema format"
 
 
 @rule("output_config.effort")

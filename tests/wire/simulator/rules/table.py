@@ -1,11 +1,12 @@
 """The table of all rules, in the order in which the API checks a request."""
 
-from . import blocks, caching, http, messages, options, thinking, tools
+from . import blocks, caching, formats, http, messages, options, thinking, tools
 from .base import Call, Rule
 
 RULES: tuple[Rule, ...] = (
     *http.RULES,
     *options.RULES,
+    *formats.RULES,
     *tools.RULES,
     *thinking.RULES_ON_OPTION,
     *messages.RULES_BEFORE_BLOCKS,

@@ -1,0 +1,89 @@
+"""Replies to requests that constrain them to the schema of `respond`: their text is JSON, its input."""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from run_specialist.providers.base import Choice, Delta
+from run_specialist.record.messages import Reply, Stop, spoken
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.json_schema.strict import restored, strict
+from run_specialist.tools.base import Tool
+from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.tools.respond import Response
+
+_THINK = "<think>"
+_FENCE = re.compile(r"\A```(?:json)?[ \t]*\n|\n?```\Z", re.IGNORECASE)
+
+
+class SchemaReplies:
+    """Reads the replies of one run."""
+
+    def __init__(self, respond: Tool | None, answer_schema: AnswerSchema | None) -> None:
+        """Prepare; nothing is converted before the first request.
+
+        respond: None if it is not offered.
+        """
+        self._respond = respond
+        self._answer_schema = answer_schema
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any] | None:
+        """The schema of a request, made fit for constrained decoding; None if `respond` is not offered."""
+        return strict(self._respond.input_schema) if self._respond else None
+
+    def response(self, reply: Reply, choice: str) -> Response | None:
+        """Return the response that the text of a reply contains as JSON; None if it contains none.
+
+        choice: the choice of the request. Of a reply that was cut off, the part that arrived is read.
+        """
+        if choice != Choice.SCHEMA or self._respond is None:
+            return None
+        is_cut = reply.stop is Stop.TRUNCATED
+        arguments = _decoded(_FENCE.sub("", reply.text), is_cut=is_cut)
+        if not isinstance(arguments, dict) or not (is_cut or "answer" in arguments):
+            return None
+        given = restored(arguments, self._respond.input_schema)
+        return Response.parse(given if isinstance(given, dict) else {}, None if is_cut else self._answer_schema)
+
+
+class SchemaStream:
+    """Marks the pieces of one streamed reply as the input of `respond`, if the reply turns out to be JSON."""
+
+    def __init__(self) -> None:
+        self._held: list[str] = []
+        self._is_thinking = self._is_known = False
+        self._tool: str | None = None
+
+    def marked(self, delta: Delta) -> Delta | None:
+        """Return the next piece as it is to be shown; None while it is not known what the reply is."""
+        if delta.tool is not None:
+            return delta
+        if self._is_known:
+            return Delta(delta.text, self._tool)
+        self._held.append(delta.text)
+        # Thinking may be long, and only a tag ends it.
+        if self._is_thinking and ">" not in delta.text:
+            return None
+        held = "".join(self._held)
+        text = spoken(held).lstrip()
+        self._is_thinking = not text and _THINK in held and "</think>" not in held
+        # The tag may arrive in pieces.
+        if _THINK.startswith(text):
+            return None
+        self._is_known, self._tool = True, RESPOND if text.startswith("{") else None
+        return Delta(text if self._tool else held, self._tool)
+
+
+def _decoded(text: str, *, is_cut: bool) -> object:
+    """Return the value of a JSON text, or the part of it that arrived; None if the text is no JSON."""
+    try:
+        if not is_cut:
+            return json.loads(text)
+        from jiter import from_json  # noqa: PLC0415 - comes with the SDKs, and only a reply that was cut off needs it
+
+        return from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings")
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,91 @@
+"""What is known about one endpoint: its capabilities, corrected by what it refuses and by what its replies show."""
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
+from run_specialist.providers.base import Capabilities, Choice, Request
+from run_specialist.providers.unread_answers import UnreadAnswers
+from run_specialist.record.messages import Reply, Stop
+from run_specialist.specialist.json_schema.strict_parts import matches
+from run_specialist.tools.respond import NAME as RESPOND
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
+FORCE_IGNORED = "the endpoint ignored that `respond` was forced; tool_calls: json may suit this model better"
+
+
+@dataclass
+class Knowledge:
+    """Shared by all providers of one endpoint, that is of one base URL and model."""
+
+    capabilities: Capabilities
+    unknown: frozenset[str] = frozenset()
+    """Request keys that the server has refused as unknown."""
+    unread: UnreadAnswers = field(default_factory=UnreadAnswers)
+    """Answers of the model without a call."""
+
+    def refused(self, choice: Choice, line: str) -> ChoiceRefused:
+        """Remember that the endpoint refuses a choice, and return the error for the request.
+
+        line: the error in one line.
+        """
+        match choice:
+            case Choice.RESPOND:
+                self.capabilities = replace(self.capabilities, forced_choice=False)
+                return ForcingRefused(line)
+            case Choice.SCHEMA:
+                self.capabilities = replace(self.capabilities, schema=False)
+                return SchemaRefused(line)
+            case _:
+                self.capabilities = replace(self.capabilities, none_choice=False)
+                return ChoiceRefused(line)
+
+    def learn_from(self, request: Request, reply: Reply) -> bool:
+        """Remember if a reply shows that the endpoint does not constrain replies; return whether it ignored a force."""
+        if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.text or reply.calls):
+            return False
+        if request.schema is not None and not _obeys(request, reply):
+            self.capabilities = replace(self.capabilities, schema=False)
+        was_ignored = request.choice is Choice.RESPOND and all(call.name != RESPOND for call in reply.calls)
+        if was_ignored:
+            self.capabilities = replace(self.capabilities, forced_choice=False)
+        return was_ignored
+
+
+def _obeys(request: Request, reply: Reply) -> bool:
+    """Return whether a reply is JSON that matches the schema of the request."""
+    if reply.calls:
+        return False
+    try:
+        return matches(json.loads(reply.text), request.schema or {})
+    except (ValueError, RecursionError):
+        return False
+
+
+class Informed:
+    """A provider whose capabilities are those that are known of its endpoint."""
+
+    model: str
+    client: "AsyncAnthropic | AsyncOpenAI"
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.knowledge = Knowledge(capabilities)
+        """May be replaced by that of another provider of the same endpoint."""
+
+    @property
+    def endpoint(self) -> tuple[str, str]:
+        """The base URL and the model, of which the knowledge is true."""
+        return str(self.client.base_url), self.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities known so far."""
+        return self.knowledge.capabilities
+
+    @capabilities.setter
+    def capabilities(self, capabilities: Capabilities) -> None:
+        self.knowledge.capabilities = capabilities
