@@ -48,7 +48,8 @@ class Knowledge:
         """Remember if a reply shows that the endpoint does not constrain replies; return whether it ignored a force."""
         if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.text or reply.calls):
             return False
-        if request.schema is not None and not _obeys(request, reply):
+        # Calls in JSON do not depend on this knowledge: a reply that is no call has a warning of its own.
+        if request.schema is not None and request.schema_name == RESPOND and not _obeys(request, reply):
             self.capabilities = replace(self.capabilities, schema=False)
         was_ignored = request.choice is Choice.RESPOND and all(call.name != RESPOND for call in reply.calls)
         if was_ignored:
