@@ -5,13 +5,13 @@ import re
 from tests.docs.markdown import ROOT
 
 DEFINED = set(
-    re.findall(r"^\| ([SX]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE)
+    re.findall(r"^\| ([SXG]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE)
 )
 
 
 def ids_of(name):
     """Return the ids in the name of a test, such as S0.3 and X.1 in `test_s0_3_x_1_counts_down`."""
-    return {f"{group.upper()}.{number}" for group, number in re.findall(r"(?:(?<=_)|^)(s\d|x)_(\d+)(?=_)", name)}
+    return {f"{group.upper()}.{number}" for group, number in re.findall(r"(?:(?<=_)|^)(s\d|x|g)_(\d+)(?=_)", name)}
 
 
 def used():
