@@ -14,6 +14,7 @@ from run_specialist.loop.leaked_calls import CALLS_AS_TEXT, leaked_calls, with_c
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
+from run_specialist.loop.returned_answers import ReturnedAnswers
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice, Delta, Request
@@ -49,6 +50,8 @@ class Exchange:
         messages = state.messages or (Message.user(job.question),)
         self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
         self._last_text = state.snapshot.last_text
+        self.returned = ReturnedAnswers(job)
+        """The answers that went back to the model."""
         self._usage_is_estimated = False
         self.open_reply: Reply | None = None
         """The newest reply, until it enters the transcript or the model is asked again."""
