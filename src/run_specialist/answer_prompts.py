@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from run_specialist.prompts import NOT_RUN_BESIDE_RESPOND
 
 TOO_EARLY = (
-    "Not delivered: you called `respond` in the same turn as other tools, before you could read their results. Read them "
-    "now, and call `respond` again with an answer that takes them into account."
+    "Not delivered: you called `respond` in the same turn as other tools, before you could read their results. Read "
+    "them now, and call `respond` again with an answer that takes them into account."
 )
 NOT_RUN_BESIDE_RETURNED = "Not run: `respond` was called in the same turn. Call {tool} again if you still need it."
 NOT_DELIVERED = "Your answer was not delivered"
@@ -18,8 +18,8 @@ QUOTE_LENGTH = 100
 """Maximum length of each of them [characters]."""
 
 _HOW_TO_QUOTE = (
-    "Quote word for word what a result shows, in `evidence`, with its `path:line`. If nothing there answers the question, "
-    "say in `gaps` what you looked for and did not find."
+    "Quote word for word what a result shows, in `evidence`, with its `path:line`. If nothing there answers the "
+    "question, say in `gaps` what you looked for and did not find."
 )
 
 
@@ -57,8 +57,8 @@ def without_quote(not_found: Sequence[str]) -> Objection:
     return Objection(
         f"Not delivered: {why}. {_HOW_TO_QUOTE} Then call `respond` again.",
         f"{NOT_DELIVERED}: {why}. {_HOW_TO_QUOTE} Give the answer again, in a call of `respond`; if you "
-        "cannot call it, let your whole reply be JSON with the keys `answer`, `evidence` (a list of objects with `source` "
-        "and `quote`) and `gaps` (a list of strings).",
+        "cannot call it, let your whole reply be JSON with the keys `answer`, `evidence` (a list of objects with "
+        "`source` and `quote`) and `gaps` (a list of strings).",
         NOT_RUN_BESIDE_RETURNED,
     )
 

@@ -110,7 +110,7 @@ async def test_g_4_an_abort_while_the_calls_run_leaves_one_result_for_each():
     """After an abort each call has its own result, with `respond` between them."""
     runs = []
 
-    async def slow(query: str = "", part: int = 0) -> str:  # noqa: ARG001
+    async def slow(query: str = "", part: int = 0) -> str:
         if query == "b":
             runs[0].abort()
             await anyio.sleep_forever()
@@ -233,7 +233,7 @@ async def test_g_5_an_answer_that_is_never_given_again_is_kept(then, status, exi
     assert (outcome.status, outcome.exit_code) == (status, exit_code)
     assert f"the one answer\n{MARKS[Returned.WITHOUT_QUOTE]}" in outcome.answer
     assert outcome.answer.count("the one answer") == 1
-    assert [quote.verified for quote in outcome.evidence][0] is False
+    assert outcome.evidence[0].verified is False
     if status == "failed":
         assert "note on '1'" in outcome.answer
 

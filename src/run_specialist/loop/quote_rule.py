@@ -33,7 +33,7 @@ class QuoteRule:
         self._landing = landing
 
     def are_too_early(self, calls: Sequence[ToolCall], response: Response) -> bool:
-        """Return whether an answer was given beside calls that are to be run first, because it cannot know their results.
+        """Return whether an answer stands beside calls that are to be run first, because it cannot know their results.
 
         It is taken at once in a landing, without budget for the calls, and if all of its quotes were read before.
         """

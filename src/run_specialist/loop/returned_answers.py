@@ -1,4 +1,4 @@
-"""The answers of one run that went back to the model: each reason once, and the newest is kept in case it was the last."""
+"""The answers of one run that went back to the model, once for each reason; the newest is kept if no other follows."""
 
 from collections.abc import Mapping
 from enum import StrEnum
