@@ -56,7 +56,7 @@ class Dispatcher:
 
     @property
     def read(self) -> tuple[CallRecord, ...]:
-        """The calls of earlier turns that returned, in call order; the model has read nothing of an interrupted turn."""
+        """The calls of earlier turns that returned, in call order; nothing was read of an interrupted turn."""
         return tuple(self._returned[number] for number in sorted(self._returned) if number <= self.started)
 
     @property
