@@ -250,19 +250,3 @@ def not_summarized(calls: Sequence[str], why: str) -> str:
     """
     which = ", ".join(calls) or "what was written on the way"
     return f"{NOT_SUMMARIZED}{which}; the reason: {why}; get_tool_response reads the outputs by their ids]"
-
-
-def answer_does_not_fit(reason: str) -> str:
-    """Return the result of a call of `respond` whose answer does not match its schema."""
-    return (
-        f"Not delivered, because `answer` does not match its schema: {reason}. Call `respond` again with an `answer` "
-        "that matches; leave the rest as it was."
-    )
-
-
-def text_does_not_fit(reason: str) -> str:
-    """Return the message that follows an answer without `respond` that does not match the schema."""
-    return (
-        f"Your answer does not match the schema that `respond` has for `answer`: {reason}. Give it again, in a call of "
-        "`respond`; if you cannot call it, let your whole reply be JSON that matches."
-    )

@@ -185,6 +185,7 @@ def _job(played: Played) -> Job:
         budget=budget,
         landing=script.landing,
         answer_schema=LOADED if script.schema else None,
+        evidence=script.evidence,
         archive=archive if script.archive else None,
         summarize_at=script.summarize_at,
         summarizer=summarizer if played.has_summarizer else None,

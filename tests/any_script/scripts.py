@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from run_specialist.budget.budget import Kind
 from run_specialist.budget.ladder import Style
 from run_specialist.record.messages import Stop, Usage
+from run_specialist.record.outcome import EvidencePolicy
 from tests.any_script.scripted_model import Line, ScriptedCall, Terse
 from tests.any_script.scripted_tools import RAISED, RETURNED, WAITS
 
@@ -47,6 +48,7 @@ class Script(Terse):
     fields: bool = False
     """Whether an augmenter adds JSON fields."""
     schema: bool = False
+    evidence: EvidencePolicy = "check"
     archive: bool = False
     summarize_at: int | None = None
     context_target: int | None = None
@@ -200,6 +202,7 @@ SCRIPTS = st.builds(
     warn_at=st.sampled_from([None, 1, 0, 0.9, 3, 0.4]),
     fields=rarely(st.just(True), False),
     schema=rarely(st.just(True), False),
+    evidence=rarely(st.sampled_from(["require", "off"]), "check"),
     archive=st.booleans(),
     summarize_at=st.sampled_from([None, None, 1, 500]),
     context_target=rarely(st.sampled_from([0, 30, 5_000]), None),

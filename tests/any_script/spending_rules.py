@@ -2,12 +2,14 @@
 
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 
 from run_specialist.budget.budget import Kind, Limit
 from run_specialist.prompts import WARNING
 from run_specialist.record.events import Called, Landed, Replied, Requested, Summarized
 from run_specialist.record.messages import Reply, Stop, Usage
 from tests.any_script.run_script import Played
+from tests.any_script.scripted_model import Asked
 
 
 def executed_calls_stay_within_their_limit(played: Played) -> None:
@@ -48,15 +50,18 @@ def _counted(played: Played) -> int:
     excused: Counter[str] = Counter()
     counted, rung, events = 0, None, played.events
     replies = iter([asked for asked in played.requests if asked.reply])
+    following = {id(asked): later for asked, later in pairwise(played.requests)}
     for at, event in enumerate(events):
         if isinstance(event, Landed):
             rung = event.how
         if not isinstance(event, Replied):
             continue
-        reply = next(replies).reply
+        answered = next(replies)
+        reply = answered.reply
         assert reply is not None
         asked_again = any(isinstance(one, Requested) for one in events[at + 1 :])
-        why = _excuse(reply) if asked_again else None
+        lacks_quote = id(answered) in following and _is_for_lack_of_a_quote(answered, following[id(answered)])
+        why = _excuse(reply) if asked_again and not lacks_quote else None
         if why and excused[why] < EXCUSES[why]:
             excused[why] += 1
         elif rung is not None:
@@ -64,6 +69,13 @@ def _counted(played: Played) -> int:
     return counted
 
 
+def _is_for_lack_of_a_quote(answered: Asked, later: Asked) -> bool:
+    """Tell whether a request returns the answer to the one before it because of its quotes, which counts."""
+    tail = later.messages[-1]
+    return tail != answered.messages[-1] and any(words in str(tail.content) for words in LACKS_QUOTE)
+
+
+LACKS_QUOTE = ("it has no quote from the results", "none of its quotes stands")
 EXCUSES = {"cut": 1, "full": 1, "no answer": 2}
 """How often a reply may be requested again without counting: truncated, context full, missing or invalid answer."""
 

@@ -75,6 +75,8 @@ def first_job(script: Script, model: ScriptedModel) -> Job:
         prompt="You look things up.",
         tools=(),
         landing=script.landing,
+        # The schema has no place for quotes.
+        evidence="check" if script.schema else script.evidence,
         countdown={"from": script.countdown_from, "style": script.style, "warn_at": script.warn_at},
         parallel_tools_limit=script.parallel,
         tool_timeout=float(script.timeout),

@@ -176,7 +176,7 @@ def test_tools_are_those_of_the_file_and_respond(api, write, call, lines, names)
 def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
     """The warning names the tool and its place; the run uses the other tools, and the outcome has the warning."""
     path = write("finder", "tools: Read, Telescope")
-    api([answers("yes"), answers("yes")])
+    api([LOOK, answers("yes")] * 2)
     result = call("finder", "What?")
     warning = f"{path}:4:8: tools: not available here: Telescope"
     assert (result.exit_code, result.stdout) == (0, "yes\n")

@@ -8,7 +8,7 @@ import pytest
 from run_specialist.providers.choose import make_provider
 from tests.stderr_lines import beside_the_summary
 from tests.wire.chat import faults, policies
-from tests.wire.chat.replies import answers, says
+from tests.wire.chat.replies import answers, calls, says
 
 MODEL = ("--model", "openai:some-model")
 
@@ -152,7 +152,7 @@ def test_a_key_with_stray_characters_is_one_line(chat, write, call, monkeypatch)
 def test_the_program_itself_reaches_the_server(chat, write, program):
     """As a separate process with warnings as errors: the answer on stdout, the summary on stderr, exit code 0."""
     write("finder")
-    chat([answers("yes")])
+    chat([calls("search", {"query": "owls"}), answers("yes")])
     process = program("finder", "What?", *MODEL)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, beside_the_summary(err)) == (0, "yes\n", [])

@@ -47,7 +47,7 @@ OUTCOME = exactly(
     model=WORDS,
     status={"enum": STATUSES},
     answer=TEXT,
-    evidence=many(exactly(source=TEXT, quote=TEXT, verified={"type": "boolean"})),
+    evidence=many(exactly(source=TEXT, quote=TEXT, verified={"type": ["boolean", "null"]})),
     gaps=many(TEXT),
     output={"type": "null"},
     tool_calls=exactly(used=COUNT, limit={"type": ["integer", "null"], "minimum": 0}, failed=COUNT, skipped=COUNT),

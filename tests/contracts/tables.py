@@ -20,7 +20,7 @@ USAGE = {
     "cache_creation_input_tokens": "count",
     "output_tokens": "count",
 }
-EVIDENCE = {"source": "text", "quote": "text", "verified": "flag"}
+EVIDENCE = {"source": "text", "quote": "text", "verified": "flag?"}
 CHILD = {
     "run_id": "text",
     "specialist": "text",

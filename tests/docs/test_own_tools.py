@@ -75,7 +75,7 @@ async def test_what_is_left_changes_what_a_tool_does():
     (example,) = [text for text in EXAMPLES if "def survey" in text]
     survey = (await execute(example.split("async with")[0]))["survey"]
     looks = [calls(("survey", {"topic": "owls"}), first_id=number) for number in (1, 2)]
-    provider = ScriptedProvider([*looks, calls(("respond", {"answer": "mice"}), first_id=9)])
+    provider = ScriptedProvider([*looks, calls(("respond", {"answer": "mice", "gaps": ["owls"]}), first_id=9)])
     async with Runner(provider=provider, tools=[survey], dir=ROOT / "specialists") as runner:
         await runner.run("thoughts-analyzer", "What?", tool_calls_limit=4)
     told = [results(asked.messages[-1])[0].splitlines()[0] for asked in provider.requests[1:]]

@@ -25,16 +25,24 @@ def cut(*wanted, first_id=50):
     return calls(*wanted, first_id=first_id, stop=Stop.TRUNCATED)
 
 
-async def test_x_4_respond_beside_other_calls_ends_the_run():
-    """`respond` ends the run: the calls beside it are not executed, but each has a result in the transcript."""
+BESIDE = calls(
+    ("look", {"query": "a"}),
+    ("respond", {"answer": "yes", "evidence": [{"source": "a", "quote": "note on 'a'"}]}),
+    ("look", {"query": "b"}),
+    first_id=11,
+)
+
+
+@pytest.mark.parametrize("limit", [9, 1], ids=["quotes verified", "landing"])
+async def test_x_4_respond_beside_other_calls_ends_the_run(limit):
+    """`respond` ends the run at the landing, and where its quotes were read before; each other call has a result."""
     events = []
-    beside = calls(("look", {"query": "a"}), ("respond", {"answer": "yes"}), ("look", {"query": "b"}))
-    provider = ScriptedProvider([beside])
-    outcome = await outcome_of(job(provider, 9), events)
-    assert (outcome.status, outcome.answer) == ("answered", "yes")
-    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (0, 2)
+    provider = ScriptedProvider([LOOKS, BESIDE])
+    outcome = await outcome_of(job(provider, limit), events)
+    assert (outcome.status, outcome.answer) == ("landed" if limit == 1 else "answered", "yes")
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (1, 2)
     called = [(event.id, event.phase) for event in events if event.event == "tool_call"]
-    assert called == [("call_1", "skipped"), ("call_3", "skipped")]
+    assert called[2:] == [("call_11", "skipped"), ("call_13", "skipped")]
 
 
 async def test_x_3_respond_never_spends():
@@ -238,12 +246,12 @@ async def test_an_answer_of_another_type_is_taken_as_text(answer, text):
 
 async def test_x_4_after_the_end_every_call_in_the_transcript_has_its_result():
     """At the end of a run every call in the transcript has a result, including `respond` and the calls beside it."""
-    beside = calls(("look", {"query": "a"}), ("respond", {"answer": "yes"}))
-    run = Run(job(ScriptedProvider([beside]), 9))
+    run = Run(job(ScriptedProvider([LOOKS, BESIDE]), 9))
     await run.outcome()
     called, answered = run.transcript[-2:]
     assert [block["id"] for block in called.content] == [block["tool_use_id"] for block in answered.content]
-    assert results(answered) == ["Not run: `respond` in the same turn ended the run before look.", DELIVERED]
+    not_run = "Not run: `respond` in the same turn ended the run before look."
+    assert results(answered) == [not_run, DELIVERED, not_run]
 
 
 async def test_x_8_a_pause_at_the_landing_keeps_its_rung_and_is_bounded():

@@ -193,7 +193,7 @@ async def test_a_watcher_that_fails_costs_nothing():
             watch(Delta("piece"))
             return super().open(opening, watch)
 
-    outcome = await outcome_of(job(Streaming([says("done")]), 4), watch=watch)
+    outcome = await outcome_of(job(Streaming([says("done")]), 4, evidence="off"), watch=watch)
     assert (outcome.status, outcome.warnings) == ("answered", ())
 
 

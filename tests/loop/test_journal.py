@@ -83,12 +83,10 @@ async def test_a_call_is_kept_whole_and_with_what_was_shown_of_it():
     assert stored(notebook.records).calls[0].text == one.whole[:20_000]
 
 
+BESIDE = calls(("look", {"query": "a"}), ("respond", {"answer": "It is known."}), ("look", {"query": "b"}), first_id=50)
 EXITS = {
     "limit": ([looks(1), looks(2, 2), ANSWER], "landed"),
-    "answer beside calls": (
-        [calls(("look", {"query": "a"}), ("respond", {"answer": "It is known."}))],
-        "answered",
-    ),
+    "answer beside calls": ([BESIDE, ANSWER], "landed"),
     "error": ([looks(1), ProviderError("down")], "failed"),
     "context": ([looks(1), ContextExceeded("full")], "partial"),
     "bug": ([looks(1), RuntimeError("a bug")], "failed"),

@@ -1,6 +1,7 @@
 """Specialists that call each other: permissions, results, errors and events."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -193,3 +194,43 @@ async def test_a_child_without_a_model_of_its_own_has_its_parents(tmp_path, monk
     async with Runner() as runner:
         outcome = await runner.run("lead", "What is known?")
     assert (made, outcome.answer, len(outcome.children)) == (["opus", "haiku"], "all", 2)
+
+
+async def test_g_5_verified_quotes_of_a_child_count_for_its_parent(run_lead, files):
+    """A parent that requires quotes may rest on what its child has read, and on nothing else of the child."""
+    files(lead=["evidence: require"])
+    quote = {"source": "look", "quote": "note on 'owls', part 0"}
+    child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": [quote]}), first_id=90)]
+    said = calls(("respond", {"answer": "all", "evidence": [{"source": "finder", "quote": "Owls eat mice."}]}))
+    good = calls(("respond", {"answer": "all", "evidence": [quote]}), first_id=90)
+    cast = Cast(
+        lead=[[asks("finder"), replace(said, content=({**said.content[0], "id": "r1"},)), good]], finder=[child]
+    )
+    outcome, _ = await run_lead(cast)
+    (told,) = results(cast.played["lead"][0].requests[2].messages[-1])
+    assert '"Owls eat mice."' in told
+    assert (outcome.status, outcome.warnings) == ("answered", ())
+
+
+async def test_g_4_specialists_asked_beside_an_answer_are_asked_first(run_lead, files):
+    """A `delegate` call beside `respond` runs its child, whose quotes the next answer may use."""
+    files()
+    quote = {"source": "look", "quote": "note on 'owls', part 0"}
+    respond = ("respond", {"answer": "early", "evidence": [quote]})
+    both = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}), respond)
+    child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": [quote]}), first_id=90)]
+    good = calls(("respond", {"answer": "late", "evidence": [quote]}), first_id=90)
+    outcome, _ = await run_lead(Cast(lead=[[both, good]], finder=[child]))
+    assert (outcome.answer, outcome.tool_calls.used, len(outcome.children)) == ("late", 2, 1)
+    assert [one.verified for one in outcome.evidence] == [True]
+
+
+async def test_g_5_a_parent_reads_which_quotes_of_its_child_were_not_found(run_lead, files):
+    """The result of `delegate` names them."""
+    files()
+    invented = {"source": "nowhere", "quote": "Owls eat cheese."}
+    child = [looks("owls"), calls(("respond", {"answer": "cheese", "evidence": [invented]}), first_id=90)]
+    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[child])
+    await run_lead(cast)
+    (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
+    assert '[0 of 1 quotes found in what it read. Do not rely on: "Owls eat cheese."]' in told

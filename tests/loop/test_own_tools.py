@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from run_specialist import Context, Executed, NotTrusted, Runner, Specialist, UsageError, tool
+from run_specialist.loop.founded import NOTHING_READ
 from run_specialist.providers.scripted import calls
 from tests.loop.tool_runs import ANSWER, LOOKS, LOOKUP, playing
 from tests.loop_jobs import results
@@ -42,7 +43,7 @@ async def test_tools_does_not_filter_them_and_disallowed_tools_does(app, lines, 
     async with playing(ANSWER, trust=True) as runner:
         outcome = await runner.run("finder", "What?")
     assert list(runner.script.opening.tools.names) == there
-    assert outcome.warnings == ()
+    assert outcome.warnings == (NOTHING_READ,)
 
 
 async def test_nothing_is_imported_or_asked_before_it_is_allowed(app):

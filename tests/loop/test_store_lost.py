@@ -8,6 +8,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.loop import checkpoint
+from run_specialist.loop.founded import NOTHING_READ
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.journal import Checkpointed, Ended, TakenOver
@@ -86,7 +87,7 @@ async def test_a_run_that_needs_its_store_ends_before_its_next_request(at):
 async def test_an_answer_that_is_there_is_not_given_up_for_the_store():
     """A run that requires its store still returns an answer that has already been received."""
     outcome, _ = await ended([ANSWER], Losing(2, LOST), "abort")
-    assert (outcome.status, outcome.exit_code, outcome.warnings) == ("answered", 0, (LOST,))
+    assert (outcome.status, outcome.exit_code, outcome.warnings) == ("answered", 0, (LOST, NOTHING_READ))
 
 
 @pytest.mark.parametrize("on_lost", ["go_on", "abort"])
@@ -101,7 +102,7 @@ async def test_a_run_that_another_process_took_over_pays_for_nothing_more(on_los
 async def test_that_another_process_took_it_over_at_the_end_costs_no_answer():
     """If the takeover is detected only when the outcome is stored, the answer is still returned."""
     outcome, _ = await ended([ANSWER], Losing(1, TakenOver("taken")))
-    assert (outcome.status, outcome.warnings) == ("answered", ("taken",))
+    assert (outcome.status, outcome.warnings) == ("answered", ("taken", NOTHING_READ))
 
 
 async def test_a_store_that_is_away_is_waited_for_longer_than_one_that_is_slow(monkeypatch):

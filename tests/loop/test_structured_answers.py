@@ -80,15 +80,15 @@ async def test_a_text_that_does_not_fit_goes_back_as_a_message_of_the_user():
 
 
 async def test_calls_beside_an_answer_that_does_not_fit_are_not_run():
-    """Calls beside an invalid answer get skipped results in call order, and the next answer is used."""
+    """At a limit calls beside an invalid answer get skipped results in call order, and the next answer is used."""
     both = calls(("look", {"query": "a"}), ("respond", {"answer": {}}), ("look", {"query": "b"}), first_id=30)
-    provider = ScriptedProvider([both, GOOD])
-    outcome = await outcome_of(shaped(provider))
-    first, told, last = results(provider.requests[1].messages[-1])
+    provider = ScriptedProvider([LOOKS, both, GOOD])
+    outcome = await outcome_of(shaped(provider, 1))
+    first, told, last = results(provider.requests[2].messages[-1])
     assert first.startswith("Not run: ")
     assert "'food' is a required property" in told
     assert last.startswith("Not run: ")
-    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("answered", 0, 2)
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("landed", 1, 2)
 
 
 async def test_at_a_limit_the_return_is_no_rung():

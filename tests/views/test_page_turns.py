@@ -2,10 +2,11 @@
 
 import html
 import json
+import re
 
 import pytest
 
-from run_specialist import prompts
+from run_specialist import answer_prompts, prompts
 from run_specialist.views.report import data, report
 from tests.views import odd
 from tests.views.full import RESUMED, SUMMARY, full_run
@@ -86,6 +87,18 @@ def test_a_quote_is_linked_to_the_call_that_its_source_names():
     evidence = [odd.Evidence(source, "the words", verified=True) for source in sources]
     run = tape.end(tape.outcome("answered", "It says so.", evidence))
     assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2, 4, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("verified", "said"), [(True, ">verified"), (False, "not found in what"), (None, "not looked up")]
+)
+def test_g_5_the_page_says_whether_a_quote_was_found_or_looked_up_at_all(verified, said):
+    """With `evidence: off` a quote is neither verified nor unfound."""
+    tape = odd.Tape({})
+    tape.turn("", odd.grep("x", "a.py:3: other words"))
+    page = report(tape.end(tape.outcome("answered", "So.", [odd.Evidence("a.py:3", "the words", verified=verified)])))
+    checks = re.findall(r'<span class="check">.*?</span>', page)
+    assert [said in check for check in checks] == [True]
 
 
 def test_a_failed_call_bears_nothing_out():
@@ -206,7 +219,7 @@ def test_turns_and_calls_that_repeat_each_other_keep_their_own_results():
 def test_an_answer_that_was_not_taken_is_told_from_one_that_was():
     """A rejected answer is distinguished from an accepted one by the result of `respond`."""
     tape = odd.Tape({})
-    for why in (prompts.answer_does_not_fit("it is no list"), ""):
+    for why in (answer_prompts.does_not_fit("it is no list").to_call, ""):
         tape.ask("", [odd.Did("respond", {"answer": "So."}, "")])
         call = tape.turns[-1].calls[0]
         tape.say(odd.Message.results([odd.ToolResult(call.id, why or prompts.DELIVERED, is_error=bool(why))]))

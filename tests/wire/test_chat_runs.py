@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from run_specialist.loop.founded import NOTHING_READ
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.record.messages import Usage
 from tests.wire.chat.replies import answers, calls, says, tool_call
@@ -85,9 +86,10 @@ async def test_calls_without_ids_are_answered_by_ids_of_ours(ask_chat):
 
 async def test_x_4_respond_beside_other_calls_ends_the_run(ask_chat):
     """A `respond` call ends the run with its answer; other calls of the same reply are not run."""
-    both = says("Well.", CALL, tool_call("respond", {"answer": "done"}))
-    outcome, api = await ask_chat([both])
-    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 0, 1)
+    quote = {"source": "a", "quote": "note on 'a'"}
+    both = says("Well.", {**CALL, "id": "call_y"}, tool_call("respond", {"answer": "done", "evidence": [quote]}))
+    outcome, api = await ask_chat([LOOK, both])
+    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 1, 2)
 
 
 async def test_x_6_a_cut_call_is_not_executed_and_asked_for_with_more_room(ask_chat):
@@ -130,7 +132,7 @@ async def test_x_8_refusals_and_unknown_reasons_end_honestly(ask_chat):
     assert (outcome.exit_code, outcome.error) == (4, "the model refused to answer (I cannot help.)")
     outcome, _ = await ask_chat([says("so far", CALL, finish_reason="abort")])
     assert (outcome.answer, outcome.tool_calls.used) == ("so far", 0)
-    assert outcome.warnings == ("the model stopped for an unknown reason: abort",)
+    assert outcome.warnings == ("the model stopped for an unknown reason: abort", NOTHING_READ)
 
 
 async def test_usage_is_that_of_all_requests(ask_chat):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from run_specialist.loop.founded import NOTHING_READ
 from run_specialist.providers import reply_limits
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.json_reader import MOST_TOKENS
@@ -151,7 +152,8 @@ async def test_x_8_refusal_pause_and_unknown_reasons_on_the_wire(ask):
     outcome, _ = await ask([pauses("wait"), GOOD])
     assert outcome.answer == "fine"
     outcome, _ = await ask([says("odd", stop_reason="brand_new")])
-    assert (outcome.answer, outcome.warnings) == ("odd", ("the model stopped for an unknown reason: brand_new",))
+    unknown = "the model stopped for an unknown reason: brand_new"
+    assert (outcome.answer, outcome.warnings) == ("odd", (unknown, NOTHING_READ))
     outcome, _ = await ask([says("full", stop_reason="model_context_window_exceeded")])
     assert (outcome.status, outcome.answer) == ("partial", "full\n[truncated]")
 
@@ -165,8 +167,9 @@ async def test_x_9_s1_6_thinking_goes_back_byte_for_byte_and_never_leaks(ask):
 
 async def test_x_4_respond_beside_other_calls_on_the_wire(ask):
     """A `respond` call ends the run with its answer; other calls of the same reply are not run."""
-    outcome, api = await ask([says(*LOOK.content, respond("done", evidence=[{"source": "x:1", "quote": "y"}]))])
-    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 0, 1)
+    quote = {"source": "a", "quote": "note on 'a'"}
+    outcome, api = await ask([LOOK, says(*LOOK.content, respond("done", evidence=[quote]))])
+    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 1, 2)
 
 
 async def test_a_wait_in_milliseconds_is_bounded_too(ask):

@@ -41,9 +41,9 @@ def summary(outcome: Outcome) -> str:
         cost = "" if landing.cost_usd is None else f", {units.dollars(landing.cost_usd)}"
         parts.append(f"landing alone {landing.usage.total_tokens:,} tokens{cost}")
     parts.append(f"{outcome.duration_s:.1f} s")
-    if outcome.evidence and outcome.status in ("answered", "landed"):
-        verified = sum(one.verified for one in outcome.evidence)
-        parts.append(f"{verified} of {len(outcome.evidence)} quotes verified")
+    looked_up = [one.verified for one in outcome.evidence if one.verified is not None]
+    if looked_up and outcome.status in ("answered", "landed"):
+        parts.append(f"{sum(looked_up)} of {len(looked_up)} quotes found")
     if outcome.children:
         parts.append(_children(outcome.children))
     return " · ".join(parts)

@@ -72,6 +72,8 @@ class Checkpoint:
             skipped=self._dispatcher.skipped,
             last_text=self._exchange.last_text,
             warnings=tuple(self._observers.warnings),
+            returned=self._exchange.returned.reasons,
+            returned_answer=self._exchange.returned.newest,
         )
         return self._without_recorded(self._exchange.transcript.checkpointed(snapshot))
 

@@ -7,7 +7,7 @@ from typing import Self
 from run_specialist.budget import units
 from run_specialist.budget.budget import Budget, Kind, Limit
 from run_specialist.budget.ladder import LadderPosition, Rung
-from run_specialist.loop import evidence
+from run_specialist.loop import evidence, founded
 from run_specialist.loop.job import Job
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
@@ -58,6 +58,11 @@ class Ending:
         return cls("partial", response, error) if response.answer.strip() else cls.salvaged(error)
 
     @classmethod
+    def without_quote(cls, response: Response, checked: Sequence[Evidence]) -> Self:
+        """Return the ending of a run whose answer has no quote that was read, and cannot go back to the model."""
+        return cls("partial", response, founded.NOT_FOUNDED.format(founded.count(checked)))
+
+    @classmethod
     def salvaged(cls, error: str) -> Self:
         """Return the ending of a run without an answer; one is built from the results so far."""
         return cls("partial", None, error)
@@ -88,6 +93,12 @@ class Ending:
         """Return the ending of a run that was stopped because it can no longer be stored."""
         return cls("aborted", None, error, Exit.NO_ANSWER)
 
+    def with_kept(self, kept: Response | None) -> Self:
+        """Return the ending with an answer that went back to the model, if the model came to an end without another."""
+        if kept is None or self.response is not None or not (self.by_reply or self.status == "partial"):
+            return self
+        return replace(self, status="partial", response=kept, exit_code=Exit.OK)
+
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
@@ -98,14 +109,17 @@ class RunParts:
     dispatcher: Dispatcher
     last_text: str
     """The newest text of the model, for a salvaged answer."""
+    kept: Response | None
+    """The newest answer that went back to the model; None if there is none."""
     warnings: Sequence[str]
     """The warnings of the run so far."""
 
 
 def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
     """Return the outcome: the answer with its evidence checked, or a salvaged one."""
+    landing = _landing_report(parts, ending)
     # The error may quote foreign code, and with it a secret.
-    ending = replace(ending, error=ending.error and job.hide(ending.error))
+    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_kept(parts.kept)
     executed, total, budget = parts.dispatcher.executed, parts.account.total, parts.account.budget
     response = ending.response
     answer, quotes = _answer(job, ending, parts)
@@ -136,14 +150,14 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
             )
             for limit in budget.limits
         },
-        landing=_landing_report(parts, ending),
+        landing=landing,
         usage=total.usage,
         cost_usd=rounded(total.cost_usd),
         duration_s=round(budget[Kind.TIME].used, 3),
         warnings=(
             *map(job.hide, job.warnings),
             *parts.warnings,
-            *_quotes_not_found(quotes),
+            *founded.warnings(job, response, quotes, int(calls.used)),
             *_exceeded_limits(budget),
             *([ending.error] if ending.error else []),
         ),
@@ -155,25 +169,18 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
 
 def _answer(job: Job, ending: Ending, parts: RunParts) -> tuple[str, tuple[Evidence, ...]]:
     """Return the answer with its evidence, or a salvaged one."""
-    executed, runs_child = parts.dispatcher.executed, job.opening.tools.runs_child
-    # The text of a child is no evidence; its verified quotes are.
-    own_calls = [call for call in executed if not runs_child(call.call.name)]
-    proven = [quote for child in parts.account.children for quote in child.evidence if quote.verified]
+    executed, children, kept = parts.dispatcher.executed, parts.account.children, parts.kept
     if ending.response is not None:
-        claims = ((claim.source, claim.quote) for claim in ending.response.evidence)
-        return ending.response.answer, evidence.check(claims, own_calls, (quote.quote for quote in proven))
+        return ending.response.answer, founded.quotes(job, ending.response, executed, children)
     # The result of a failed child contains its salvaged answer.
+    runs_child = job.opening.tools.runs_child
     usable = [replace(call, is_error=False) if runs_child(call.call.name) else call for call in executed]
-    salvaged = evidence.salvage(ending.error or ending.status, parts.last_text, usable)
-    return salvaged, (*evidence.gathered(own_calls), *proven)
-
-
-def _quotes_not_found(quotes: Sequence[Evidence]) -> list[str]:
-    return [
-        f"quote not found in the tool results: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
-        for quote in quotes
-        if not quote.verified
-    ]
+    is_newest = kept is not None and kept.answer.startswith(parts.last_text)
+    texts = [*([kept.answer] if kept else []), *([] if is_newest else [parts.last_text])]
+    salvaged = evidence.salvage(ending.error or ending.status, "\n\n".join(filter(None, texts)), usable)
+    claimed = founded.quotes(job, kept, executed, children) if kept else ()
+    gathered = evidence.gathered(founded.own_calls(job, executed))
+    return salvaged, (*claimed, *gathered, *founded.proven(children))
 
 
 def _exceeded_limits(budget: Budget) -> list[str]:

@@ -10,15 +10,18 @@ from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
+from run_specialist.loop.leaked_calls import CALLS_AS_TEXT, leaked_calls, with_calls
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.loop.reply_room import has_thought, is_thought, longest_reply
+from run_specialist.loop.returned_answers import ReturnedAnswers
 from run_specialist.loop.schema_replies import SchemaReplies, SchemaStream
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.providers.json_calls import open_conversation
+from run_specialist.providers.json_reader import unique_id
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
@@ -55,6 +58,8 @@ class Exchange:
         self._last_text = state.snapshot.last_text
         self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
         self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
+        self.returned = ReturnedAnswers(job)
+        """The answers that went back to the model."""
         self._usage_is_estimated = False
         self.open_reply: Reply | None = None
         """The newest reply, until it enters the transcript or the model is asked again."""
@@ -95,7 +100,7 @@ class Exchange:
                 span.failed("timeout")
                 return None
             seconds = time.monotonic() - begun
-            reply = _bounded(self._with_usage(reply))
+            reply = _bounded(self._with_leaked_calls(self._with_usage(reply), turn, choice))
             span.replied(reply, reply.usage)
         cost = self.book(reply, choice, last_line, landing=landing)
         received = Received(turn, choice, landing, reply, rounded(cost), seconds, last_line)
@@ -178,6 +183,22 @@ class Exchange:
         opening, answer = self._job.opening, Message("assistant", reply.content)
         front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
         return replace(reply, usage=Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))
+
+    def _with_leaked_calls(self, reply: Reply, turn: int, choice: Choice) -> Reply:
+        """Return a reply that makes the calls that it wrote as text, with ids that are unique in the run."""
+        if self._schema_replies.response(reply, choice) is not None:
+            return reply  # JSON that was requested
+        opening = self._job.opening
+        calls = leaked_calls(reply, opening.tools.names, has_schema=self._job.answer_schema is not None)
+        if not calls:
+            return reply
+        if any(call.is_named for call in calls) and CALLS_AS_TEXT not in self._observers.warnings:
+            self._observers.notify(Warned(CALLS_AS_TEXT))
+        blocks = (block for message in self.transcript.messages() for block in message.blocks)
+        taken = {block["id"] for block in blocks if block["type"] == "tool_use"}
+        # With the number of the turn an id is new even if a summary has replaced the earlier calls.
+        ids = [f"written_{turn}_{number}" for number in range(1, len(calls) + 1)]
+        return with_calls(reply, calls, [unique_id(each, taken, f"{each}_") for each in ids])
 
     async def _in_time(self, work: Awaitable[_T], *, landing: bool) -> _T | None:
         """Await within the time limit; None when the time is up."""

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
-from run_specialist import prompts
+from run_specialist import answer_prompts, prompts
+from run_specialist.answer_prompts import Objection
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.context_window import ContextWindow
 from run_specialist.loop.ending import ANSWER_CUT, CONTEXT_FULL, Ending
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
 from run_specialist.loop.landing import Landing
+from run_specialist.loop.quote_rule import QuoteRule
+from run_specialist.loop.returned_answers import Returned
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, sendable
@@ -38,6 +41,7 @@ class Replies:
         self._dispatcher = dispatcher
         self._landing = landing
         self._window = window
+        self._quotes = QuoteRule(job, account, exchange, dispatcher, landing)
         self._retried: set[str] = set()
         self._last_was_truncated = False
         self._pauses = 0
@@ -69,56 +73,78 @@ class Replies:
                 return Ending.failed(f"the model refused to answer ({reply.reason})", Exit.NO_ANSWER)
 
     def _answered_in_text(self, reply: Reply) -> Ending | None:
-        response = self._exchange.response or Response.of_text(reply.text, self._job.answer_schema)
-        ending = self._accept(response)
-        if ending is None and response.reason and reply.text:
-            misfit = prompts.text_does_not_fit(response.reason)
+        verdict = self._judge(self._exchange.response or Response.of_text(reply.text, self._job.answer_schema))
+        if not isinstance(verdict, Objection):
+            return verdict
+        if reply.text:
             # A reply with an unknown stop reason may contain calls; each needs a result.
-            self._exchange.enter(reply, [self._dispatcher.refuse(call, misfit) for call in reply.calls])
+            self._exchange.enter(reply, [self._dispatcher.refuse(call, verdict.to_text) for call in reply.calls])
             if not reply.calls:
-                self._exchange.transcript.say(misfit)
-        return ending
+                self._exchange.transcript.say(verdict.to_text)
+        return None
 
-    def _accept(self, response: Response) -> Ending | None:
-        """Accept an answer; None if it is empty or does not fit its schema, each of which is retried once."""
+    def _judge(self, response: Response) -> Ending | Objection | None:
+        """Accept an answer, or object to it, once for each reason; None asks again without a word."""
         if not response.answer.strip():
-            if self._may_retry(Stop.ANSWERED):
-                return None
-            return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
+            if not self._may_retry(Stop.ANSWERED):
+                return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
+            return answer_prompts.does_not_fit(response.reason) if response.reason else None
         if response.reason:
-            return None if self._may_retry("schema") else Ending.schema_mismatch(response)
-        return Ending.answered(response, at_limit=self._landing.is_active)
+            may_retry = self._may_retry("schema")
+            return answer_prompts.does_not_fit(response.reason) if may_retry else Ending.schema_mismatch(response)
+        return self._quotes.judge(response) or Ending.answered(response, at_limit=self._landing.is_active)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
         response = Response.among(reply.calls, self._job.answer_schema)
-        if response is not None:
-            ending = self._accept(response)
-            if ending is not None or response.reason:
-                self._exchange.enter(reply, [self._result_beside_respond(call, response) for call in reply.calls])
-            return ending
-        if self._is_from_an_earlier_landing(reply):
+        if response is None and self._is_from_an_earlier_landing(reply):
             self._exchange.enter(reply, self._dispatcher.close(reply.calls))
-            return None
-        remaining = self._account.limit(Kind.TOOL_CALLS).remaining
-        affordable = len(reply.calls) if remaining is None else int(remaining)
-        to_run = 0 if self._landing.is_active else affordable
-        self._exchange.enter(reply, await self._dispatcher.run(reply.calls[:to_run], reply.calls[to_run:]))
-        self._landing.was_ignored()
-        if to_run < len(reply.calls):
-            self._landing.notify(self._account.budget)
+        elif response is None:
+            await self._run_calls(reply)
+        elif not self._is_from_an_earlier_landing(reply) and self._quotes.are_too_early(reply.calls, response):
+            self._exchange.returned.add(Returned.TOO_EARLY, response)
+            await self._run_calls(reply)
+        else:
+            self._dispatcher.forget_interrupted()
+            return self._responded(reply, response)
         return None
+
+    async def _run_calls(self, reply: Reply) -> None:
+        """Run the calls that the budget allows, and skip the rest; `respond` among them is not accepted."""
+        wanted = [call for call in reply.calls if call.name != RESPOND]
+        remaining = self._account.limit(Kind.TOOL_CALLS).remaining
+        affordable = len(wanted) if remaining is None else int(remaining)
+        to_run = 0 if self._landing.is_active else affordable
+        results = iter(await self._dispatcher.run(wanted[:to_run], wanted[to_run:]))
+        in_call_order = [
+            ToolResult(call.id, answer_prompts.TOO_EARLY, is_error=True) if call.name == RESPOND else next(results)
+            for call in reply.calls
+        ]
+        self._exchange.enter(reply, in_call_order)
+        self._landing.was_ignored()
+        if to_run < len(wanted):
+            self._landing.notify(self._account.budget)
+
+    def _responded(self, reply: Reply, response: Response) -> Ending | None:
+        """Act on a turn that calls `respond`; no other call in it is run."""
+        verdict = self._judge(response)
+        if verdict is None:
+            return None
+        objection = verdict if isinstance(verdict, Objection) else None
+        self._exchange.enter(reply, [self._result_beside_respond(call, objection) for call in reply.calls])
+        return None if isinstance(verdict, Objection) else verdict
 
     def _is_from_an_earlier_landing(self, reply: Reply) -> bool:
         """Tell whether a reply arrived in a landing before the run was resumed, when no call was to be run."""
         state = self._job.resume_state
         return reply is state.pending and state.pending_in_landing and not self._landing.is_active
 
-    def _result_beside_respond(self, call: ToolCall, response: Response) -> ToolResult:
+    def _result_beside_respond(self, call: ToolCall, objection: Objection | None) -> ToolResult:
         """Return the result of a call in a turn that calls `respond`."""
         if call.name != RESPOND:
-            return self._dispatcher.refuse(call, prompts.NOT_RUN_BESIDE_RESPOND.format(tool=call.name))
-        if response.reason:
-            return ToolResult(call.id, prompts.answer_does_not_fit(response.reason), is_error=True)
+            beside = objection.beside if objection else prompts.NOT_RUN_BESIDE_RESPOND
+            return self._dispatcher.refuse(call, beside.format(tool=call.name))
+        if objection:
+            return ToolResult(call.id, objection.to_call, is_error=True)
         return ToolResult(call.id, prompts.DELIVERED)
 
     def _paused(self, reply: Reply) -> Ending | None:

@@ -169,6 +169,7 @@ class Run:
             self._loop.landing.position,
             self._dispatcher,
             self._exchange.last_text,
+            self._exchange.returned.kept,
             self._observers.warnings,
         )
         outcome = self._ended = conclude(self._job, ending, parts)

@@ -120,6 +120,10 @@ class RunSnapshot:
     warnings: tuple[str, ...] = ()
     children: tuple[Child, ...] = ()
     """The child runs whose spending is included."""
+    returned: tuple[str, ...] = ()
+    """Why answers went back to the model, each reason at most once a run."""
+    returned_answer: Mapping[str, Any] | None = None
+    """The newest of these answers, as the input of `respond`."""
 
     @property
     def turns(self) -> int:

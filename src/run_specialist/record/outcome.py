@@ -31,8 +31,8 @@ class Evidence:
     source: str
     """Where the quote is from, usually `path:line`."""
     quote: str
-    verified: bool
-    """True if the results of the run contain the quote, ignoring differences in white space."""
+    verified: bool | None
+    """True if the results of the run contain the quote, ignoring differences in white space; None if not looked up."""
 
 
 @dataclass(frozen=True, slots=True)

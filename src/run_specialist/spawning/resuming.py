@@ -12,6 +12,7 @@ from run_specialist.errors import NotResumable, ToolError
 from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
+from run_specialist.loop.returned_answers import Returned
 from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.record.journal import RunSnapshot
@@ -110,7 +111,7 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
     limit: the limit of tool calls before the run is resumed.
     """
     snapshot, pending = _with_children(run), run.pending
-    to_run = 0 if pending is None else _calls_to_run(pending)
+    to_run = 0 if pending is None else _calls_to_run(pending, snapshot)
     affordable = to_run if limit is None else max(limit - int(snapshot.used.get(Kind.TOOL_CALLS, 0)), 0)
     part = max((stored.part for stored in run.messages), default=0)
     return ResumeState(
@@ -144,10 +145,15 @@ def _with_children(run: StoredRun) -> RunSnapshot:
     return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
 
 
-def _calls_to_run(turn: StoredTurn) -> int:
-    """Return how many calls of a turn were to be run: none in a landing, and none beside an answer or if truncated."""
-    runs_tools = turn.stop in {Stop.WANTS_TOOLS, Stop.PAUSED} and all(call.name != RESPOND for call in turn.calls)
-    return len(turn.calls) if runs_tools and not turn.landing else 0
+def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
+    """Return how many calls of a turn may have been run: none in a landing or if truncated.
+
+    Beside an answer they may have been run once, which the loop decides again; see `Replies`.
+    """
+    answers = sum(call.name == RESPOND for call in turn.calls)
+    if turn.landing or turn.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
+        return 0
+    return 0 if answers and Returned.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
 
 
 def _call_record(call: StoredCall) -> CallRecord:

@@ -26,6 +26,7 @@ from run_specialist.safe_open import open_file
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.json_schema.quotes import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.servers import without_secrets
 from run_specialist.specialist.tool_names import resolve_tools
@@ -87,6 +88,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     _check_cost_limit(file, settings, provider)
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
+    _check_evidence(file, settings, schema)
     tools = _tools(file, settings, environment)
     summarizes = settings.summarize_at is not None and provider.capabilities.is_language_model
     extra_tools = environment.extra_tools
@@ -132,6 +134,14 @@ def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Prov
             f"{_place_of(file, 'cost_limit')}: the price of {provider.model} is unknown, so its cost cannot be "
             "limited; remove cost_limit, or set total_tokens_limit instead"
         )
+
+
+def _check_evidence(file: SpecialistFile, settings: Specialist, schema: AnswerSchema | None) -> None:
+    """Raise UsageError if answers must have quotes, but their schema has no place for any."""
+    if settings.evidence == "require" and schema is not None and not has_quotes(schema.schema):
+        key = "evidence" if "evidence" in file.lines else "output_schema"
+        place = f"{file.place(key)}: evidence" if key in file.lines else "evidence"
+        raise UsageError(f"{place}: {NEEDS_QUOTES}")
 
 
 def digest(path: Path) -> str:

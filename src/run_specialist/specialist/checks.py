@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.json_schema.quotes import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
@@ -56,6 +57,7 @@ def check_output_schema(
 ) -> None:
     """Report an output schema that cannot validate answers as an error, so that the file cannot be run without it.
 
+    It also needs a place for quotes if `evidence` requires them.
     project: Folder that the path of the schema must stay in.
     """
     value = given.get("output_schema")
@@ -63,9 +65,13 @@ def check_output_schema(
     if known or not isinstance(value, dict | str):
         return
     try:
-        AnswerSchema.load(value, problems.path.parent, project)
+        schema = AnswerSchema.load(value, problems.path.parent, project)
     except ValueError as error:
         problems.error(front.fields["output_schema"].place, shown(str(error), None), "output_schema")
+        return
+    requires_quotes = str(given.get("evidence")).strip().lower() == "require"
+    if requires_quotes and not has_quotes(schema.schema):
+        problems.error(front.fields["evidence"].place, NEEDS_QUOTES, "evidence")
 
 
 def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> Specialist | None:

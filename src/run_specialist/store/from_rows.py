@@ -50,6 +50,7 @@ def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:
         "total": _spending(values["total"]),
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values.get("children", ()))),
+        "returned": tuple(values.get("returned", ())),
     }
     return RunSnapshot(**restored)
 

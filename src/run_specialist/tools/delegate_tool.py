@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from run_specialist.answer_prompts import listed
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Evidence, Outcome
@@ -78,6 +79,11 @@ def outcome_text(outcome: Outcome, more: str = "") -> str:
         parts.append("\n".join(["Gaps:", *(f"- {gap}" for gap in outcome.gaps)]))
     if more or outcome.status in {"landed", "partial"}:
         parts.append(f"[{more or NARROWER}]")
+    if not_found := [one.quote or one.source for one in outcome.evidence if one.verified is False]:
+        found = len(outcome.evidence) - len(not_found)
+        parts.append(
+            f"[{found} of {len(outcome.evidence)} quotes found in what it read. Do not rely on: {listed(not_found)}]"
+        )
     return "\n\n".join(part for part in parts if part)
 
 
@@ -103,4 +109,5 @@ def _calls_used(outcome: Outcome) -> str:
 
 
 def _format_evidence(one: Evidence) -> str:
-    return f"- {one.source}: {one.quote} ({'verified' if one.verified else 'not verified'})"
+    checked = "" if one.verified is None else f" ({'verified' if one.verified else 'not verified'})"
+    return f"- {one.source}: {one.quote}{checked}"

@@ -51,6 +51,19 @@ def test_a_quote_says_whether_it_was_found():
     assert "Evidence:\n- a.md:1: Yes. (verified)\n- b.md:2: No. (not verified)" in text
 
 
+def test_g_5_quotes_that_were_not_found_are_named_in_a_last_line_and_only_then():
+    """The line says how many were found; with verified quotes, or none looked up, the text is as before."""
+    quotes = [Evidence("a.md:1", "Yes.", True), *(Evidence("b.md:2", f"No {n}." + "x" * 500, False) for n in range(5))]
+    last = outcome_text(outcome(evidence=tuple(quotes))).split("\n\n")[-1]
+    assert last.startswith('[1 of 6 quotes found in what it read. Do not rely on: "No 0.xxx')
+    assert last.endswith('" and 2 more]')
+    assert len(last) < 450
+    assert "quotes found" not in outcome_text(outcome(evidence=tuple(quotes[:1])))
+    unchecked = outcome_text(outcome(evidence=(Evidence("a.md:1", "Yes.", None),)))
+    assert "- a.md:1: Yes.\n\n" in unchecked
+    assert "quotes found" not in unchecked
+
+
 @pytest.mark.parametrize(
     ("status", "answer", "failed"),
     [

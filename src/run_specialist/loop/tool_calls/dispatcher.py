@@ -54,6 +54,20 @@ class Dispatcher:
         """All calls that returned so far, in call order."""
         return tuple(self._returned[number] for number in sorted(self._returned))
 
+    @property
+    def read(self) -> tuple[CallRecord, ...]:
+        """The calls of earlier turns that returned, in call order; nothing was read of an interrupted turn."""
+        return tuple(self._returned[number] for number in sorted(self._returned) if number <= self.started)
+
+    @property
+    def was_interrupted(self) -> bool:
+        """True if calls of the turn that follows returned before the run was resumed."""
+        return any(number > self.started for number in self._returned)
+
+    def forget_interrupted(self) -> None:
+        """Run the next calls although calls may have been running when the process ended: those are not repeated."""
+        self._cut_off = range(0)
+
     async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall]) -> list[ToolResult]:
         """Run some calls of a turn and skip the rest; return all results in call order.
 
@@ -82,9 +96,8 @@ class Dispatcher:
 
     def close(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer the calls of an interrupted turn: with their result if they returned, else with the reason."""
-        numbers = [*self._running, *(0 for _ in calls)]
-        self._running = range(0)
-        return [self._closed(call, number) for call, number in zip(calls, numbers, strict=False)]
+        numbers, self._running = iter(self._running), range(0)
+        return [self._closed(call, 0 if call.name == RESPOND else next(numbers, 0)) for call in calls]
 
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
         """Answer a call without running it."""

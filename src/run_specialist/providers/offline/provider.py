@@ -4,12 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from run_specialist.answer_prompts import NOT_DELIVERED
 from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.offline.answer import answer
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.next_calls import next_calls
 from run_specialist.providers.offline.question import Question
-from run_specialist.record.messages import Block, Message, Reply, Stop, Usage
+from run_specialist.record.messages import Block, Message, Reply, Stop, Usage, text_of
 from run_specialist.tools.respond import NAME as RESPOND
 
 
@@ -49,7 +50,8 @@ class OfflineConversation:
             return self._calls([(call.tool, dict(call.arguments)) for call in calls], messages)
         response = answer(question, gathered)
         if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self._tools):
-            return self._text(response.answer)
+            was_returned = text_of(messages[-1].blocks).startswith(NOT_DELIVERED)
+            return self._text(response.model_dump_json() if was_returned else response.answer)
         return self._calls([(RESPOND, response.model_dump())], messages)
 
     def _calls(self, calls: Sequence[tuple[str, dict[str, Any]]], messages: Sequence[Message]) -> Reply:

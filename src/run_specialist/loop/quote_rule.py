@@ -1,0 +1,71 @@
+"""Whether an answer goes back to the model for the sake of its quotes: each reason once, while it may reply again."""
+
+from collections.abc import Sequence
+
+from run_specialist import answer_prompts
+from run_specialist.answer_prompts import Objection
+from run_specialist.budget.budget import Kind, Phase
+from run_specialist.budget.ladder import Rung
+from run_specialist.loop import founded
+from run_specialist.loop.ending import Ending
+from run_specialist.loop.exchange import Exchange
+from run_specialist.loop.job import Job
+from run_specialist.loop.landing import Landing
+from run_specialist.loop.returned_answers import Returned
+from run_specialist.loop.spending.account import Account
+from run_specialist.loop.tool_calls.dispatcher import Dispatcher
+from run_specialist.record.messages import ToolCall
+from run_specialist.record.outcome import Evidence
+from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.tools.respond import Response
+
+
+class QuoteRule:
+    """Applies the evidence policy to the answers of one run."""
+
+    def __init__(
+        self, job: Job, account: Account, exchange: Exchange, dispatcher: Dispatcher, landing: Landing
+    ) -> None:
+        self._job = job
+        self._account = account
+        self._exchange = exchange
+        self._dispatcher = dispatcher
+        self._landing = landing
+
+    def are_too_early(self, calls: Sequence[ToolCall], response: Response) -> bool:
+        """Return whether an answer stands beside calls that are to be run first, because it cannot know their results.
+
+        It is taken at once in a landing, without budget for the calls, and if all of its quotes were read before.
+        """
+        if all(call.name == RESPOND for call in calls) or Returned.TOO_EARLY in self._exchange.returned.reasons:
+            return False
+        if self._landing.is_active:
+            return False
+        if self._dispatcher.was_interrupted:
+            return True  # decided before the process ended: the calls were begun
+        budget = self._account.budget
+        has_budget = budget.phase is not Phase.SPENT and budget[Kind.TOOL_CALLS].remaining != 0
+        return has_budget and not founded.are_all_verified(self._checked(response))
+
+    def judge(self, response: Response) -> Ending | Objection | None:
+        """Return None for an answer that the policy accepts, else the objection, or the ending if none is possible."""
+        if self._job.evidence != "require":
+            return None
+        checked = self._checked(response)
+        if founded.is_founded(response, checked, self._dispatcher.executed):
+            return None
+        if Returned.WITHOUT_QUOTE in self._exchange.returned.reasons or not self._may_reply_again():
+            return Ending.without_quote(response, checked)
+        self._exchange.returned.add(Returned.WITHOUT_QUOTE, response)
+        # The request was answered; the rung stays.
+        self._landing.was_paused()
+        return answer_prompts.without_quote([quote.quote or quote.source for quote in checked])
+
+    def _checked(self, response: Response) -> tuple[Evidence, ...]:
+        return founded.quotes(self._job, response, self._dispatcher.read, self._account.children)
+
+    def _may_reply_again(self) -> bool:
+        position = self._landing.position
+        if position is not None:
+            return position.answered().rung is not Rung.SALVAGE
+        return self._account.budget.phase is not Phase.SPENT or self._job.landing != "stop"

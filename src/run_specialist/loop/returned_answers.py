@@ -1,0 +1,52 @@
+"""The answers of one run that went back to the model, once for each reason; the newest is kept if no other follows."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from run_specialist.loop.job import Job
+from run_specialist.tools.respond import Response
+
+
+class Returned(StrEnum):
+    """Why an answer went back to the model."""
+
+    TOO_EARLY = "too_early"
+    """It stood beside calls whose results it could not take into account."""
+    WITHOUT_QUOTE = "without_quote"
+    """None of its quotes was found in what was read."""
+
+
+MARKS = {
+    Returned.TOO_EARLY: "[given before the results of the last calls were read]",
+    Returned.WITHOUT_QUOTE: "[no quote of this answer was found in what was read]",
+}
+"""The line that ends such an answer when no other one followed."""
+
+
+class ReturnedAnswers:
+    """Remembers why answers went back, across an interruption of the run."""
+
+    def __init__(self, job: Job) -> None:
+        """Start with those from before the run was resumed; a follow-up question asks for a new answer."""
+        snapshot, note = job.resume_state.snapshot, job.resume_note
+        is_new_question = note is not None and note.question is not None
+        self._schema = job.answer_schema
+        self.reasons: tuple[str, ...] = () if is_new_question else snapshot.returned
+        self.newest: Mapping[str, Any] | None = None if is_new_question else snapshot.returned_answer
+        """The newest answer that went back, as the input of `respond`."""
+
+    def add(self, why: Returned, response: Response) -> None:
+        """Remember an answer that goes back; an empty one is not kept."""
+        self.reasons = (*self.reasons, why)
+        if response.answer.strip():
+            self.newest = response.model_dump()
+
+    @property
+    def kept(self) -> Response | None:
+        """The newest answer that went back, marked with the reason; None if there is none."""
+        if self.newest is None:
+            return None
+        response = Response.parse(self.newest, self._schema)
+        marks = [MARKS[why] for why in Returned if why in self.reasons[-1:]]
+        return response.model_copy(update={"answer": "\n".join([response.answer.rstrip(), *marks])})

@@ -1,0 +1,329 @@
+"""Answers that must rest on what was read: those that come too early or without a quote go back to the model, once."""
+
+import anyio
+import pytest
+
+from run_specialist import answer_prompts, prompts
+from run_specialist.budget.budget import Kind
+from run_specialist.errors import ProviderError
+from run_specialist.loop.founded import NOTHING_READ
+from run_specialist.loop.returned_answers import MARKS, Returned
+from run_specialist.loop.run import Run
+from run_specialist.providers.base import Choice
+from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.record.messages import Stop
+from run_specialist.record.outcome import Exit
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.tools.base import Tool
+from run_specialist.tools.respond import respond_tool
+from tests.loop.stored_replies import looks
+from tests.loop_jobs import LOOK, job, outcome_of, results
+
+pytestmark = pytest.mark.anyio
+READ = {"source": "1", "quote": "note on '1'"}
+INVENTED = {"source": "x:1", "quote": "owls  read\nbooks"}
+WITHOUT = answer_prompts.without_quote([])
+
+
+def responds(answer="yes", *quotes, first_id=50, **fields):
+    """Make a turn that responds with some quotes."""
+    return calls(("respond", {"answer": answer, "evidence": list(quotes), **fields}), first_id=first_id)
+
+
+def beside(*quotes, first_id=20, answer="early"):
+    """Make a turn that responds between two other calls."""
+    respond = ("respond", {"answer": answer, "evidence": list(quotes)})
+    return calls(("look", {"query": "a"}), respond, ("look", {"query": "b"}), first_id=first_id)
+
+
+# G.4
+
+
+@pytest.mark.parametrize("quotes", [(), (INVENTED,), (READ, INVENTED), ({"source": "a", "quote": "note on 'a'"},)])
+async def test_g_4_calls_beside_an_answer_run_and_the_answer_is_asked_for_again(quotes):
+    """The calls run, `respond` gets an error between their results, and the next answer is taken."""
+    provider = ScriptedProvider([looks(1), beside(*quotes), responds("late", READ)])
+    outcome = await outcome_of(job(provider, 9))
+    told = provider.requests[2].messages[-1]
+    assert results(told) == ["note on 'a', part 0", answer_prompts.TOO_EARLY, "note on 'b', part 0"]
+    assert [block.get("is_error", False) for block in told.blocks] == [False, True, False]
+    assert (outcome.status, outcome.answer) == ("answered", "late")
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (3, 0)
+
+
+async def test_g_4_happens_once_a_run():
+    """The second time `respond` ends the run, and the calls beside it are not run."""
+    provider = ScriptedProvider([looks(1), beside(), beside(first_id=30, answer="again")])
+    outcome = await outcome_of(job(provider, 9))
+    assert (outcome.status, outcome.answer) == ("answered", "again")
+    assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (3, 2)
+
+
+async def test_g_4_only_results_of_earlier_turns_verify_a_quote():
+    """Quotes of which one was not read before do not end the run; with `off` nothing is looked up."""
+    for evidence, requests in (("check", 2), ("off", 3)):
+        provider = ScriptedProvider([looks(1), beside(READ), responds("late")][:requests])
+        outcome = await outcome_of(job(provider, 9, evidence=evidence))
+        assert outcome.answer == ("early" if evidence == "check" else "late")
+
+
+async def test_g_4_calls_over_the_budget_are_skipped_as_always_and_the_countdown_follows_call_order():
+    """Calls within the budget run with their countdown, the rest is skipped, and the landing asks for the answer."""
+    provider = ScriptedProvider([looks(1), beside(), responds("late", READ)])
+    outcome = await outcome_of(job(provider, 2))
+    assert results(provider.requests[2].messages[-1]) == [
+        "note on 'a', part 0\n0 tool calls remaining",
+        answer_prompts.TOO_EARLY,
+        "Not run: limit reached, look skipped.",
+    ]
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("landed", 2, 1)
+
+
+async def test_g_4_s2_4_in_the_finalize_preset_the_notice_stands_at_the_end_of_the_results():
+    """A batch that straddles the limit brings the notice, also where `respond` is among its calls."""
+    provider = ScriptedProvider([looks(1), beside(), responds("late", READ)])
+    outcome = await outcome_of(job(provider, 2, landing="finalize", augmenters=()))
+    told = results(provider.requests[2].messages[-1])
+    notice = prompts.landing_instruction("finalize", None)
+    assert told == ["note on 'a', part 0", answer_prompts.TOO_EARLY, f"Not run: limit reached, look skipped.\n{notice}"]
+    assert (outcome.status, outcome.landing.how) == ("landed", "finalize")
+
+
+async def test_g_4_without_budget_the_answer_is_taken():
+    """When the reply itself spent the last turn, its answer is taken and nothing is run."""
+    provider = ScriptedProvider([beside()])
+    limits = {Kind.TURNS: 2}
+    outcome = await outcome_of(job(provider, 9, limits=limits))
+    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("answered", "early", 0)
+
+
+async def test_g_4_an_answer_that_is_never_given_again_is_kept():
+    """If no other answer follows, the early one is the answer, marked, and partial."""
+    provider = ScriptedProvider([looks(1), beside(READ, INVENTED, answer="early"), says(""), says("")])
+    outcome = await outcome_of(job(provider, 9))
+    assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
+    assert outcome.answer == f"early\n{MARKS[Returned.TOO_EARLY]}"
+    assert [quote.verified for quote in outcome.evidence] == [True, False]
+
+
+async def test_g_4_an_abort_while_the_calls_run_leaves_one_result_for_each():
+    """After an abort each call has its own result, with `respond` between them."""
+    runs = []
+
+    async def slow(query: str = "", part: int = 0) -> str:
+        if query == "b":
+            runs[0].abort()
+            await anyio.sleep_forever()
+        return f"note {query}"
+
+    tool = Tool("look", "Look.", slow)
+    runs.append(Run(job(ScriptedProvider([beside()]), 9, tools=[tool])))
+    outcome = await runs[0].outcome()
+    assert outcome.status == "aborted"
+    assert results(runs[0].transcript[-1]) == [
+        "note a",
+        prompts.NOT_TAKEN,
+        prompts.STOPPED.format(tool="look"),
+    ]
+    assert outcome.answer.count("early") == 1
+    assert MARKS[Returned.TOO_EARLY] in outcome.answer
+
+
+# G.5
+
+
+async def test_g_5_an_answer_with_one_verified_quote_is_taken():
+    """One quote that was read is enough; the others are warnings."""
+    outcome = await outcome_of(
+        job(ScriptedProvider([looks(1), responds("yes", INVENTED, READ)]), 9, evidence="require")
+    )
+    assert (outcome.status, [quote.verified for quote in outcome.evidence]) == ("answered", [False, True])
+    assert len(outcome.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("quotes", "named"),
+    [
+        ((), "it has no quote from the results"),
+        ((INVENTED,), 'none of its quotes stands in the results of your calls: "owls read books"'),
+    ],
+)
+async def test_g_5_an_answer_without_a_verified_quote_goes_back_once(quotes, named):
+    """The result of `respond` names the quotes that were not found, or that none was given."""
+    provider = ScriptedProvider([looks(1), responds("no", *quotes), responds("yes", READ, first_id=60)])
+    outcome = await outcome_of(job(provider, 9, evidence="require"))
+    (told,) = provider.requests[2].messages[-1].blocks
+    assert told["is_error"] is True
+    assert named in told["content"]
+    assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "yes", ())
+
+
+async def test_g_5_a_text_goes_back_with_a_message():
+    """A text has no quotes: it goes back as a message, and its answer may come as JSON."""
+    provider = ScriptedProvider([looks(1), says("It is."), says('{"answer": "yes", "evidence": ["note on \'1\'"]}')])
+    outcome = await outcome_of(job(provider, 9, evidence="require"))
+    assert provider.requests[2].messages[-1].content == ({"type": "text", "text": WITHOUT.to_text},)
+    assert (outcome.status, outcome.answer, outcome.evidence[0].verified) == ("answered", "yes", True)
+
+
+async def test_g_5_a_second_one_is_partial_and_says_how_many_quotes_were_found():
+    """The second answer without a verified quote is kept as it is, partial, with exit code 0."""
+    provider = ScriptedProvider([looks(1), responds("no"), responds("still no", INVENTED, first_id=60)])
+    outcome = await outcome_of(job(provider, 9, evidence="require"))
+    assert (outcome.status, outcome.exit_code, outcome.answer) == ("partial", Exit.OK, "still no")
+    assert "0 of 1 quotes found" in outcome.error
+    assert outcome.error in outcome.warnings
+
+
+async def test_g_5_an_answer_with_gaps_after_a_call_needs_no_quote():
+    """What was looked for and not found needs no quote; without any call it does."""
+    gaps = responds("nothing", gaps=["owls"])
+    outcome = await outcome_of(job(ScriptedProvider([looks(1), gaps]), 9, evidence="require"))
+    assert (outcome.status, outcome.gaps) == ("answered", ("owls",))
+    provider = ScriptedProvider([gaps, responds("nothing", gaps=["owls"], first_id=60)])
+    outcome = await outcome_of(job(provider, 9, evidence="require"))
+    assert outcome.status == "partial"
+    assert NOTHING_READ in outcome.warnings
+
+
+@pytest.mark.parametrize("evidence", ["off", "check"])
+async def test_g_5_without_require_no_answer_goes_back(evidence):
+    """`check` looks quotes up and warns; `off` does neither, and `verified` is null."""
+    outcome = await outcome_of(job(ScriptedProvider([looks(1), responds("yes", INVENTED, READ)]), 9, evidence=evidence))
+    assert outcome.status == "answered"
+    verified = [quote.verified for quote in outcome.evidence]
+    assert verified == ([None, None] if evidence == "off" else [False, True])
+    assert len(outcome.warnings) == (0 if evidence == "off" else 1)
+
+
+async def test_g_5_at_the_landing_a_return_counts_as_a_request_and_stays_on_its_rung():
+    """The return is an answered request on the same rung; the next answer has landed."""
+    provider = ScriptedProvider([looks(1), responds("no"), responds("yes", READ, first_id=60)])
+    outcome = await outcome_of(job(provider, 1, evidence="require"))
+    assert [asked.choice for asked in provider.requests] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
+    assert (outcome.status, outcome.answer) == ("landed", "yes")
+    assert (outcome.landing.how, outcome.landing.requests) == ("force", 2)
+
+
+async def test_g_5_where_no_request_is_left_the_answer_is_partial():
+    """The third answered request of a landing is the last: its answer is partial at once."""
+    provider = ScriptedProvider([looks(1), looks(2), looks(3), responds("no")])
+    outcome = await outcome_of(job(provider, 1, evidence="require"))
+    assert (outcome.status, outcome.answer, outcome.landing.requests) == ("partial", "no", 3)
+    provider = ScriptedProvider([responds("no")])
+    outcome = await outcome_of(job(provider, 9, evidence="require", landing="stop", limits={Kind.TURNS: 2}))
+    assert (outcome.status, outcome.answer) == ("partial", "no")
+
+
+@pytest.mark.parametrize(
+    ("then", "status", "exit_code"),
+    [
+        ([says(""), says("")], "partial", Exit.OK),
+        ([says("", Stop.REFUSED)], "partial", Exit.OK),
+        ([looks(2), looks(3), looks(4), looks(5)], "partial", Exit.OK),
+        ([ProviderError("down")], "failed", Exit.PROVIDER),
+        ([RuntimeError("a bug")], "failed", Exit.NO_ANSWER),
+    ],
+    ids=["mute", "refuses", "ignores", "down", "bug"],
+)
+async def test_g_5_an_answer_that_is_never_given_again_is_kept(then, status, exit_code):
+    """However the run ends after a return, the answer that went back is in its answer, marked, with its quotes."""
+    provider = ScriptedProvider([looks(1), responds("the one answer", INVENTED), *then])
+    outcome = await outcome_of(job(provider, 2, evidence="require"))
+    assert (outcome.status, outcome.exit_code) == (status, exit_code)
+    assert f"the one answer\n{MARKS[Returned.WITHOUT_QUOTE]}" in outcome.answer
+    assert outcome.answer.count("the one answer") == 1
+    assert outcome.evidence[0].verified is False
+    if status == "failed":
+        assert "note on '1'" in outcome.answer
+
+
+async def test_g_5_an_answer_as_text_is_kept_too():
+    """A text that went back is kept like an answer by `respond`; a newer text of the model stands beside it."""
+    provider = ScriptedProvider(
+        [looks(1), says("The one answer."), says("Let me look", Stop.PAUSED), ProviderError("down")]
+    )
+    outcome = await outcome_of(job(provider, 9, evidence="require"))
+    assert f"The one answer.\n{MARKS[Returned.WITHOUT_QUOTE]}\n\nLet me look" in outcome.answer
+
+
+async def test_g_5_calls_beside_an_answer_that_goes_back_are_refused_in_words_that_are_true():
+    """Calls beside the second early answer are not run, and their results do not say that the run ended."""
+    provider = ScriptedProvider([looks(1), beside(), beside(first_id=30), responds("yes", READ, first_id=60)])
+    outcome = await outcome_of(job(provider, 9, evidence="require"))
+    refused = answer_prompts.NOT_RUN_BESIDE_RETURNED.format(tool="look")
+    assert results(provider.requests[3].messages[-1]) == [refused, WITHOUT.to_call, refused]
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("answered", 3, 2)
+
+
+QUOTING = AnswerSchema(
+    {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer"},
+            "evidence": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"source": {"type": "string"}, "quote": {"type": "string"}},
+                },
+            },
+        },
+    }
+)
+
+
+async def test_g_5_quotes_in_an_answer_with_a_schema_count_and_come_out():
+    """Quotes in the `evidence` of the output are looked up and stand in `evidence` of the outcome."""
+    settings = {"answer_schema": QUOTING, "tools": [LOOK, respond_tool(QUOTING)], "evidence": "require"}
+    bad = calls(("respond", {"answer": {"n": 1, "evidence": [INVENTED]}}), first_id=50)
+    good = calls(("respond", {"answer": {"n": 1, "evidence": [READ]}, "evidence": [READ]}), first_id=60)
+    provider = ScriptedProvider([looks(1), bad, good])
+    outcome = await outcome_of(job(provider, 9, **settings))
+    assert '"owls read books"' in results(provider.requests[2].messages[-1])[0]
+    assert (outcome.status, outcome.output) == ("answered", {"n": 1, "evidence": [READ]})
+    assert [(quote.quote, quote.verified) for quote in outcome.evidence] == [("note on '1'", True)]
+
+
+async def test_g_5_what_went_back_is_bounded():
+    """Few quotes are named, each cut."""
+    many = [{"source": "a", "quote": f"{number} " + "x" * 5_000} for number in range(20)]
+    provider = ScriptedProvider([looks(1), responds("no", *many), responds("yes", READ, first_id=60)])
+    await outcome_of(job(provider, 9, evidence="require"))
+    (told,) = results(provider.requests[2].messages[-1])
+    assert len(told) < 1_000
+    assert "and 17 more" in told
+
+
+# G.6
+
+
+async def test_g_6_an_answer_after_no_call_and_without_a_quote_carries_a_warning():
+    """Nothing was read, and the outcome says so."""
+    for reply in (responds("from memory"), says("from memory")):
+        outcome = await outcome_of(job(ScriptedProvider([reply]), 9))
+        assert (outcome.status, outcome.warnings) == ("answered", (NOTHING_READ,))
+
+
+@pytest.mark.parametrize(
+    ("reply", "settings"),
+    [
+        (responds("yes"), {"tools": ()}),
+        (responds("yes"), {"limit": 0}),
+        (responds("yes"), {"evidence": "off"}),
+        (says("", Stop.REFUSED), {}),
+    ],
+    ids=["no tools", "no calls allowed", "off", "no answer"],
+)
+async def test_g_6_no_warning_where_nothing_could_be_read(reply, settings):
+    """A specialist without tools or without calls is excepted, and so is a run without an answer."""
+    outcome = await outcome_of(job(ScriptedProvider([reply]), **settings))
+    assert NOTHING_READ not in outcome.warnings
+
+
+async def test_g_6_a_call_or_a_quote_is_enough():
+    """An answer after a call needs no warning, and an invented quote has its own."""
+    outcome = await outcome_of(job(ScriptedProvider([looks(1), responds("yes")]), 9))
+    assert outcome.warnings == ()
+    outcome = await outcome_of(job(ScriptedProvider([responds("yes", INVENTED)]), 9))
+    assert [warning.startswith("quote not found") for warning in outcome.warnings] == [True]
