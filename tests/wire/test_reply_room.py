@@ -2,6 +2,8 @@
 
 import pytest
 
+from run_specialist.providers.endpoint import OPENAI_URL
+from run_specialist.providers.openai_chat import ChatProvider, make_client
 from tests.wire.chat.replies import answers, calls, says, tool_call
 from tests.wire.simulator.replies import calls as tool_uses
 from tests.wire.simulator.replies import says as says_blocks
@@ -55,3 +57,10 @@ async def test_g7_an_effort_lifts_the_bound(ask_once):
     """An effort is a setting of thinking."""
     told = await ask_once([tool_uses("look", {"query": "a"}), DONE], "tool_calls_limit: 1", "effort: low")
     assert [request.body["max_tokens"] for request in told.requests] == [16_000, 16_000]
+
+
+@pytest.mark.parametrize(("url", "thinks"), [(OPENAI_URL, True), (f"{OPENAI_URL}/", True), ("http://[::1]/v1", False)])
+async def test_g7_models_of_the_vendor_of_chat_completions_may_think(url, thinks):
+    """A model at the vendor's own address may think, which no parameter tells; one at another address does not."""
+    async with make_client(base_url=url, api_key="test") as client:
+        assert ChatProvider("some-model", client).capabilities.thinks is thinks

@@ -18,6 +18,7 @@ KEYS = {
     "max_completion_tokens",
     "max_tokens",
     "reasoning_effort",
+    "response_format",
     "stream",
     "stream_options",
 }
