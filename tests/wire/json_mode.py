@@ -1,10 +1,13 @@
 """Replies of a chat completions server that constrains them to one tool call in JSON."""
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.wire.chat.replies import ChatReply, says
 
+KEYWORDS = {"type", "enum", "anyOf", "properties", "required", "additionalProperties", "items"}
+"""Keywords of a schema that both vendors accept."""
 JSON_MODE: dict[str, Any] = {"tool_calls": "json"}
 
 
@@ -26,10 +29,35 @@ def responds(answer: str, **fields: Any) -> ChatReply:
 def offered(request: Any) -> list[str]:
     """Return the tools that the schema of a chat completions request allows; empty if it has none."""
     form = request.body.get("response_format")
-    return tools_in(form["json_schema"]["schema"]) if form else []
+    if form is None:
+        return []
+    assert (form["type"], form["json_schema"]["name"], form["json_schema"]["strict"]) == ("json_schema", "call", True)
+    return tools_in(form["json_schema"]["schema"])
 
 
 def tools_in(schema: Any) -> list[str]:
-    """Return the tools that the schema of a call allows."""
+    """Return the tools that the schema of a call allows, after checking that the vendors accept it."""
+    assert not list(broken_in(schema))
     branches = schema["properties"]["call"]["anyOf"]
     return [branch["properties"]["tool"]["enum"][0] for branch in branches]
+
+
+def broken_in(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield what strict decoding does not support in a schema."""
+    place = "/".join(path) or "the root"
+    for key in schema.keys() - KEYWORDS:
+        yield f"in {place}: {key!r} is not permitted."
+    if schema.get("type") == "object":
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is not False:
+            yield f"in {place}: 'additionalProperties' is required to be supplied and to be false."
+        if sorted(schema.get("required", ())) != sorted(properties):
+            yield f"in {place}: 'required' must be an array including every key in properties."
+        for name, part in properties.items():
+            yield from broken_in(part, (*path, name))
+    if not schema.keys() & {"type", "anyOf", "enum"}:
+        yield f"in {place}: schema must have a 'type' key."
+    for number, branch in enumerate(schema.get("anyOf", ())):
+        yield from broken_in(branch, (*path, str(number)))
+    if schema.get("type") == "array":
+        yield from broken_in(schema.get("items", {}), (*path, "items"))

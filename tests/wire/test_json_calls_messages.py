@@ -31,6 +31,8 @@ async def test_g8_messages_api_a_call_a_landing_and_an_answer(ask):
     assert all(not request.tool_names and request.tool_choice is None for request in told.api.requests)
     every = ["get_tool_response", "look", "respond"]
     assert [offered(request) for request in told.api.requests] == [every, every, ["respond"]]
+    # No later request would read what a landing writes to the cache.
+    assert ["cache_control" in request.body for request in told.api.requests] == [True, True, False]
     *_, called, result = told.api.requests[2].messages
     assert called["content"] == [{"type": "text", "text": written("look", query="b")}]
     (text,) = result["content"]
@@ -91,3 +93,23 @@ async def test_g8_summaries_work_with_calls_in_json(ask_once):
     assert any('"tool": "context_summarize"' in text for text in texts)
     assert any(text.startswith("Result of context_summarize:\n") and "owls eat mice" in text for text in texts)
     assert any("SUMMARIZED executionId:'call_" in text for text in texts)
+
+
+async def test_g8_an_answer_in_json_may_have_a_shape(ask_once):
+    """With `output_schema` the answer within the call must match it, optional properties included."""
+    shape = "{type: object, properties: {n: {type: integer}, unit: {type: string}}, required: [n]}"
+    wrong, right = (
+        written("respond", source="", quote="", answer=answer, evidence=None, gaps=None)
+        for answer in ({"n": "many", "unit": None}, {"n": 3, "unit": None})
+    )
+    told = await ask_once([says(wrong), says(right)], JSON_LINE, f"output_schema: {shape}")
+    assert (told.outcome.status, told.outcome.output) == ("answered", {"n": 3})
+    assert "does not match its schema" in told.api.requests[1].messages[-1]["content"][0]["text"]
+    branch = told.api.requests[0].body["output_config"]["format"]["schema"]["properties"]["call"]["anyOf"][-1]
+    assert branch["properties"]["arguments"]["properties"]["answer"]["required"] == ["n", "unit"]
+
+
+async def test_g8_an_ignored_schema_is_reported_once(ask_once):
+    """A second reply in text does not repeat the warning."""
+    told = await ask_once([says("Words."), says("Words.")], JSON_LINE, "output_schema: {type: object}")
+    assert len([warning for warning in told.outcome.warnings if "ignored the JSON Schema" in warning]) == 1

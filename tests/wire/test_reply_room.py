@@ -2,7 +2,10 @@
 
 import pytest
 
+from run_specialist.providers.endpoint import OPENAI_URL
+from run_specialist.providers.openai_chat import ChatProvider, make_client
 from tests.wire.chat.replies import answers, calls, says, tool_call
+from tests.wire.resumed_requests import MESSAGES, Endpoint
 from tests.wire.simulator.replies import calls as tool_uses
 from tests.wire.simulator.replies import says as says_blocks
 from tests.wire.simulator.replies import thinking, tool_use
@@ -55,3 +58,21 @@ async def test_g7_an_effort_lifts_the_bound(ask_once):
     """An effort is a setting of thinking."""
     told = await ask_once([tool_uses("look", {"query": "a"}), DONE], "tool_calls_limit: 1", "effort: low")
     assert [request.body["max_tokens"] for request in told.requests] == [16_000, 16_000]
+
+
+@pytest.mark.parametrize(("url", "thinks"), [(OPENAI_URL, True), (f"{OPENAI_URL}/", True), ("http://[::1]/v1", False)])
+async def test_g7_models_of_the_vendor_of_chat_completions_may_think(url, thinks):
+    """A model at the vendor's own address may think, which no parameter tells; one at another address does not."""
+    async with make_client(base_url=url, api_key="test") as client:
+        assert ChatProvider("some-model", client).capabilities.thinks is thinks
+
+
+async def test_g7_thinking_before_a_resumption_lifts_the_bound_too(messages_api, tmp_path):
+    """A resumed run knows from its transcript that the model thinks."""
+    first = says_blocks(thinking("hm"), tool_use("look", {"query": "a"}))
+    api = messages_api([first, DONE, DONE])
+    one = Endpoint(MESSAGES, api, tmp_path, stream=False, model="claude-opus-5")
+    await one.ask()
+    _, outcome = await one.resume("And?", tool_calls_limit=1)
+    assert outcome.status == "landed"
+    assert [sent.body["max_tokens"] for sent in one.requests] == [16_000] * 3

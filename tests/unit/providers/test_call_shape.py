@@ -10,7 +10,7 @@ from run_specialist.providers.call_shape import call_schema, read_call, written,
 from run_specialist.providers.tool_list import tool_list
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import respond_tool
-from tests.wire.chat.json_rules import broken_in
+from tests.wire.json_mode import broken_in
 
 NAMES = st.text("abcdefghijklmnop_", min_size=1, max_size=8)
 SCALARS = {
@@ -69,7 +69,7 @@ def test_g8_any_union_is_fit_for_strict_decoding(drawn):
     """Every object of the schema is closed and requires all of its properties; no keyword is one that is refused."""
     tools, _, _ = drawn
     schema = call_schema(tools)
-    assert not list(broken_in(schema, ()))
+    assert not list(broken_in(schema))
     branches = schema["properties"]["call"]["anyOf"]
     assert [branch["properties"]["tool"]["enum"] for branch in branches] == [[name] for name in tools.names]
     assert "description" not in json.dumps(schema)

@@ -3,7 +3,7 @@
 import json
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from run_specialist.loop.partial_reply import PartialReply
@@ -29,6 +29,7 @@ def shown(text: str, cuts: list[int]) -> list[Delta]:
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), st.lists(st.integers(0, 10_000), max_size=12))
+@example({"a": "\\", "b": '"}', "c": '\\"{'}, [])
 def test_g8_a_streamed_call_shows_its_arguments_only(arguments, cuts):
     """However a call is split, the pieces shown are the JSON of its arguments, each with the name of the tool."""
     seen = shown(f" {written('look', arguments)}\n ", cuts)

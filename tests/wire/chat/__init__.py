@@ -5,8 +5,8 @@ with ChatSimulator([calls("search", {"query": "owls"}), answers("42")]) as api:
 assert api.requests[1].results
 """
 
-from . import faults, json_rules, policies, replies
+from . import faults, policies, replies
 from .replies import ChatReply
 from .simulator import ChatSimulator, Recorded
 
-__all__ = ["ChatReply", "ChatSimulator", "Recorded", "faults", "json_rules", "policies", "replies"]
+__all__ = ["ChatReply", "ChatSimulator", "Recorded", "faults", "policies", "replies"]
