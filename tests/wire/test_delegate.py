@@ -211,14 +211,14 @@ async def test_the_example_of_the_docs_answers(messages_api, monkeypatch):
         if request.tool_names == ["delegate"]:
             asked = {"specialist": "thoughts-analyzer", "query": "Why a soft landing?"}
             return says("So that nothing is lost.") if request.results else says(tool_use("delegate", asked))
-        return answers("Nothing is lost.")
+        return answers("Nothing is lost.", gaps=["costs"]) if request.calls_so_far else calls("ls", {})
 
     api = messages_api(policy)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", api.base_url)
     async with anthropic.make_client(api_key="test", max_retries=0) as client:
         assert await parent.answer(client, "Why?") == "So that nothing is lost."
     (result,) = api.requests[-1].results.values()
-    assert result.startswith("[thoughts-analyzer: answered after 0 of 12 tool calls]")
+    assert result.startswith("[thoughts-analyzer: answered after 1 of 12 tool calls]")
 
 
 @pytest.mark.parametrize("document", ["delegate.md", "nested.md"])

@@ -37,12 +37,9 @@ class QuoteRule:
 
         It is taken at once in a landing, without budget for the calls, and if all of its quotes were read before.
         """
-        if all(call.name == RESPOND for call in calls) or Returned.TOO_EARLY in self._exchange.returned.reasons:
+        has_others = any(call.name != RESPOND for call in calls)
+        if not has_others or self._landing.is_active or Returned.TOO_EARLY in self._exchange.returned.reasons:
             return False
-        if self._landing.is_active:
-            return False
-        if self._dispatcher.was_interrupted:
-            return True  # decided before the process ended: the calls were begun
         budget = self._account.budget
         has_budget = budget.phase is not Phase.SPENT and budget[Kind.TOOL_CALLS].remaining != 0
         return has_budget and not founded.are_all_verified(self._checked(response))

@@ -139,9 +139,8 @@ def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Prov
 def _check_evidence(file: SpecialistFile, settings: Specialist, schema: AnswerSchema | None) -> None:
     """Raise UsageError if answers must have quotes, but their schema has no place for any."""
     if settings.evidence == "require" and schema is not None and not has_quotes(schema.schema):
-        key = "evidence" if "evidence" in file.lines else "output_schema"
-        place = f"{file.place(key)}: evidence" if key in file.lines else "evidence"
-        raise UsageError(f"{place}: {NEEDS_QUOTES}")
+        place = next((f"{file.place(key)}: " for key in ("evidence", "output_schema") if key in file.lines), "")
+        raise UsageError(f"{place}evidence: {NEEDS_QUOTES}")
 
 
 def digest(path: Path) -> str:

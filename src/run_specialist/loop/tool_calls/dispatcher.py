@@ -59,11 +59,6 @@ class Dispatcher:
         """The calls of earlier turns that returned, in call order; nothing was read of an interrupted turn."""
         return tuple(self._returned[number] for number in sorted(self._returned) if number <= self.started)
 
-    @property
-    def was_interrupted(self) -> bool:
-        """True if calls of the turn that follows returned before the run was resumed."""
-        return any(number > self.started for number in self._returned)
-
     def forget_interrupted(self) -> None:
         """Run the next calls although calls may have been running when the process ended: those are not repeated."""
         self._cut_off = range(0)
