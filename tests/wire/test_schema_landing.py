@@ -191,9 +191,12 @@ async def test_g1_a_refused_schema_is_no_rung_and_is_remembered(landing, refusal
     assert (outcome.landing.how, outcome.landing.requests) == ("force", 1)
 
 
-async def test_a_refusal_about_something_else_is_an_error(landing):
+@pytest.mark.parametrize(
+    "refusal", ["the credit balance is too low", "output_config.effort: Input should be 'low'", "reasoning_effort: no"]
+)
+async def test_a_refusal_about_something_else_is_an_error(landing, refusal):
     """A 400 that does not name the schema ends the run with exit code 3, and nothing is learned from it."""
-    outcome = await landing.run([landing.look(0), landing.refusal("the credit balance is too low")])
+    outcome = await landing.run([landing.look(0), landing.refusal(refusal)])
     assert outcome.exit_code == 3
     assert landing.provider.capabilities.schema
 
