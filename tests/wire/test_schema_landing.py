@@ -240,6 +240,24 @@ async def test_s0_10_a_schema_does_without_a_refused_none(messages_api, chat_api
     assert (landing.provider.capabilities.none_choice, landing.provider.capabilities.schema) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "Invalid schema for response_format 'respond'"),
+        (400, "json mode cannot be combined with tool/function calling"),
+        (422, "response_format: extra fields not permitted"),
+        (500, "Failed to initialize samplers: failed to parse grammar"),
+    ],
+)
+async def test_g1_servers_refuse_a_schema_in_different_words(messages_api, chat_api, status, text):
+    """Whatever a chat completions server says about the schema of a reply, the next rung follows."""
+    landing = Landing("chat", streams=False, messages_api=messages_api, chat_api=chat_api)
+    script = [landing.look(0), chat.faults.error(status, text), landing.responds("Mice.")]
+    outcome = await landing.run(script, landing="auto")
+    assert (outcome.answer, outcome.landing.how, outcome.landing.requests) == ("Mice.", "force", 1)
+    assert not landing.provider.capabilities.schema
+
+
 @pytest.mark.parametrize(("url", "rungs"), [(OPENAI_URL, "force"), ("http://127.0.0.1:9/v1", "schema")])
 def test_g2_the_schema_comes_first_where_chat_completions_are_not_the_vendors(url, rungs):
     """The vendor's own address is forced first; every other one, which may ignore a force, gets the schema first."""
