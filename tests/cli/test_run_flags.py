@@ -63,15 +63,14 @@ def test_s0_8_none_takes_away_the_limit_of_the_file(job_of, flag, kind):
 
 
 def test_every_setting_that_is_a_flag_reaches_the_run(job_of):
-    """Every flag of a setting has a test here, and `--landing` reaches the run."""
+    """Every flag of a setting has a test here, and those with a few values reach the run."""
     assert job_of("--landing order", "landing: stop").landing == "order"
-    assert job_of("--evidence require", "evidence: off").evidence == "require"
+    assert job_of("--landing schema", "landing: stop").landing == "schema"
+    assert job_of("--evidence off", "evidence: require").evidence == "off"
+    assert job_of("--tool-calls native", "tool_calls: json").opening.tool_calls == "native"
     settings = {name for name, one in inspect.signature(run).parameters.items() if one.annotation in _ours()}
     tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS} | {
-        "landing",
-        "preset",
-        "evidence",
-        "tool_calls",
+        *("landing", "evidence", "tool_calls", "preset")
     }
     assert settings - {"name", "store", "on_lost", "dir_", "root", "model", "strict"} == tested
 

@@ -10,9 +10,9 @@ LISTED = STATUSES | {"running", "interrupted"}
 KINDS = {"tool_calls", "turns", "tokens", "cost", "time", "characters"}
 BUDGET_PHASES = {"silent", "countdown", "spent"}
 CALL_PHASES = {"started", "finished", "failed", "skipped"}
-HOW = {"force", "order", "none", "finalize", "salvage"}
+HOW = {"force", "order", "schema", "none", "finalize", "salvage"}
 STOPS = {"answered", "wants_tools", "paused", "truncated", "refused"}
-CHOICES = {"auto", "none", "respond"}
+CHOICES = {"auto", "none", "respond", "schema"}
 
 USAGE = {
     "input_tokens": "count",

@@ -43,6 +43,16 @@ async def test_g1_a_reply_that_was_stored_before_a_crash_is_read_as_json_too(des
     assert desk.load().messages[-1].message.blocks == ({"type": "text", "text": JSON},)
 
 
+async def test_g1_a_stored_reply_belongs_to_the_rung_of_its_request(desk):
+    """On a ladder that begins with force, a resumed run whose stored reply answers the schema names that rung."""
+    going = await desk.record(looks(1), looks(2), WRITTEN, tool_calls_limit=1)
+    assert [request.choice for request in going.requests[1:]] == [Choice.RESPOND, Choice.SCHEMA]
+    await desk.keep(going.notebook.until(Received, 3))
+    again = await desk.go_on()
+    assert (again.outcome.answer, again.outcome.landing.how) == ("It is known.", "schema")
+    assert [event.how for event in again.named("landing")] == ["schema"]
+
+
 async def test_g1_with_a_raised_limit_the_stored_reply_is_an_answer_like_any_other(desk):
     """The stored JSON is the answer also where the raised limit has ended the landing."""
     await pending(desk, WRITTEN)

@@ -191,9 +191,12 @@ async def test_g1_a_refused_schema_is_no_rung_and_is_remembered(landing, refusal
     assert (outcome.landing.how, outcome.landing.requests) == ("force", 1)
 
 
-async def test_a_refusal_about_something_else_is_an_error(landing):
+@pytest.mark.parametrize(
+    "refusal", ["the credit balance is too low", "output_config.effort: Input should be 'low'", "reasoning_effort: no"]
+)
+async def test_a_refusal_about_something_else_is_an_error(landing, refusal):
     """A 400 that does not name the schema ends the run with exit code 3, and nothing is learned from it."""
-    outcome = await landing.run([landing.look(0), landing.refusal("the credit balance is too low")])
+    outcome = await landing.run([landing.look(0), landing.refusal(refusal)])
     assert outcome.exit_code == 3
     assert landing.provider.capabilities.schema
 
@@ -235,6 +238,24 @@ async def test_s0_10_a_schema_does_without_a_refused_none(messages_api, chat_api
     assert [sent.tool_choice for sent in landing.requests] == [None, {"type": "none"}, None]
     assert landing.requests[-1].schema == landing.requests[-2].schema is not None
     assert (landing.provider.capabilities.none_choice, landing.provider.capabilities.schema) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "Invalid schema for response_format 'respond'"),
+        (400, "json mode cannot be combined with tool/function calling"),
+        (422, "response_format: extra fields not permitted"),
+        (500, "Failed to initialize samplers: failed to parse grammar"),
+    ],
+)
+async def test_g1_servers_refuse_a_schema_in_different_words(messages_api, chat_api, status, text):
+    """Whatever a chat completions server says about the schema of a reply, the next rung follows."""
+    landing = Landing("chat", streams=False, messages_api=messages_api, chat_api=chat_api)
+    script = [landing.look(0), chat.faults.error(status, text), landing.responds("Mice.")]
+    outcome = await landing.run(script, landing="auto")
+    assert (outcome.answer, outcome.landing.how, outcome.landing.requests) == ("Mice.", "force", 1)
+    assert not landing.provider.capabilities.schema
 
 
 @pytest.mark.parametrize(("url", "rungs"), [(OPENAI_URL, "force"), ("http://127.0.0.1:9/v1", "schema")])

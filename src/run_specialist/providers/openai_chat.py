@@ -172,7 +172,8 @@ class ChatConversation:
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
             if openai_refusals.is_too_long(text):
                 failure = ContextExceeded(line)
-            elif refused and request.schema is not None and openai_refusals.is_about_schema(text):
+            # Some servers report a schema that their grammar cannot express as an error of their own.
+            elif isinstance(error, APIStatusError) and request.schema and openai_refusals.is_about_schema(text):
                 failure = self._provider.knowledge.refused(Choice.SCHEMA, line)
             elif refused and self._is_constrained(request.choice) and openai_refusals.is_about_choice(text):
                 failure = self._provider.knowledge.refused(request.choice, line)

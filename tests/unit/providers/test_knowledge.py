@@ -8,7 +8,7 @@ from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Request
 from run_specialist.providers.knowledge import Knowledge
 from run_specialist.providers.scripted import calls, says
-from run_specialist.record.messages import Message, Stop
+from run_specialist.record.messages import Message, Reply, Stop
 from run_specialist.specialist.json_schema.strict import strict
 from run_specialist.tools.respond import respond_tool
 
@@ -44,6 +44,7 @@ def learnt(choice, reply):
         (Choice.SCHEMA, says('{"answer": 1, "evidence": null, "gaps": []}'), (True, False, True)),
         (Choice.SCHEMA, says("[" * 100_000), (True, False, True)),
         (Choice.SCHEMA, LOOK, (True, False, True)),
+        (Choice.SCHEMA, Reply(Stop.WANTS_TOOLS, (*says(WRITTEN).content, *LOOK.content)), (True, False, True)),
         (Choice.AUTO, says("Mice."), (True, True, True)),
         (Choice.NONE, LOOK, (True, True, True)),
     ],

@@ -159,13 +159,20 @@ def test_g1_what_cannot_be_closed_is_json_in_a_string(part, written, value):
     assert restored({"answer": written}, schema) == {"answer": value}
 
 
-@pytest.mark.parametrize("kept", [{"answer": {"prey": ["mi"]}}, {"answer": {"prey": ["mice"], "weight": None}}, {}])
-def test_a_value_that_was_cut_off_is_turned_back_as_far_as_it_goes(kept):
+@pytest.mark.parametrize(
+    ("kept", "turned"),
+    [
+        ({"answer": {"prey": ["mi"]}}, {"answer": {"prey": ["mi"]}}),
+        ({"answer": {"weight": None}}, {"answer": {}}),
+        ({"answer": {"prey": ["mice"], "weight": None}}, {"answer": {"prey": ["mice"]}}),
+        ({}, {}),
+    ],
+)
+def test_a_value_that_was_cut_off_is_turned_back_as_far_as_it_goes(kept, turned):
     """Properties that never arrived are missing, and those that did are turned back."""
     properties = {"prey": {"type": "array", "items": {"type": "string"}}, "weight": {"type": "number"}}
     answer = {"anyOf": [{"type": "object", "properties": properties}, {"type": "null"}]}
-    turned = restored(kept, {"type": "object", "properties": {"answer": answer}})
-    assert turned == json.loads(json.dumps(kept).replace(', "weight": null', ""))
+    assert restored(kept, {"type": "object", "properties": {"answer": answer}}) == turned
 
 
 def fan_out(levels):
