@@ -30,7 +30,7 @@ MIN_USAGE = Usage(input_tokens=2_600, output_tokens=400)
 PrepareChild = Callable[[SpecialistFile, Specialist, str, Parent, Provider, Listener], Awaitable[Run]]
 """Prepares a child run."""
 
-ChooseProvider = Callable[[Specialist, Provider], Provider]
+ChooseProvider = Callable[[Specialist, Provider], Awaitable[Provider]]
 """Returns a child's provider, given the child's settings and the parent's provider."""
 
 
@@ -113,7 +113,7 @@ class Children:
             raise UsageError("the query is empty; say what it shall find out")
         file = self._find(name, parent.root)
         settings = resolve(file, {}, strict=self._strict).settings
-        provider = self._choose_provider(settings, provider)
+        provider = await self._choose_provider(settings, provider)
         requested = {kind: getattr(settings, kind.key) for kind in SHARED_KINDS}
         minimum = _minimum(settings, question, provider)
         lent = context.lender.lend(requested, minimum)

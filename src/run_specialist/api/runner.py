@@ -112,7 +112,7 @@ class Runner:
             raise UsageError(f"--root: {self.root} is not a folder")
         file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         settled = resolve(file, settings, strict=self._strict).settings
-        provider = self._provider or self._providers.provider(
+        provider = self._provider or await self._providers.provider(
             choose_model(settings.get("model", self._model), settled.model)
         )
         by_program = isinstance(specialist, Specialist)
@@ -140,7 +140,7 @@ class Runner:
         """
         run = await self._store.load(run_id)
         root = Path(run.frozen["root"])
-        provider = self._provider or self._providers.provider(self._model or run.model)
+        provider = self._provider or await self._providers.provider(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         current = load(file.path, project_of(file.path, [root]))
@@ -217,11 +217,11 @@ class Runner:
             secrets=self.secrets,
         )
 
-    def _child_provider(self, settings: Specialist, provider: Provider) -> Provider:
+    async def _child_provider(self, settings: Specialist, provider: Provider) -> Provider:
         """Return the provider of a child; a child without a model inherits the parent's provider."""
         if self._provider is not None or settings.model in {None, "inherit"}:
             return provider
-        return self._providers.provider(choose_model(self._model, settings.model))
+        return await self._providers.provider(choose_model(self._model, settings.model))
 
     async def aclose(self) -> None:
         """Close all connections, the MCP servers, and the store."""

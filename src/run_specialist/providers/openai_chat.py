@@ -3,6 +3,7 @@
 As with the Messages API, model and tools are serialized once per run, each message once.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ForcingRefused, ProviderError
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
-from run_specialist.providers.endpoint import CHAT
+from run_specialist.providers.endpoint import CHAT, Endpoint
 from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
@@ -41,18 +42,29 @@ STREAMING = "stream_options"
 class ChatProvider:
     """Opens conversations with one model of a chat completions endpoint."""
 
-    def __init__(self, model: str, client: "AsyncOpenAI") -> None:
+    def __init__(
+        self,
+        model: str,
+        client: "AsyncOpenAI",
+        endpoint: Endpoint = CHAT,
+        failure_of_server: Callable[[], str] = str,
+    ) -> None:
         """Create a provider.
 
-        model: id without the prefix `openai:`.
+        model: id without the prefix of the endpoint.
         client: as returned by `make_client`.
+        failure_of_server: returns why a server of this process has ended; empty while it runs.
         """
         self.id = model
-        self.model = f"openai:{model}"
+        self.model = f"{endpoint.prefix}{model}"
         self.capabilities = Capabilities(
-            forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, vendor="openai"
+            forced_choice=True,
+            max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS,
+            vendor=endpoint.prefix.removesuffix(":"),
         )
         self.client = client
+        self.endpoint = endpoint
+        self.failure_of_server = failure_of_server
         self.unknown: frozenset[str] = frozenset()
         """Request keys that the server has refused as unknown."""
 
@@ -82,23 +94,25 @@ class ChatProvider:
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of one request [USD]; None if the price is unknown."""
-        return prices.cost(usage, self.id, "openai")
+        # A local model may have the name of one that the vendor sells.
+        return prices.cost(usage, self.id, "openai") if self.endpoint is CHAT else None
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self.client.close()
 
 
-def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
+def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
     """Return an SDK client with limits on timeouts, retry delays and the size of replies.
 
+    direct: send to the base URL only: follow no redirect, and ignore proxies from the environment.
     options: options of `AsyncOpenAI`; missing ones come from the environment.
     Raises ImportError if the SDK is not installed.
     """
     with gc_tuning.paused():
         import openai  # noqa: PLC0415 - the import takes a second
 
-    return openai.AsyncOpenAI(**{**connection(openai), **options})
+    return openai.AsyncOpenAI(**{**connection(openai, direct=direct), **options})
 
 
 class ChatConversation:
@@ -140,7 +154,7 @@ class ChatConversation:
                 if new_limit is None:
                     raise
                 completion = await self._exchange(request, new_limit)
-            return read_reply(completion, self._sent.ids)
+            return read_reply(completion, self._sent.ids, self._provider.endpoint)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
@@ -153,7 +167,7 @@ class ChatConversation:
         if isinstance(error, APIConnectionError) and self._streamed and isinstance(error.__cause__, Exception):
             # The connection succeeded; the cause is the error that interrupted the stream.
             error = error.__cause__
-        line = one_line(error, CHAT, self._provider.client)
+        line = self._provider.failure_of_server() or one_line(error, self._provider.endpoint, self._provider.client)
         failure = ProviderError(line)
         if isinstance(error, APIError):
             text = openai_refusals.text_of_error(error)
@@ -168,8 +182,8 @@ class ChatConversation:
     async def _exchange(self, request: Request, max_tokens: int) -> Block:
         client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
-            return await send(client, PATH, body, CHAT)
-        return await stream(client, PATH, body, CHAT, partial(self._begin, self._watch))
+            return await send(client, PATH, body, self._provider.endpoint)
+        return await stream(client, PATH, body, self._provider.endpoint, partial(self._begin, self._watch))
 
     def _begin(self, watch: Watch) -> StreamedCompletion:
         self._streamed = StreamedCompletion(watch)

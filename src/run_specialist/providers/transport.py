@@ -13,10 +13,15 @@ from run_specialist.record.messages import Block
 _HEADERS = {"Content-Type": "application/json"}
 
 
-def connection(sdk: Any) -> dict[str, Any]:  # noqa: ANN401 - either SDK
-    """Return client options that limit timeouts, retry delays and the size of replies."""
+def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: ANN401 - either SDK
+    """Return client options that limit timeouts, retry delays and the size of replies.
+
+    direct: follow no redirect, and ignore proxies from the environment.
+    """
+    to_base_url_only = {"trust_env": False, "follow_redirects": False} if direct else {}
+    hooks = {"response": [refuse_long_waits, bound_body]}
     return {
-        "http_client": sdk.DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]}),
+        "http_client": sdk.DefaultAioHttpClient(event_hooks=hooks, **to_base_url_only),
         "timeout": sdk.Timeout(LONGEST_PAUSE, connect=LONGEST_CONNECT),
     }
 
