@@ -15,7 +15,7 @@ from run_specialist.providers.base import Provider
 from run_specialist.record.events import ChildTold, Event, Listener
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
-from run_specialist.spawning.spawner import Parent
+from run_specialist.spawning.run_environment import Parent
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, places, project_root

@@ -23,7 +23,8 @@ from run_specialist.redaction import passwords
 from run_specialist.spawning.extra_tools import equip
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.resuming import ResumeRequest, begun_with, resume
-from run_specialist.spawning.spawner import Parent, RunEnvironment, spawn
+from run_specialist.spawning.run_environment import Parent, RunEnvironment
+from run_specialist.spawning.spawner import spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist

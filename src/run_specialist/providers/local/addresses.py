@@ -49,7 +49,8 @@ def ollama_url(given: str, port: int) -> str:
         # An IPv6 address may be written without brackets, but then has no port.
         return f"{scheme}://{_netloc(place.strip('[]'), port)}{_api_below(path)}"
     parts = urlsplit(f"//{place}")
-    return f"{scheme}://{_netloc(parts.hostname or '127.0.0.1', port if parts.port is None else parts.port)}{_api_below(path)}"
+    place = _netloc(parts.hostname or "127.0.0.1", port if parts.port is None else parts.port)
+    return f"{scheme}://{place}{_api_below(path)}"
 
 
 def root_of(base_url: str) -> str:

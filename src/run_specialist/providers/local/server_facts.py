@@ -61,7 +61,7 @@ def of_lmstudio(name: str, native: object, listed: object, assumed: int) -> Cont
         if loaded := length(entry.get("loaded_context_length")):
             return ContextLength(loaded)
         if longest := length(entry.get("max_context_length")):
-            return _assumed(name, min(longest, assumed), "load it in LM Studio first")
+            return _assumed(name, longest, assumed, "load it in LM Studio first")
     return of_vllm(name, listed)
 
 
@@ -89,17 +89,20 @@ def of_ollama(name: str, shown: object, running: object, assumed: int | None, de
         return ContextLength()
     if assumed is not None:
         return ContextLength(min(longest, assumed))
+    return _assumed(
+        name, longest, default, f"load it first (`ollama run {name}`), or set OLLAMA_CONTEXT_LENGTH here, too"
+    )
+
+
+def _assumed(name: str, longest: int, default: int, remedy: str) -> ContextLength:
+    """Return the length of a model that is not loaded yet, with a note if it could be longer."""
     if longest <= default:
         return ContextLength(longest)
-    return _assumed(name, default, f"load it first (`ollama run {name}`), or set OLLAMA_CONTEXT_LENGTH here, too")
-
-
-def _assumed(name: str, tokens: int, remedy: str) -> ContextLength:
     note = (
         f"{name} is not loaded, so the server does not tell the length of its context; "
-        f"{tokens:,} tokens are assumed; {remedy}"
+        f"{default:,} of {longest:,} tokens are assumed; {remedy}"
     )
-    return ContextLength(tokens, note)
+    return ContextLength(default, note)
 
 
 def _with_tag(name: str) -> str:
