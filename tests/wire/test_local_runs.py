@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.errors import UsageError
+from run_specialist.errors import NotTrusted, UsageError
+from run_specialist.providers.local import local_servers
 from tests.wire.chat.replies import answers, calls
 from tests.wire.local_api import MODELS, ROUTES, VARIABLES, LocalApi
 from tests.wire.serving import write_specialist
@@ -124,3 +126,27 @@ async def test_a_usage_error_leaves_no_connection_open(finder, local):
             with pytest.raises(UsageError, match="ollama pull unknown"):
                 await runner.prepare("finder", "What?")
             assert not runner._providers._providers
+
+
+@pytest.mark.anyio
+async def test_a_server_that_a_project_names_needs_trust_unless_its_address_is_set(finder, local, monkeypatch):
+    """A project must not send what it holds to whoever listens on a default port; the message has the address."""
+    monkeypatch.setenv("HOME", str(finder / "home"))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    write_specialist(finder, "own", f"model: {MODELS['vllm']}")
+    with local("vllm", lambda request: answers("yes")) as server:
+        async with Runner() as runner:
+            assert (await runner.run("own", "What?")).answer == "yes"
+        monkeypatch.delenv("VLLM_BASE_URL")
+        port = int(server.url.rpartition(":")[2])
+        vllm = replace(local_servers.VLLM, port=port)
+        monkeypatch.setitem(local_servers.SERVERS, "vllm:", vllm)
+        async with Runner() as runner:
+            with pytest.raises(NotTrusted, match=rf"own.md:4:1: model: would send .* to vLLM at {server.url};"):
+                await runner.prepare("own", "What?")
+        assert len(server.requests) == 1
+        for trust in (True, False):
+            async with Runner(trust=trust) as runner:
+                assert (await runner.run("own", "What?")).answer == "yes"
+        async with Runner(model=MODELS["vllm"]) as runner:
+            assert (await runner.run("finder", "What?")).answer == "yes"

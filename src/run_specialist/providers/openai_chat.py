@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 PATH = "/chat/completions"
+LAST_MOMENTS = 0.1
+"""Time between the end of a connection and that of a server that dies [s]."""
 CHOICES: dict[Choice, object] = {
     Choice.AUTO: "auto",
     Choice.RESPOND: {"type": "function", "function": {"name": RESPOND}},
@@ -47,13 +49,14 @@ class ChatProvider:
         model: str,
         client: "AsyncOpenAI",
         endpoint: Endpoint = CHAT,
-        failure_of_server: Callable[[], str] = str,
+        failure_of_server: Callable[[float], str] = lambda _: "",
     ) -> None:
         """Create a provider.
 
         model: id without the prefix of the endpoint.
         client: as returned by `make_client`.
-        failure_of_server: returns why a server of this process has ended; empty while it runs.
+        failure_of_server: returns why a server that this program has started has ended; empty while it runs. It waits
+            for an end that is under way as long as it is told [s].
         """
         self.id = model
         self.model = f"{endpoint.prefix}{model}"
@@ -105,7 +108,7 @@ class ChatProvider:
 def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
     """Return an SDK client with limits on timeouts, retry delays and the size of replies.
 
-    direct: send to the base URL only: follow no redirect, and ignore proxies from the environment.
+    direct: as in `transport.connection`.
     options: options of `AsyncOpenAI`; missing ones come from the environment.
     Raises ImportError if the SDK is not installed.
     """
@@ -167,7 +170,8 @@ class ChatConversation:
         if isinstance(error, APIConnectionError) and self._streamed and isinstance(error.__cause__, Exception):
             # The connection succeeded; the cause is the error that interrupted the stream.
             error = error.__cause__
-        line = self._provider.failure_of_server() or one_line(error, self._provider.endpoint, self._provider.client)
+        failed = self._provider.failure_of_server(LAST_MOMENTS)
+        line = failed or one_line(error, self._provider.endpoint, self._provider.client)
         failure = ProviderError(line)
         if isinstance(error, APIError):
             text = openai_refusals.text_of_error(error)

@@ -92,15 +92,14 @@ def test_lies_about_the_length_are_ignored(lie):
     assert of_ollama(ollama(lie)).tokens is None
 
 
+KEYS = ("data", "models", "id", "name", "model_info", "parameters", "x.context_length", "context_length", "n_ctx")
+KEYS += ("max_model_len", "status", "value", "default_generation_settings", "loaded_context_length")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.floats(allow_nan=False),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                "data models id name model_info parameters x.context_length context_length max_model_len status value "
-                "default_generation_settings n_ctx loaded_context_length max_context_length".split()
-            ),
+            st.sampled_from(KEYS),
             inner,
             max_size=4,
         )
