@@ -17,7 +17,7 @@ from run_specialist.record.events import Event
 from run_specialist.record.journal import EventLogged
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.resuming import ResumeRequest, resume
-from run_specialist.spawning.spawner import RunEnvironment
+from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.base import Tool

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from run_specialist.cli.ask import app
 from tests.cli.specialists_command import GOOD
 from tests.wire.chat import ChatSimulator
+from tests.wire.local_api import ROUTES, VARIABLES, LocalApi
 from tests.wire.simulator import MessagesSimulator
 
 MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
@@ -77,6 +78,19 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ChatSimulato
             simulator = running.enter_context(ChatSimulator(*arguments, **options))
             monkeypatch.setenv("OPENAI_BASE_URL", simulator.base_url)
             return simulator
+
+        yield start
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LocalApi]]:
+    """Return a function that starts a server of a kind and sets the variable with its address; checked at the end."""
+    with ExitStack() as running:
+
+        def start(kind: str, replies: Any = (), routes: Any = None, **options: Any) -> LocalApi:
+            server = running.enter_context(LocalApi(routes or ROUTES[kind](), replies, **options))
+            monkeypatch.setenv(VARIABLES[kind], server.url)
+            return server
 
         yield start
 

@@ -15,7 +15,7 @@ from run_specialist.providers.base import Provider
 from run_specialist.record.events import ChildTold, Event, Listener
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
-from run_specialist.spawning.spawner import Parent
+from run_specialist.spawning.run_environment import Parent
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, places, project_root
@@ -30,8 +30,8 @@ MIN_USAGE = Usage(input_tokens=2_600, output_tokens=400)
 PrepareChild = Callable[[SpecialistFile, Specialist, str, Parent, Provider, Listener], Awaitable[Run]]
 """Prepares a child run."""
 
-ChooseProvider = Callable[[Specialist, Provider], Provider]
-"""Returns a child's provider, given the child's settings and the parent's provider."""
+ChooseProvider = Callable[[SpecialistFile, Specialist, Provider], Awaitable[Provider]]
+"""Returns a child's provider, given the child's file and settings, and the parent's provider."""
 
 
 class Children:
@@ -113,7 +113,7 @@ class Children:
             raise UsageError("the query is empty; say what it shall find out")
         file = self._find(name, parent.root)
         settings = resolve(file, {}, strict=self._strict).settings
-        provider = self._choose_provider(settings, provider)
+        provider = await self._choose_provider(file, settings, provider)
         requested = {kind: getattr(settings, kind.key) for kind in SHARED_KINDS}
         minimum = _minimum(settings, question, provider)
         lent = context.lender.lend(requested, minimum)

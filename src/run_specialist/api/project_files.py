@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, is_same, places, project_root
 
 
@@ -16,3 +18,9 @@ def find_project(root: Path | str | None, dir: Path | str | None) -> tuple[Path,
     project = project_root(Path.cwd(), given_root)
     first = None if dir is None else Path(dir)
     return given_root or project, Registry(places(project, first, meant=is_same(project, given_root)))
+
+
+def file_of(specialist: Specialist) -> SpecialistFile:
+    """Return a specialist that a program has created as a file, which need not exist."""
+    path = specialist.path or Path(f"<{specialist.name}>")
+    return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist)

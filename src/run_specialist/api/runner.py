@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from run_specialist.api.children import Children
-from run_specialist.api.project_files import find_project
+from run_specialist.api.project_files import file_of, find_project
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
@@ -21,9 +21,11 @@ from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import passwords
 from run_specialist.spawning.extra_tools import equip
+from run_specialist.spawning.model_trust import check_model
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.resuming import ResumeRequest, begun_with, resume
-from run_specialist.spawning.spawner import Parent, RunEnvironment, spawn
+from run_specialist.spawning.run_environment import Parent, RunEnvironment
+from run_specialist.spawning.spawner import spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist
@@ -87,6 +89,8 @@ class Runner:
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
+        self.loading: Callable[[str], None] | None = None
+        """Called from a thread, with a line, when the weights of a `local:` model begin to load."""
 
     async def prepare(
         self,
@@ -110,12 +114,11 @@ class Runner:
             raise UsageError("the question is empty; pass the question that the specialist should answer")
         if not self.root.is_dir():
             raise UsageError(f"--root: {self.root} is not a folder")
-        file = _file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
+        file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         settled = resolve(file, settings, strict=self._strict).settings
-        provider = self._provider or self._providers.provider(
-            choose_model(settings.get("model", self._model), settled.model)
-        )
         by_program = isinstance(specialist, Specialist)
+        asked = settings.get("model", self._model)
+        provider = self._provider or await self._chosen(asked, settled.model, None if by_program else file, self.root)
         environment = await self._environment(self.root, file, settled, provider, None, by_program=by_program)
         job = spawn(file, settled, question, environment)
         return Run(job, listener, watch, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
@@ -140,10 +143,10 @@ class Runner:
         """
         run = await self._store.load(run_id)
         root = Path(run.frozen["root"])
-        provider = self._provider or self._providers.provider(self._model or run.model)
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         current = load(file.path, project_of(file.path, [root]))
+        provider = self._provider or await self._chosen(self._model, run.model, current, root)
         environment = await self._environment(root, current, settled, provider, parent, resumed=True)
         job = resume(run, ResumeRequest(question, limits, force), environment)
         return Run(job, listener, watch, journal=await self._store.claim(run), on_lost=self._store.on_lost)
@@ -217,11 +220,20 @@ class Runner:
             secrets=self.secrets,
         )
 
-    def _child_provider(self, settings: Specialist, provider: Provider) -> Provider:
+    async def _child_provider(self, file: SpecialistFile, settings: Specialist, provider: Provider) -> Provider:
         """Return the provider of a child; a child without a model inherits the parent's provider."""
         if self._provider is not None or settings.model in {None, "inherit"}:
             return provider
-        return self._providers.provider(choose_model(self._model, settings.model))
+        return await self._chosen(self._model, settings.model, file, self.root)
+
+    async def _chosen(self, asked: str | None, named: str | None, file: SpecialistFile | None, root: Path) -> Provider:
+        """Return the provider of the model that was asked for, else of the one that a file names.
+
+        file: needs trust for a local model that it names; None = a specialist of this program, which needs none.
+        """
+        if file is not None and not asked:
+            await check_model(file, named, root, self._trust)
+        return await self._providers.provider(choose_model(asked, named), self.loading)
 
     async def aclose(self) -> None:
         """Close all connections, the MCP servers, and the store."""
@@ -236,8 +248,3 @@ class Runner:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _file_of(specialist: Specialist) -> SpecialistFile:
-    path = specialist.path or Path(f"<{specialist.name}>")
-    return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist)

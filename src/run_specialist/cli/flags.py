@@ -83,7 +83,11 @@ ProjectRoot = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", help="Model: sonnet, opus, haiku, fable, a full id, `openai:ID` or `offline`."),
+    typer.Option(
+        "--model",
+        help="Model: sonnet, opus, haiku, fable, a full id, `openai:ID`, `offline`, or a local one: `ollama:NAME`, "
+        "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`.",
+    ),
 ]
 ToolCallsLimit = Annotated[str | None, _limit("tool_calls_limit", "N|none", "Maximum number of tool calls.")]
 TurnsLimit = Annotated[

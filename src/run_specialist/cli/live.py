@@ -93,6 +93,10 @@ class LiveView:
         if self._reply.is_answering:
             self._doing = "answering"
 
+    def prepare(self, what: str) -> None:
+        """Show what is done before the run begins; may be called from any thread."""
+        self._doing = one_line(what)
+
     def _show_child(self, child: ChildTold) -> None:
         """Show the activity of a child run and count its tokens; the budget bar shows the parent only."""
         match child.told:

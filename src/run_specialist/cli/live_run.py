@@ -58,6 +58,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
     """
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
+    runner.loading = view.prepare if view else None
 
     async def once() -> "Outcome":
         async with runner:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from run_specialist.providers.local.local_servers import prefix_of
+
 if TYPE_CHECKING:
     from run_specialist.specialist.fields import Specialist
     from run_specialist.specialist.loader import SpecialistFile
@@ -17,19 +19,21 @@ TrustFlag = Annotated[
 
 def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:
     """Return whether a file is trusted, and the status as a line; `(None, "")` if the file needs no trust."""
-    if not settings.python_tools and not settings.mcp_servers:
+    model = settings.model if settings.model and prefix_of(settings.model) else None
+    if not settings.python_tools and not settings.mcp_servers and not model:
         return None, ""
     from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.model_trust import model_claim  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
 
     try:
-        claim = wanted_by(file, settings, root).claim
+        claims = [wanted_by(file, settings, root).claim, *([model_claim(file, model, root)] if model else [])]
     except UsageError as error:
         return False, f"not trusted: {error}"
-    if not claim.demands:
+    demands = ", ".join(demand.action for claim in claims for demand in claim.demands)
+    if not demands:
         return None, ""
-    demands = ", ".join(demand.action for demand in claim.demands)
-    if Trust().is_known(claim):
+    if all(Trust().is_known(claim) for claim in claims):
         return True, f"trusted: it may {demands}"
     return False, f"not trusted: it would {demands}; to allow this, run it once with --trust"

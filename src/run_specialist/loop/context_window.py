@@ -1,5 +1,7 @@
 """Fit the transcript into the model's context: shorten it when it grows too long, or land when the context is full."""
 
+import math
+
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.checkpoint import Checkpoint
@@ -27,8 +29,13 @@ class ContextWindow:
         was_landing, position = self._landing.is_active, self._landing.position
         # A landing for lack of time has none left for a summary.
         if self._job.summarize_at is not None and not (position and position.reason is Kind.TIME):
+            transcript = self._exchange.transcript
+            was_over = transcript.tokens > self._job.summarize_at
             await self._shorten(self._job.summarize_at, landing=was_landing)
             self._landing.begin_if_spent(self._account.budget)
+            if was_over and transcript.history_tokens > (self._job.longest_history or math.inf):
+                # The calls of old turns stay. The results of another turn might not fit beside them.
+                self._landing.begin(Kind.TOKENS)
         return self._landing.is_active is was_landing
 
     async def land_from_less(self) -> bool:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+SHORTEST_RESULT = 200
+"""Length that many calls in one turn leave to each result at least [characters]."""
+
 
 @dataclass(frozen=True, slots=True)
 class DispatchSettings:
@@ -17,3 +20,14 @@ class DispatchSettings:
     """Whether the last result of a turn reports a reached limit in JSON fields."""
     share_budget: bool = True
     """Whether a child run draws on the remaining budget."""
+    turn_chars: int | None = None
+    """All results of a turn together are cut to this length [characters]; None = no limit."""
+
+    def result_chars(self, calls: int) -> int:
+        """Return the maximum length of one result [characters].
+
+        calls: tool calls that are run in the turn.
+        """
+        if self.turn_chars is None:
+            return self.tool_result_limit
+        return min(self.tool_result_limit, max(self.turn_chars // max(calls, 1), SHORTEST_RESULT))

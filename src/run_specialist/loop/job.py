@@ -82,6 +82,8 @@ class Job:
     """Keeps complete outputs; None if the model has no tool to read them."""
     summarize_at: int | None = None
     """Above this the older part of the transcript is summarized [tokens]; None = only when the context is full."""
+    longest_history: int | None = None
+    """The run lands if a summary leaves more than this before the newest results [tokens]; None = no limit."""
     summarizer: Summarizer | None = None
     """Shortens a long transcript; None if the model cannot."""
     augmenters: tuple[Augmenter, ...] = ()
@@ -89,6 +91,8 @@ class Job:
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     warnings: tuple[str, ...] = ()
     """Warnings from before the run began; the outcome repeats them."""
+    context_warnings: tuple[str, ...] = ()
+    """Those of them that are about the context of the model."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """What it takes to make the job again, in JSON values."""
     parent_id: str | None = None

@@ -96,6 +96,11 @@ class Transcript:
         return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, snapshot)
 
     @property
+    def history_tokens(self) -> int:
+        """Estimated size of all that was sent before, and the last reply [tokens]."""
+        return self._history_tokens
+
+    @property
     def tokens(self) -> int:
         """Estimated size of the next request: the usage of the last turn, and the tail [tokens]."""
         return self._history_tokens + estimate(None, [self._tail] if self._tail else [])

@@ -42,6 +42,10 @@ class Capabilities:
     """False if the endpoint refuses a `tool_choice` of `none`."""
     vendor: str = "custom"
     """The vendor of the API, as reported in telemetry."""
+    context_tokens: int | None = None
+    """Length of the context for input and reply, as told by a local server [tokens]; None = not known."""
+    context_note: str = ""
+    """A warning for the user about `context_tokens`; empty = none."""
 
 
 @dataclass(frozen=True)

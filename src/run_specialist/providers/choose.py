@@ -1,11 +1,15 @@
 """Choose the model of a run and create its provider."""
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
 from run_specialist.redaction import redact
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 OFFLINE = "offline"
 OPENAI = "openai:"
@@ -67,18 +71,29 @@ def _chat_provider(model: str) -> Provider:
     if not key and not url:
         raise _no_credentials(f"{OPENAI}{model}", CHAT)
     _refuse_secrets_in(CHAT)
-    from run_specialist.providers.openai_chat import ChatProvider, make_client  # noqa: PLC0415 - a heavy import
+    from run_specialist.providers.openai_chat import ChatProvider  # noqa: PLC0415 - a heavy import
+
+    client = chat_client(f"{OPENAI}{model}", CHAT, api_key=key or NO_KEY, base_url=url or OPENAI_URL)
+    return ChatProvider(model, client)
+
+
+def chat_client(model: str, endpoint: Endpoint, **options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - as `make_client`
+    """Return a client for the chat completions API.
+
+    options: those of `openai_chat.make_client`.
+    Raises UsageError if the SDK is not installed or the configuration is invalid.
+    """
+    from run_specialist.providers.openai_chat import make_client  # noqa: PLC0415 - a heavy import
 
     try:
-        # The SDK would use an empty environment variable as the URL.
-        return ChatProvider(model, make_client(api_key=key or NO_KEY, base_url=url or OPENAI_URL))
+        return make_client(**options)
     except ImportError as error:
         raise UsageError(
-            f"--model {OPENAI}{model} needs a package that is not installed; "
+            f"--model {model} needs a package that is not installed; "
             f"run: pip install 'run-specialist[openai]' ({error})"
         ) from error
     except Exception as error:  # as above
-        raise _no_connection(error, CHAT) from error
+        raise _no_connection(error, endpoint) from error
 
 
 def _set(name: str) -> str:

@@ -1,26 +1,37 @@
-"""The two model APIs, with the names that error messages use."""
+"""The model APIs, with the names that error messages use."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One API with its SDK."""
+    """One API with its SDK, at the vendor or on a server of the user."""
 
     sdk: str
     """Package of the SDK; the SDKs of both APIs use the same names for their exceptions."""
     kind: str
     """Name of the kind of server in error messages."""
+    vendor: str = ""
+    """Prefix of its models, also reported in telemetry; empty = the name of the SDK."""
+    key_variable: str = ""
+    """Overrides the environment variable with the API key."""
+    url_variable: str = ""
+    """Overrides the environment variable with the base URL."""
 
     @property
     def key(self) -> str:
         """The environment variable with the API key."""
-        return f"{self.sdk.upper()}_API_KEY"
+        return self.key_variable or f"{self.sdk.upper()}_API_KEY"
 
     @property
     def url(self) -> str:
         """The environment variable with the base URL."""
-        return f"{self.sdk.upper()}_BASE_URL"
+        return self.url_variable or f"{self.sdk.upper()}_BASE_URL"
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of model ids, with the colon."""
+        return f"{self.vendor or self.sdk}:"
 
     @property
     def wrong_server(self) -> str:

@@ -78,7 +78,7 @@ class Informed:
         """May be replaced by that of another provider of the same endpoint."""
 
     @property
-    def endpoint(self) -> tuple[str, str]:
+    def address(self) -> tuple[str, str]:
         """The base URL and the model, of which the knowledge is true."""
         return str(self.client.base_url), self.model
 

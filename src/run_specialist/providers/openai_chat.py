@@ -3,7 +3,7 @@
 As with the Messages API, model and tools are serialized once per run, each message once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
-from run_specialist.providers.endpoint import CHAT, OPENAI_URL
+from run_specialist.providers.endpoint import CHAT, OPENAI_URL, Endpoint
 from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.providers.knowledge import FORCE_IGNORED, Informed
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 PATH = "/chat/completions"
+LAST_MOMENTS = 0.1
+"""Time between the end of a connection and that of a server that dies [s]."""
 CHOICES: dict[Choice, object] = {
     Choice.AUTO: "auto",
     Choice.RESPOND: {"type": "function", "function": {"name": RESPOND}},
@@ -43,14 +45,22 @@ STREAMING = "stream_options"
 class ChatProvider(Informed):
     """Opens conversations with one model of a chat completions endpoint."""
 
-    def __init__(self, model: str, client: "AsyncOpenAI") -> None:
+    def __init__(
+        self,
+        model: str,
+        client: "AsyncOpenAI",
+        endpoint: Endpoint = CHAT,
+        failure_of_server: Callable[[float], str] = lambda _: "",
+    ) -> None:
         """Create a provider.
 
-        model: id without the prefix `openai:`.
+        model: id without the prefix of the endpoint.
         client: as returned by `make_client`.
+        failure_of_server: returns why a server that this program has started has ended; empty while it runs. It waits
+            for an end that is under way as long as it is told [s].
         """
         self.id = model
-        self.model = f"openai:{model}"
+        self.model = f"{endpoint.prefix}{model}"
         is_vendor = str(client.base_url).rstrip("/") == OPENAI_URL
         super().__init__(
             Capabilities(
@@ -61,10 +71,12 @@ class ChatProvider(Informed):
                 schema_first=not is_vendor,
                 # Some of the vendor's models do.
                 thinks=is_vendor,
-                vendor="openai",
+                vendor=endpoint.prefix.removesuffix(":"),
             )
         )
         self.client: AsyncOpenAI = client
+        self.endpoint = endpoint
+        self.failure_of_server = failure_of_server
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "ChatConversation":
         """Start a conversation with fixed system prompt and tools."""
@@ -88,23 +100,25 @@ class ChatProvider(Informed):
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of one request [USD]; None if the price is unknown."""
-        return prices.cost(usage, self.id, "openai")
+        # A local model may have the name of one that the vendor sells.
+        return prices.cost(usage, self.id, "openai") if self.endpoint is CHAT else None
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self.client.close()
 
 
-def make_client(**options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
+def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
     """Return an SDK client with limits on timeouts, retry delays and the size of replies.
 
+    direct: as in `transport.connection`.
     options: options of `AsyncOpenAI`; missing ones come from the environment.
     Raises ImportError if the SDK is not installed.
     """
     with gc_tuning.paused():
         import openai  # noqa: PLC0415 - the import takes a second
 
-    return openai.AsyncOpenAI(**{**connection(openai), **options})
+    return openai.AsyncOpenAI(**{**connection(openai, direct=direct), **options})
 
 
 class ChatConversation:
@@ -148,7 +162,7 @@ class ChatConversation:
                 if new_limit is None:
                     raise
                 completion = await self._exchange(request, new_limit)
-            reply = read_reply(completion, self._sent.ids)
+            reply = read_reply(completion, self._sent.ids, self._provider.endpoint)
         except ProviderError:
             raise
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
@@ -165,7 +179,8 @@ class ChatConversation:
         if isinstance(error, APIConnectionError) and self._streamed and isinstance(error.__cause__, Exception):
             # The connection succeeded; the cause is the error that interrupted the stream.
             error = error.__cause__
-        line = one_line(error, CHAT, self._provider.client)
+        failed = self._provider.failure_of_server(LAST_MOMENTS)
+        line = failed or one_line(error, self._provider.endpoint, self._provider.client)
         failure = ProviderError(line)
         if isinstance(error, APIError):
             text = openai_refusals.text_of_error(error)
@@ -186,8 +201,8 @@ class ChatConversation:
     async def _exchange(self, request: Request, max_tokens: int) -> Block:
         client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
-            return await send(client, PATH, body, CHAT)
-        return await stream(client, PATH, body, CHAT, partial(self._begin, self._watch))
+            return await send(client, PATH, body, self._provider.endpoint)
+        return await stream(client, PATH, body, self._provider.endpoint, partial(self._begin, self._watch))
 
     def _begin(self, watch: Watch) -> StreamedCompletion:
         self._streamed = StreamedCompletion(watch)

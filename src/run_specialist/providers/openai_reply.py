@@ -5,7 +5,7 @@ from typing import Any
 
 from run_specialist.errors import ProviderError
 from run_specialist.providers import white_space
-from run_specialist.providers.endpoint import CHAT
+from run_specialist.providers.endpoint import CHAT, Endpoint
 from run_specialist.providers.json_reader import count, read_arguments, unique_id
 from run_specialist.providers.openai_messages import FIELDS, PART
 from run_specialist.providers.sdk_errors import message_in, tidy
@@ -33,7 +33,7 @@ READ = {"role", "content", "tool_calls", "function_call", "refusal", "annotation
 """Fields of a message that are parsed here or invalid in a request; all others are sent back unchanged."""
 
 
-def read_reply(completion: Block, taken: Collection[str]) -> Reply:
+def read_reply(completion: Block, taken: Collection[str], endpoint: Endpoint = CHAT) -> Reply:
     """Convert a completion to a reply.
 
     taken: ids of all tool calls in the transcript; a call without an id or with one of these gets a new id.
@@ -45,7 +45,7 @@ def read_reply(completion: Block, taken: Collection[str]) -> Reply:
         case [{"message": dict(message), **rest}, *_]:
             pass
         case _:
-            raise ProviderError(f"the server's answer contains no choice with a message; {CHAT.wrong_server}")
+            raise ProviderError(f"the server's answer contains no choice with a message; {endpoint.wrong_server}")
     reason = str(rest.get("finish_reason") or "")
     stop = STOPS.get(reason)
     detail = (

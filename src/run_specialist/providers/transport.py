@@ -6,18 +6,24 @@ from typing import Any, Protocol
 
 from run_specialist.providers.endpoint import Endpoint
 from run_specialist.providers.json_reader import read_object
-from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE, bound_body
+from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE, LONGEST_REPLY, bound_body
 from run_specialist.providers.sdk_errors import refuse_long_waits
 from run_specialist.record.messages import Block
 
 _HEADERS = {"Content-Type": "application/json"}
 
 
-def connection(sdk: Any) -> dict[str, Any]:  # noqa: ANN401 - either SDK
-    """Return client options that limit timeouts, retry delays and the size of replies."""
+def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: ANN401 - either SDK
+    """Return client options that limit timeouts, retry delays and the size of replies.
+
+    direct: the server is on this machine: follow no redirect, ignore proxies from the environment, and be patient.
+    """
+    to_base_url_only = {"trust_env": False, "follow_redirects": False} if direct else {}
+    hooks = {"response": [refuse_long_waits, bound_body]}
     return {
-        "http_client": sdk.DefaultAioHttpClient(event_hooks={"response": [refuse_long_waits, bound_body]}),
-        "timeout": sdk.Timeout(LONGEST_PAUSE, connect=LONGEST_CONNECT),
+        "http_client": sdk.DefaultAioHttpClient(event_hooks=hooks, **to_base_url_only),
+        # A model on this machine may take minutes for the prompt alone.
+        "timeout": sdk.Timeout(LONGEST_REPLY if direct else LONGEST_PAUSE, connect=LONGEST_CONNECT),
     }
 
 

@@ -18,12 +18,14 @@ from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Stop, text_of
 from run_specialist.spawning.other_model import for_other_model
-from run_specialist.spawning.spawner import LIMITS, RunEnvironment, digest, spawn
+from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.spawner import LIMITS, digest, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.project import project_of
 from run_specialist.specialist.resolve import checked
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
@@ -61,10 +63,11 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         remarks.append(_left_out(run, request))
     if not (remarks or changed or request.question) and _needs_user_message(run, state):
         remarks.append(prompts.GO_ON)
-    job = spawn(file, settings, run.question, environment)
+    keeps_archive = any(tool["name"] == GET_TOOL_RESPONSE for tool in frozen["tools"])
+    job = spawn(file, settings, run.question, replace(environment, keeps_archive=keeps_archive))
     if job.archive is not None:
         _refill(job.archive, run)
-    original = {key: frozen[key] for key in ("digest", "given_tools", "parents", "warnings") if key in frozen}
+    original = {key: frozen[key] for key in ("digest", "given_tools", "parents", "warnings", "given") if key in frozen}
     return replace(
         job,
         run_id=run.run_id,
@@ -74,7 +77,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
             tools=_as_stored(frozen["tools"], job.opening.tools),
             effort=frozen["effort"],
         ),
-        warnings=tuple(dict.fromkeys([*frozen["warnings"], *environment.extra_tools.warnings])),
+        warnings=tuple(dict.fromkeys([*frozen["warnings"], *environment.extra_tools.warnings, *job.context_warnings])),
         origin={**job.origin, **original},
         resume_state=state,
         resume_note=ResumeNote(changed, request.question, tuple(remarks)),
@@ -85,6 +88,8 @@ def begun_with(run: StoredRun) -> tuple[SpecialistFile, Specialist]:
     """Return the file and the settings that a run was started with."""
     # Settings from another version of this program may have keys that this version does not know.
     settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")
+    # The others are defaults, which follow from the model that the run is resumed with.
+    settings.model_fields_set.intersection_update(run.frozen.get("given", settings.model_fields_set))
     path = Path(run.frozen["file"])
     current = load(path, project_of(path, [Path(run.frozen["root"])])) if settings.mcp_servers else None
     if current and current.specialist and current.digest == run.frozen["digest"]:

@@ -5,7 +5,6 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,11 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.tool_calls.countdown import countdown, warning
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.providers.choose import keys_of
-from run_specialist.record.messages import Usage
+from run_specialist.record.messages import Usage, encode
 from run_specialist.redaction import credentials
 from run_specialist.safe_open import open_file
-from run_specialist.spawning.extra_tools import ExtraTools
+from run_specialist.spawning.context_shares import fit_to_context
+from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.quotes import NEEDS_QUOTES, has_quotes
@@ -42,40 +42,6 @@ _MAX_LISTED = 10
 """Maximum number of server tools listed in a warning."""
 
 
-@dataclass(frozen=True)
-class Parent:
-    """The parent run, as its child needs to know it."""
-
-    run_id: str
-    root: Path
-    """The folder that parent and child work in."""
-    names: tuple[str, ...]
-    """The specialists above the child, outermost first; the child must not delegate to any of them."""
-
-
-@dataclass(frozen=True)
-class RunEnvironment:
-    """The environment of a run: its folder, its model, and everything that the specialist's file does not define."""
-
-    root: Path
-    """The folder that the file tools may read."""
-    provider: Provider
-    tools: Sequence[Tool] = ()
-    """Tools of the program, not filtered by the file's `tools`."""
-    augmenters: Sequence[Augmenter] = ()
-    """Augmenters of the program, which run before the countdown."""
-    extra_tools: ExtraTools = field(default_factory=ExtraTools)
-    """The Python functions and MCP tools that the file declares."""
-    delegate: Tool | None = None
-    """The tool that delegates to other specialists; None if the file lists none, or if none can be called here."""
-    parent: Parent | None = None
-    """None for a run without a parent."""
-    seconds: float = 0
-    """Time spent before the run on finding the first match of its `paths` [s]."""
-    secrets: Sequence[str] = field(default=(), repr=False)
-    """Credentials of the program, in addition to those in the environment."""
-
-
 def spawn(file: SpecialistFile, settings: Specialist, question: str, environment: RunEnvironment) -> Job:
     """Return the job of a new run.
 
@@ -89,14 +55,23 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
     _check_evidence(file, settings, schema)
+    system = prompts.system(settings.prompt, budget, budget_notice=settings.budget_notice)
+
+    given = settings
+
+    def front_chars() -> int:
+        every = [*_tools(file, given, environment), get_tool_response_tool(archive, 1), respond_tool(schema)]
+        return len(system) + len(question) + sum(len(encode(tool.definition)) for tool in every)
+
+    fitted = fit_to_context(given, provider.capabilities, front_chars)
+    settings = fitted.settings
     tools = _tools(file, settings, environment)
     summarizes = settings.summarize_at is not None and provider.capabilities.is_language_model
     extra_tools = environment.extra_tools
     has_tools = environment.tools or extra_tools.functions or extra_tools.served or environment.delegate
-    uses_archive = summarizes or bool(has_tools)
+    uses_archive = summarizes or bool(has_tools) or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
-    system = prompts.system(settings.prompt, budget, budget_notice=settings.budget_notice)
     return Job(
         run_id=f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(5)}",
         specialist=settings.name,
@@ -111,19 +86,26 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         answer_schema=schema,
         archive=archive if uses_archive else None,
         summarize_at=settings.summarize_at if summarizes else None,
+        longest_history=fitted.longest_history,
         summarizer=_summarizer(settings, provider, archive),
         augmenters=(*environment.augmenters, *_budget_augmenters(settings.countdown)),
-        dispatch=DispatchSettings(
-            settings.parallel_tools_limit,
-            settings.tool_timeout,
-            settings.tool_result_limit,
-            limit_fields=settings.countdown.from_ is not None and settings.countdown.style == "json",
-            share_budget=settings.share_budget,
-        ),
+        dispatch=_dispatch(settings, fitted.turn_chars),
         parent_id=environment.parent.run_id if environment.parent else None,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *fitted.warnings),
+        context_warnings=fitted.warnings,
         secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
-        origin=_origin(file, settings, schema, environment, warnings),
+        origin=_origin(file, given, schema, environment, [*warnings, *fitted.warnings]),
+    )
+
+
+def _dispatch(settings: Specialist, turn_chars: int | None) -> DispatchSettings:
+    return DispatchSettings(
+        settings.parallel_tools_limit,
+        settings.tool_timeout,
+        settings.tool_result_limit,
+        limit_fields=settings.countdown.from_ is not None and settings.countdown.style == "json",
+        share_budget=settings.share_budget,
+        turn_chars=turn_chars,
     )
 
 
@@ -166,6 +148,7 @@ def _origin(
     stored = settings.model_copy(update=replaced)
     return {
         "settings": stored.model_dump(mode="json", by_alias=True),
+        "given": sorted(settings.model_fields_set),
         "file": str(file.path),
         # The digest of the content that was read: the file may have changed since.
         "digest": file.digest or digest(file.path),

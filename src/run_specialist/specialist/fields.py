@@ -179,7 +179,7 @@ class Specialist(BaseModel):
     disallowed_tools: Names = ()
     """Tools to remove; takes precedence over `tools`."""
     model: str | None = None
-    """Alias (sonnet, opus, haiku), full model id, or inherit."""
+    """Alias (sonnet, opus, haiku), full model id, local model such as ollama:NAME, or inherit."""
     effort: Annotated[Effort | None, BeforeValidator(_lower), Expected("low, medium, high, xhigh or max")] = None
     """Effort level sent to the model."""
     tool_calls_limit: Limit = 30

@@ -11,7 +11,8 @@ from run_specialist.errors import UsageError
 from run_specialist.loop.executed import Executed
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import ToolCall
-from run_specialist.spawning.spawner import RunEnvironment, spawn
+from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool

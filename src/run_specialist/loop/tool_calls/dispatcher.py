@@ -148,12 +148,14 @@ class Dispatcher:
 
     def _archived(self, record: CallRecord) -> CallRecord:
         """Archive the complete output and cut it to the result limit."""
-        limit, archive = self._job.dispatch.tool_result_limit, self._job.archive
+        dispatch, archive = self._job.dispatch, self._job.archive
+        limit = dispatch.result_chars(len(self._running))
         cut = record.cut(limit)
         if archive is None:
             return cut
         begin = archive.add(record.call.id, record.text)
-        if not cut.truncated or cut.note:
+        # A tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
+        if not cut.truncated or (cut.note and limit == dispatch.tool_result_limit):
             return cut
         return replace(cut, note=prompts.read_on(record.call.id, begin + limit, begin + len(record.text)))
 

@@ -1,0 +1,61 @@
+"""Trust in a local model that a file names: a project must not choose by itself what is loaded, or who is asked."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from run_specialist.providers.local.addresses import root_of
+from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS, LocalServer, prefix_of
+from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.registry import project_root
+from run_specialist.tools.threads import in_thread
+
+
+async def check_model(file: SpecialistFile, model: str | None, root: Path, trust: Trust) -> Sequence[str]:
+    """Check that the local model of a file may be used; return warnings.
+
+    model: as the file, or a stored run, names it; models that are not local need credentials instead.
+    root: Folder visible to the file tools.
+    Raises NotTrusted if the user has to allow it first.
+    """
+    if model is None or prefix_of(model) is None:
+        return ()
+    # Disks may be slow and must not block the event loop.
+    warnings: Sequence[str] = await in_thread(lambda: trust.check(model_claim(file, model, root)))
+    return warnings
+
+
+def model_claim(file: SpecialistFile, model: str, root: Path) -> Claim:
+    """Return what a file with a local model requires; nothing if it and the weights are the user's own."""
+    project = project_root(root)
+    own, prefix = is_own(file.path, project), prefix_of(model) or ""
+    demand = _to_load(file, model, project, own=own) if prefix == WEIGHTS else _to_ask(file, SERVERS[prefix], own=own)
+    return Claim(file.path, file.digest, project, (demand,) if demand else ())
+
+
+def _to_ask(file: SpecialistFile, server: LocalServer, *, own: bool) -> Demand | None:
+    # Who sets the variable has chosen the server. The default port may belong to any user of the machine.
+    if own or os.environ.get(server.endpoint.url, "").strip():
+        return None
+    address = root_of(server.base_url)
+    action = f"send the question and what the tools read to {server.title} at {address}"
+    return Demand(f"{file.place('model')}: model", action, address)
+
+
+def _to_load(file: SpecialistFile, model: str, project: Path, *, own: bool) -> Demand | None:
+    # Weights are parsed by native code.
+    path = Path(os.path.realpath(Path(model.removeprefix(WEIGHTS)).expanduser()))
+    if own and not path.is_relative_to(os.path.realpath(project)):
+        return None
+    return Demand(f"{file.place('model')}: model", f"load {path}", _fingerprint(path))
+
+
+def _fingerprint(path: Path) -> str:
+    """Return a text that changes with a file; reading gigabytes before each run would take too long."""
+    try:
+        found = path.stat()
+    except OSError:
+        return f"{path} missing"
+    # The time of the last change of its entry cannot be set by programs, as the time of modification can.
+    return f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"

@@ -1,0 +1,173 @@
+"""The command `run-specialist` with a model of a local server: `--model ollama:NAME` and so on."""
+
+import json
+import socket
+import sys
+
+import pytest
+
+from tests.wire.chat.replies import answers, calls
+from tests.wire.local_api import MODELS, VARIABLES, listed, llamacpp
+
+KINDS = pytest.mark.parametrize("kind", MODELS)
+
+
+@KINDS
+def test_a_model_of_a_local_server_answers(local, write, call, kind):
+    """The request has the name that the server knows, no key is needed, and the outcome has the id as written."""
+    write("finder")
+    server = local(kind, [calls("grep", {"pattern": "mice"}), answers("mice")])
+    outcome = json.loads(call("finder", "What?", "--json", "--model", MODELS[kind]).stdout)
+    assert (outcome["status"], outcome["answer"], outcome["model"]) == ("answered", "mice", MODELS[kind])
+    assert outcome["cost_usd"] is None
+    assert {sent.body["model"] for sent in server.requests} == {MODELS[kind].partition(":")[2]}
+
+
+@pytest.mark.parametrize("place", ["file", "environment"])
+@KINDS
+def test_the_model_may_be_in_the_file_or_the_environment(local, write, call, monkeypatch, kind, place):
+    """`model:` of a file and SPECIALIST_MODEL take the same ids as `--model`."""
+    write("finder", *([f"model: {MODELS[kind]}"] if place == "file" else []))
+    monkeypatch.setenv("SPECIALIST_MODEL", MODELS[kind] if place == "environment" else "sonnet")
+    local(kind, [answers("yes")])
+    assert call("finder", "What?").stdout == "yes\n"
+
+
+@pytest.mark.parametrize("place", ["flag", "file"])
+def test_llamacpp_needs_no_name(local, write, call, place):
+    """The single loaded model is used, and the outcome names it as the server does."""
+    write("finder", *(['model: "llamacpp:"'] if place == "file" else []))
+    server = local("llamacpp", [answers("yes")], llamacpp(8192, "/models/qwen.gguf"))
+    result = call("finder", "What?", "--json", *(["--model", "llamacpp:"] if place == "flag" else []))
+    assert json.loads(result.stdout)["model"] == "llamacpp:/models/qwen.gguf"
+    assert server.requests[0].body["model"] == "/models/qwen.gguf"
+
+
+def usage_error(result) -> str:
+    """Return the one line of a usage error."""
+    assert (result.exit_code, result.stdout) == (2, ""), result.stderr
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("kind", ["ollama", "lmstudio", "vllm"])
+def test_without_a_name_the_models_are_listed(local, write, call, kind):
+    """One line with what is there and exit code 2; nothing is sent to a model."""
+    write("finder")
+    server = local(kind, routes={"GET /v1/models": listed("a:1", "b\x1b[31m", 7, "", *(f"m{n}" for n in range(12)))})
+    line = usage_error(call("finder", "What?", "--model", f"{kind}:"))
+    assert f"--model {kind}: needs the name of a model; {server.url} has a:1, m0, m1" in line
+    assert line.endswith("m8 and 3 more")
+
+
+def test_llamacpp_with_several_models_needs_a_name(local, write, call):
+    """A server that can load several models lists them; the only one that is loaded is taken."""
+    write("finder")
+    entries = [{"id": "a", "status": {"value": "unloaded"}}, {"id": "b", "status": {"value": "unloaded"}}]
+    server = local("llamacpp", [answers("yes")], {"GET /v1/models": {"data": entries}})
+    assert usage_error(call("finder", "What?", "--model", "llamacpp:")).endswith(f"{server.url} has a, b")
+    entries[1]["status"]["value"] = "loaded"
+    assert call("finder", "What?", "--model", "llamacpp:").stdout == "yes\n"
+    assert server.requests[0].body["model"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("models", "end"),
+    [
+        (listed(), "has no models yet"),
+        (b"<html>", "does not list its models"),
+        ({"data": "none"}, "does not list its models"),
+        (lambda wire: wire.send(401, b"{}"), "does not list its models (HTTP 401; set VLLM_API_KEY)"),
+    ],
+)
+def test_a_server_without_a_list_is_said_to_have_none(local, write, call, models, end):
+    """The line says why no names follow."""
+    write("finder")
+    local("vllm", routes={"GET /v1/models": models})
+    assert usage_error(call("finder", "What?", "--model", "vllm:")).endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [("ollama:owl", "Ollama has no model owl; get it with `ollama pull owl`"), ("vllm:owl", "vLLM has no model owl;")],
+)
+def test_an_unknown_name_is_a_usage_error_before_the_run(local, write, call, model, words):
+    """Servers that tell which models they have are believed; the line lists these."""
+    write("finder")
+    local(model.partition(":")[0])
+    line = usage_error(call("finder", "What?", "--model", model))
+    assert words in line
+    assert line.endswith(("has qwen3:8b", "has Qwen/Qwen3-8B"))
+
+
+@KINDS
+def test_where_nothing_listens_the_line_says_how_to_start_it(write, call, monkeypatch, kind):
+    """A refused connection is a usage error that names the address, the command and the variable."""
+    write("finder")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setenv(VARIABLES[kind], address)
+        line = usage_error(call("finder", "What?", "--model", MODELS[kind]))
+    start = {"ollama": "ollama serve", "vllm": "vllm serve", "llamacpp": "llama-server", "lmstudio": "lms server start"}
+    assert f"nothing listens at {address}; start " in line
+    assert start[kind] in line
+    assert line.endswith(f"or set {VARIABLES[kind]}")
+
+
+@pytest.mark.parametrize("value", ["http://user:secret-word@127.0.0.1:1", "ftp://x", "127.0.0.1:99999", "http://h?q=1"])
+def test_an_invalid_address_is_named_without_its_secrets(write, call, monkeypatch, value):
+    """The variable is named; a password in it is not repeated."""
+    write("finder")
+    monkeypatch.setenv("VLLM_BASE_URL", value)
+    line = usage_error(call("finder", "What?", "--model", "vllm:x"))
+    assert "VLLM_BASE_URL: " in line
+    assert "secret-word" not in line
+
+
+def test_a_key_is_sent_to_the_model_and_with_each_question(local, write, call, monkeypatch):
+    """VLLM_API_KEY is sent; the keys of other services are not."""
+    write("finder")
+    server = local("vllm", [answers("yes")])
+    monkeypatch.setenv("VLLM_API_KEY", " my-own-key\n")
+    monkeypatch.setenv("OPENAI_API_KEY", "another-key")
+    assert call("finder", "What?", "--model", MODELS["vllm"]).stdout == "yes\n"
+    sent = [headers["authorization"] for _, headers in server.asked] + [server.requests[0].headers["authorization"]]
+    assert sent == ["Bearer my-own-key"] * 2
+
+
+def test_requests_to_this_machine_ignore_proxies(local, write, call, monkeypatch):
+    """A proxy in the environment sees nothing of what goes to loopback."""
+    write("finder")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    server = local("ollama", [answers("yes")])
+    assert call("finder", "What?", "--model", MODELS["ollama"]).stdout == "yes\n"
+    assert sorted(place for place, _ in server.asked) == ["GET /api/ps", "GET /v1/models", "POST /api/show"]
+
+
+def test_a_redirect_does_not_lead_away_from_this_machine(local, write, call):
+    """A server on loopback cannot pass the question on by a redirect."""
+    write("finder")
+    other, server = local("vllm"), local("ollama")
+    away = {"location": f"{other.base_url}/chat/completions"}
+    server.routes["POST /v1/chat/completions"] = lambda wire: wire.send(307, b"{}", headers=away)
+    result = call("finder", "What?", "--model", MODELS["ollama"])
+    assert (result.exit_code, other.requests) == (3, [])
+
+
+@pytest.mark.parametrize(("status", "advice"), [(401, "check VLLM_API_KEY"), (404, "check --model and VLLM_BASE_URL")])
+def test_errors_of_a_run_name_the_variables_of_its_server(local, write, call, status, advice):
+    """A refusal during the run advises on the variables of this server, not on those of another API."""
+    write("finder")
+    server = local("vllm")
+    server.routes["POST /v1/chat/completions"] = lambda wire: wire.send(status, b'{"error": "no"}')
+    result = call("finder", "What?", "--model", MODELS["vllm"])
+    assert result.exit_code == 3
+    assert advice in result.stderr
+
+
+def test_without_the_extra_the_line_says_how_to_install_it(write, call, monkeypatch):
+    """The package of the API is needed for local servers, too."""
+    write("finder")
+    monkeypatch.setitem(sys.modules, "openai", None)
+    assert "pip install 'run-specialist[openai]'" in usage_error(call("finder", "What?", "--model", "ollama:x"))

@@ -1,0 +1,151 @@
+"""The length of a local model's context: asked of the server, kept to in every request, and not trusted."""
+
+import pytest
+
+from run_specialist.api.runner import Runner
+from tests.wire.chat.replies import ChatReply, answers, says, tool_call
+from tests.wire.local_api import MODELS, ROUTES, VARIABLES, LocalApi, llamacpp, lmstudio, ollama, vllm
+from tests.wire.serving import write_specialist
+
+
+@pytest.fixture
+def finder(tmp_path, monkeypatch):
+    """Enter a project with one specialist and notes that are too long for a small context."""
+    for folder in (".git", "specialists"):
+        (tmp_path / folder).mkdir()
+    write_specialist(tmp_path, "finder")
+    for number in range(40):
+        (tmp_path / f"n{number}.md").write_text("".join(f"line {line} of owls and mice\n" for line in range(2_000)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def local(monkeypatch):
+    """Return a function that makes a server and sets the variable with its address."""
+
+    def make(kind, replies=(), routes=None, **options):
+        server = LocalApi(routes or ROUTES[kind](), replies, **options)
+        monkeypatch.setenv(VARIABLES[kind], server.url)
+        return server
+
+    return make
+
+
+class Reader:
+    """A model that reads another file with each call, and takes notes when told to summarize."""
+
+    def __init__(self, calls_a_turn):
+        self.calls_a_turn = calls_a_turn
+        self.read = 0
+
+    def __call__(self, request) -> ChatReply:
+        """Reply to any request."""
+        if "tools" not in request.body:
+            return says("- owls eat mice")
+        if request.last_line == "0 tool calls remaining" or request.tool_choice != "auto":
+            return answers("mice")
+        numbers = range(self.read, self.read + self.calls_a_turn)
+        self.read += self.calls_a_turn
+        return says(None, *(tool_call("read", {"path": f"n{number % 40}.md"}) for number in numbers))
+
+
+@pytest.mark.parametrize(("n_ctx", "calls_a_turn"), [(4096, 1), (8192, 1), (8192, 5), (32768, 1), (32768, 5)])
+@pytest.mark.anyio
+async def test_everything_fits_into_a_small_context(finder, local, n_ctx, calls_a_turn):
+    """Prompt, tools, results and reply of every request fit, summaries included, and the run lands as usual."""
+    with local("llamacpp", Reader(calls_a_turn), llamacpp(n_ctx)) as server:
+        async with Runner(model="llamacpp:") as runner:
+            outcome = await runner.run("finder", "What do owls eat?", tool_calls_limit=30)
+    assert (outcome.status, outcome.answer) == ("landed", "mice")
+    # In the smallest context the calls alone, which a summary keeps, leave no room for more results in the end.
+    assert outcome.tool_calls.used == 30 if n_ctx > 4096 else 10 <= outcome.tool_calls.used < 30
+    sizes = [len(request.raw) // 4 + request.body["max_completion_tokens"] for request in server.requests]
+    assert max(sizes) <= n_ctx
+    assert any("tools" not in request.body for request in server.requests) or n_ctx > 8192
+
+
+@pytest.mark.parametrize(
+    ("kind", "routes", "tokens", "reply"),
+    [
+        ("llamacpp", llamacpp(8192), 8192, 2048),
+        ("ollama", ollama(40960, num_ctx=16384), 16384, 4096),
+        ("ollama", ollama(40960), 4096, 1024),
+        ("lmstudio", lmstudio(32768, 12288), 12288, 3072),
+        ("vllm", vllm(262144), 262144, 32000),
+    ],
+)
+@pytest.mark.anyio
+async def test_the_length_limits_results_summaries_and_replies(finder, local, kind, routes, tokens, reply):
+    """What the server tells is in the capabilities; limits that nobody has set follow from it."""
+    with local(kind, [answers("yes")], routes) as server:
+        async with Runner(model=MODELS[kind]) as runner:
+            run = await runner.prepare("finder", "What?")
+            await run.outcome()
+    capabilities, job = run._job.provider.capabilities, run._job
+    assert (capabilities.context_tokens, capabilities.max_output_tokens) == (tokens, reply)
+    assert job.summarize_at < tokens - reply
+    assert job.dispatch.tool_result_limit <= min(20_000, tokens)
+    assert server.requests[0].body["max_completion_tokens"] == min(16_000, reply)
+
+
+def huge(wire):
+    """Send a megabyte of JSON, which begins as the real answer does."""
+    wire.send(200, b'{"default_generation_settings": {"n_ctx": 4096}, "x": "' + b"x" * 2**20 + b'"}')
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [-4096, 0, 10**18, "4096", b"<html>busy</html>", huge, lambda wire: wire.reset(), lambda wire: wire.hold(None, 1)],
+)
+@pytest.mark.anyio
+async def test_a_server_that_lies_about_it_is_ignored(finder, local, monkeypatch, lie):
+    """The run starts as on any other server: nothing is known about the context, and nothing is cut because of it."""
+    monkeypatch.setattr("run_specialist.providers.local.server_questions.PATIENCE", 0.3)
+    routes = llamacpp(lie) if isinstance(lie, int | str) else {**llamacpp(), "GET /props": lie}
+    with local("llamacpp", [answers("yes")], routes):
+        async with Runner(model="llamacpp:qwen.gguf") as runner:
+            run = await runner.prepare("finder", "What?")
+            outcome = await run.outcome()
+    assert (outcome.answer, outcome.warnings) == ("yes", ())
+    assert run._job.provider.capabilities.context_tokens is None
+    assert (run._job.summarize_at, run._job.dispatch.tool_result_limit) == (None, 20_000)
+
+
+@pytest.mark.anyio
+async def test_explicit_settings_win_with_a_warning(finder, local):
+    """A result limit of the file stays, also where it cannot fit, and the outcome says so."""
+    write_specialist(finder, "wide", "tool_result_limit: 50000", "summarize_at: none")
+    with local("llamacpp", [answers("yes")]):
+        async with Runner(model="llamacpp:") as runner:
+            run = await runner.prepare("wide", "What?")
+            outcome = await run.outcome()
+    assert (run._job.dispatch.tool_result_limit, run._job.summarize_at) == (50_000, None)
+    (warning,) = outcome.warnings
+    assert "tool_result_limit: a result of 50,000 characters does not fit into the context of 8,192 tokens" in warning
+
+
+@pytest.mark.anyio
+async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local):
+    """What followed from the first model's context does not bind the second, and archived results can still be read."""
+    store = str(finder / "runs.db")
+    with local("llamacpp", Reader(1), llamacpp(4096)):
+        async with Runner(model="llamacpp:", store=store) as runner:
+            first = await runner.prepare("finder", "What do owls eat?", tool_calls_limit=9)
+            ended = await first.outcome()
+
+    def read_archived(request):
+        """Read the first result again, then answer."""
+        first_id = next(message["tool_call_id"] for message in request.messages if message["role"] == "tool")
+        done = request.messages[-1]["role"] == "tool"
+        return answers("yes") if done else says(None, tool_call("get_tool_response", {"execution_id": first_id}))
+
+    with local("vllm", read_archived, vllm(131072)) as server:
+        async with Runner(model=MODELS["vllm"], store=store) as runner:
+            second = await runner.resume(ended.run_id, "Who?", tool_calls_limit=20, force=True)
+            outcome = await second.outcome()
+    assert first._job.dispatch.tool_result_limit < 2_000
+    assert second._job.dispatch.tool_result_limit == 20_000
+    assert second._job.summarize_at > first._job.summarize_at
+    assert outcome.answer == "yes"
+    assert "of owls and mice" in server.requests[1].results[-1]
