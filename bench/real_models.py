@@ -14,6 +14,7 @@ variant (`--variant`, see local_models/variants.py) through one API (`--api chat
     --context N           length of the context; default: 16384 tokens
     --temperature T       default: 0, the most likely reply
     --limit N             tool calls for a question; default: 6
+    --result-limit N      characters of a tool result; default: 3000
     --seconds N           time for a question, after which it counts as silent; default: 240
     --json FILE           append each result as a line; questions that it has results of are not asked again
 

@@ -80,7 +80,9 @@ def _setting(given: argparse.Namespace) -> Setting:
     template = given.chat_template.read_text(encoding="utf-8") if given.chat_template else None
     server = ServerSettings(str(given.model), given.context, template, temperature=given.temperature)
     root = given.root.absolute()
-    return Setting(_name(given), server, given.specialist, root, given.limit, given.seconds, Notes.read(root))
+    return Setting(
+        _name(given), server, given.specialist, root, given.limit, given.result_limit, given.seconds, Notes.read(root)
+    )
 
 
 def _name(given: argparse.Namespace) -> str:
@@ -90,7 +92,7 @@ def _name(given: argparse.Namespace) -> str:
         template = f"{given.chat_template.name} {hashlib.sha256(given.chat_template.read_bytes()).hexdigest()[:8]}"
     return (
         f"{given.model.name}, {template}, context {given.context}, temperature {given.temperature:g}; "
-        f"{given.specialist}, limit {given.limit}, {given.seconds:g} s a question; "
+        f"{given.specialist}, limit {given.limit}, results of {given.result_limit} characters, {given.seconds:g} s a question; "
         f"questions of {given.questions.resolve().name}"
     )
 
@@ -115,6 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--chat-template", type=_file, metavar="FILE", help="Jinja; default: the model's own")
     parser.add_argument("--context", type=_at_least(512), default=16_384, metavar="N", help="tokens; default: 16384")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="default: 0")
+    parser.add_argument(
+        "--result-limit", type=_at_least(1), default=3000, metavar="N", help="characters of a result; default: 3000"
+    )
     parser.add_argument("--limit", type=_at_least(0), default=6, metavar="N", help="tool calls; default: 6")
     parser.add_argument("--seconds", type=_at_least(1), default=240, metavar="N", help="for a question; default: 240")
     parser.add_argument("--json", type=_writable, metavar="FILE", help="append results, and skip those it has")

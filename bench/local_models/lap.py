@@ -32,6 +32,8 @@ class Setting:
     root: Path
     limit: int
     """`tool_calls_limit` [tool calls]."""
+    result_limit: int
+    """`tool_result_limit`; reading a long result takes a small machine minutes [characters]."""
     seconds: float
     """Time for one question, after which it counts as silent [s]."""
     notes: Notes
@@ -73,7 +75,7 @@ def _server(settings: ServerSettings) -> Iterator[None]:
 
 async def _ask(setting: Setting, variant: Variant, common: Lap, question: Question) -> tuple[Result, bool]:
     """Return the result of a question, and whether it came in time."""
-    settings = {"tool_calls_limit": setting.limit, **variant.settings}
+    settings = {"tool_calls_limit": setting.limit, "tool_result_limit": setting.result_limit, **variant.settings}
     outcome: Outcome | None = None
     in_time, begun = True, time.monotonic()
     # A new runner for each question, as with the command: it remembers nothing of the endpoint.
