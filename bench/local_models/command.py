@@ -92,7 +92,8 @@ def _name(given: argparse.Namespace) -> str:
         template = f"{given.chat_template.name} {hashlib.sha256(given.chat_template.read_bytes()).hexdigest()[:8]}"
     return (
         f"{given.model.name}, {template}, context {given.context}, temperature {given.temperature:g}; "
-        f"{given.specialist}, limit {given.limit}, results of {given.result_limit} characters, {given.seconds:g} s a question; "
+        f"{given.specialist}, limit {given.limit}, results of {given.result_limit} characters, "
+        f"{given.seconds:g} s a question; "
         f"questions of {given.questions.resolve().name}"
     )
 

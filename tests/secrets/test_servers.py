@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from run_specialist import Runner, Specialist
+from run_specialist.loop.founded import NOTHING_READ
 from run_specialist.mcp_server.guard import Guard
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.outcome import Outcome
@@ -70,7 +71,7 @@ async def test_what_is_secret_in_the_url_of_a_server(tmp_path, url):
     """If the server cannot be reached, the warning contains neither the password nor the query of its URL."""
     with serving(EchoOfTools) as server:
         outcome, told = await ask(tmp_path, {"url": url.format(server.url).replace("KEY", KEY)}, calling=False)
-    assert len(outcome.warnings) == 1
+    assert [warning for warning in outcome.warnings if warning != NOTHING_READ] == [outcome.warnings[0]]
     assert came_out(KEY, *told) == []
 
 

@@ -105,7 +105,9 @@ async def test_g1_only_the_constraint_differs_from_the_request_before(landing):
         described = {"name": "respond", "strict": True, "schema": schema}
         assert last.pop("response_format") == {"type": "json_schema", "json_schema": described}
         assert before.pop("tool_choice") == "auto"
-    assert {**last, "messages": 0} == {**before, "messages": 0}
+    room = "max_tokens" if landing.api == "messages" else "max_completion_tokens"
+    assert last[room] == 4_096
+    assert {**last, "messages": 0, room: 0} == {**before, "messages": 0, room: 0}
 
 
 async def test_g1_an_answer_in_the_shape_of_output_schema(landing):

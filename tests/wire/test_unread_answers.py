@@ -5,6 +5,7 @@ import pytest
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.anthropic import make_client as messages_client
 from run_specialist.providers.openai_chat import ChatProvider, make_client
+from run_specialist.providers.unread_answers import UNREAD
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.replies import answers, calls, says
 from tests.wire.json_mode import JSON_MODE, responds
@@ -56,4 +57,4 @@ async def test_g8_messages_api_suggests_json_too(messages_api):
     async with messages_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = AnthropicProvider("haiku", client)
         outcomes = [await outcome_of(job(provider)) for _ in range(2)]
-    assert [len(outcome.warnings) for outcome in outcomes] == [0, 1]
+    assert [UNREAD in outcome.warnings for outcome in outcomes] == [False, True]

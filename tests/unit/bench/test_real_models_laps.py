@@ -32,6 +32,7 @@ def bench(tmp_path, monkeypatch, capsys):
     (tmp_path / "thoughts").mkdir()
     (tmp_path / "thoughts" / "owls.md").write_text("We count 12 owls.\n")
     (tmp_path / "questions.json").write_text(json.dumps({"questions": QUESTIONS}))
+    (tmp_path / "plain.md").write_text("---\ndescription: Answers.\n---\nAnswer.\n")
     (tmp_path / "tiny.gguf").write_text("")
     for name in ("ANTHROPIC", "OPENAI"):
         monkeypatch.setenv(f"{name}_API_KEY", "none")
@@ -45,7 +46,7 @@ def bench(tmp_path, monkeypatch, capsys):
             yield type("Server", (), {"environment": left.pop(0)})
 
         monkeypatch.setattr("bench.local_models.lap.llama_server", serve)
-        folders = ("--questions", str(tmp_path), "--root", str(tmp_path))
+        folders = ("--questions", str(tmp_path), "--root", str(tmp_path), "--specialist", str(tmp_path / "plain.md"))
         code = main([str(tmp_path / "tiny.gguf"), *folders, "--json", str(tmp_path / "all.jsonl"), *flags])
         assert left == []
         return code, capsys.readouterr()
