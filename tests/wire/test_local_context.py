@@ -125,7 +125,7 @@ async def test_explicit_settings_win_with_a_warning(finder, local):
     assert "tool_result_limit: a result of 50,000 characters does not fit into the context of 8,192 tokens" in warning
 
 
-@pytest.mark.parametrize(("length", "limit"), [(131072, 20_000), (None, 20_000), (4096, 1_000)])
+@pytest.mark.parametrize(("length", "limit"), [(131072, 20_000), (None, 20_000), (4096, 1_747)])
 @pytest.mark.anyio
 async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local, length, limit):
     """What followed from the first model's context does not bind the second, and archived results can still be read."""
