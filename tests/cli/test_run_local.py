@@ -5,7 +5,9 @@ import socket
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from run_specialist.cli import manage
 from tests.wire.chat.replies import answers, calls
 from tests.wire.local_api import MODELS, VARIABLES, listed, llamacpp
 
@@ -171,3 +173,33 @@ def test_without_the_extra_the_line_says_how_to_install_it(write, call, monkeypa
     write("finder")
     monkeypatch.setitem(sys.modules, "openai", None)
     assert "pip install 'run-specialist[openai]'" in usage_error(call("finder", "What?", "--model", "ollama:x"))
+
+
+def test_a_local_model_has_no_price_whatever_its_name(local, write, call):
+    """A model with the name of one that is sold costs nothing that could be known; a cost limit is refused."""
+    write("finder")
+    routes = {"GET /v1/models": listed("gpt-5")}
+    local("vllm", [answers("yes")], routes)
+    assert json.loads(call("finder", "What?", "--json", "--model", "vllm:gpt-5").stdout)["cost_usd"] is None
+    line = usage_error(call("finder", "What?", "--cost-limit", "1", "--model", "vllm:gpt-5"))
+    assert "the price of vllm:gpt-5 is unknown" in line
+
+
+def test_show_says_whether_the_server_of_a_file_is_trusted(write, monkeypatch, tmp_path):
+    """The line names the address; with the variable, no trust is needed."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    write("own", "model: ollama:qwen3")
+    shown = CliRunner().invoke(manage.app, ["show", "own"]).stdout
+    assert (
+        "not trusted: it would send the question and what the tools read to Ollama at http://127.0.0.1:11434" in shown
+    )
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:11434")
+    assert "trusted" not in CliRunner().invoke(manage.app, ["show", "own"]).stdout
+
+
+@pytest.mark.parametrize("model", [*MODELS.values(), "ollama:qwen3", '"llamacpp:"', "local:~/models/m.gguf"])
+def test_check_accepts_local_models_in_files(write, model):
+    """The ids need no quotes, unless they end in a colon."""
+    write("own", f"model: {model}")
+    result = CliRunner().invoke(manage.app, ["check", "--strict", "specialists"])
+    assert (result.exit_code, "model" in result.output) == (0, False), result.output

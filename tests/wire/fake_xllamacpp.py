@@ -59,7 +59,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         """Answer with what was received, if the key is right."""
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.dies:
+        marker = Path(f"{self.params.model.path}.died")
+        if self.dies and not marker.exists():
+            marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         params = self.params
         told = {"pid": os.getpid(), "n_ctx": params.n_ctx, "threads": params.cpuparams.n_threads}

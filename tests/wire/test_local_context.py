@@ -125,8 +125,9 @@ async def test_explicit_settings_win_with_a_warning(finder, local):
     assert "tool_result_limit: a result of 50,000 characters does not fit into the context of 8,192 tokens" in warning
 
 
+@pytest.mark.parametrize(("length", "limit"), [(131072, 20_000), (None, 20_000), (4096, 1_747)])
 @pytest.mark.anyio
-async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local):
+async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local, length, limit):
     """What followed from the first model's context does not bind the second, and archived results can still be read."""
     store = str(finder / "runs.db")
     with local("llamacpp", Reader(1), llamacpp(4096)):
@@ -136,16 +137,45 @@ async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local):
 
     def read_archived(request):
         """Read the first result again, then answer."""
+        if "tools" not in request.body:
+            return says("- owls eat mice")
         first_id = next(message["tool_call_id"] for message in request.messages if message["role"] == "tool")
         done = request.messages[-1]["role"] == "tool"
         return answers("yes") if done else says(None, tool_call("get_tool_response", {"execution_id": first_id}))
 
-    with local("vllm", read_archived, vllm(131072)) as server:
+    with local("vllm", read_archived, vllm(length)) as server:
         async with Runner(model=MODELS["vllm"], store=store) as runner:
             second = await runner.resume(ended.run_id, "Who?", tool_calls_limit=20, force=True)
             outcome = await second.outcome()
     assert first._job.dispatch.tool_result_limit < 2_000
-    assert second._job.dispatch.tool_result_limit == 20_000
-    assert second._job.summarize_at > first._job.summarize_at
+    assert second._job.dispatch.tool_result_limit == pytest.approx(limit, rel=0.2)
     assert outcome.answer == "yes"
-    assert "of owls and mice" in server.requests[1].results[-1]
+    asked = [request for request in server.requests if "tools" in request.body]
+    assert "of owls and mice" in asked[1].results[-1]
+
+
+@pytest.mark.anyio
+async def test_a_resumed_run_is_warned_about_the_context_of_its_new_model(finder, local):
+    """An explicit limit that fitted the first model need not fit the second."""
+    write_specialist(finder, "wide", "tool_result_limit: 50000")
+    store = str(finder / "runs.db")
+    with local("vllm", [answers("one")], vllm(131072)):
+        async with Runner(model=MODELS["vllm"], store=store) as runner:
+            first = await runner.run("wide", "What?")
+    with local("llamacpp", [answers("two")], llamacpp(8192)):
+        async with Runner(model="llamacpp:", store=store) as runner:
+            second = await (await runner.resume(first.run_id, "And?", force=True)).outcome()
+    assert first.warnings == ()
+    assert ["tool_result_limit: a result of 50,000" in text for text in second.warnings] == [True]
+
+
+@pytest.mark.anyio
+async def test_results_that_were_cut_for_the_sake_of_others_say_how_to_read_on(finder, local):
+    """The note of `read` names the next line after what it returned, and not after what is left of it."""
+    with local("llamacpp", Reader(5), llamacpp(8192)) as server:
+        async with Runner(model="llamacpp:") as runner:
+            await runner.run("finder", "What do owls eat?", tool_calls_limit=5)
+    results = server.requests[1].results
+    assert len(results) == 5
+    assert all("; read on by get_tool_response with execution_id=" in result for result in results)
+    assert all("offset=" in result and "lines" not in result.splitlines()[-2] for result in results)

@@ -1,16 +1,23 @@
 """`--model local:FILE`: how the server is started, shared and ended, with a stand-in for xllamacpp."""
 
 import asyncio
+import io
 import json
 import os
 import shutil
 import sys
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
 from run_specialist.api.runner import Runner
+from run_specialist.cli import live_run
+from run_specialist.cli.ask import app
+from run_specialist.cli.live import LiveView
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.local import model_files
 from tests.gguf_files import llama
@@ -101,10 +108,10 @@ async def test_a_server_that_dies_fails_the_run_with_the_reason_and_is_started_a
     """Exit code 3 with what happened to the process, and the next run gets a new one."""
     (folder / "dies.gguf").write_bytes(llama())
     async with Runner(model="local:dies.gguf") as runner:
-        for _ in range(2):
-            outcome = await runner.run("finder", "What?")
-            assert (outcome.status, outcome.exit_code) == ("failed", 3)
-            assert "llama.cpp ended while it served local:dies.gguf: the system killed it" in outcome.error
+        outcome = await runner.run("finder", "What?")
+        assert (outcome.status, outcome.exit_code) == ("failed", 3)
+        assert "llama.cpp ended while it served local:dies.gguf: the system killed it" in outcome.error
+        assert (await told(runner))["alias"] == ["dies.gguf"]
 
 
 @pytest.mark.parametrize(
@@ -227,3 +234,47 @@ async def test_a_child_cannot_load_weights_without_trust(folder):
         with pytest.raises(NotTrusted):
             await runner._child_provider(file, file.specialist, ScriptedProvider([calls()]))
     assert servers() == []
+
+
+@pytest.mark.anyio
+async def test_an_own_file_needs_trust_for_weights_of_the_project_only(folder, monkeypatch):
+    """A relative path leads to a file that the project has put there."""
+    mine = Path(os.environ["HOME"]) / ".config/run-specialist/specialists"
+    elsewhere = folder.parent / "models" / "m.gguf"
+    for place in (mine, elsewhere.parent):
+        place.mkdir(parents=True)
+    elsewhere.write_bytes(llama())
+    for name, path in (("near", "m.gguf"), ("far", elsewhere)):
+        lines = ["---", f"name: {name}", "description: d", f"model: local:{path}", "---", "You look.", ""]
+        (mine / f"{name}.md").write_text("\n".join(lines))
+    async with Runner() as runner:
+        await told(runner, "far")
+        with pytest.raises(NotTrusted):
+            await runner.prepare("near", "What?")
+
+
+@pytest.mark.anyio
+async def test_nothing_is_started_after_closing(folder):
+    """A thread that is late does not leave a process behind."""
+    files = model_files.ModelFiles()
+    await files.aclose()
+    with pytest.raises(UsageError, match="the Runner was closed meanwhile"):
+        await files.provider("local:m.gguf")
+    assert servers() == []
+
+
+def test_the_live_view_shows_that_a_model_is_loading(folder, monkeypatch):
+    """On a terminal only; without one, nothing is printed about it."""
+    shown = []
+
+    class View(LiveView):
+        def prepare(self, what):
+            super().prepare(what)
+            shown.append(f"{what} | {self._doing}")
+
+    flags = ["finder", "What?", "--model", "local:m.gguf", "--store", "none"]
+    plain = CliRunner().invoke(app, flags)
+    assert (plain.exit_code, "loading" in plain.stderr) == (0, False)
+    monkeypatch.setattr(live_run, "_view", lambda output: View(Console(file=io.StringIO(), force_terminal=True)))
+    assert CliRunner().invoke(app, flags).exit_code == 0
+    assert shown == ["loading m.gguf (0 MB) | loading m.gguf (0 MB)"]
