@@ -105,6 +105,8 @@ def test_of_commits_in_close_succession_one_is_synced(session, synced, tmp_path,
         seen.append((commit(session, lasting=lasting), len(synced)))
         session.sync()
     assert seen == [(1, 0), (1, 1), (1, 1), (1, 1), (2, 2), (1, 2)]
+    clock[0] += 1
+    session.sync()
     assert synced == [(tmp_path / "runs.db-wal").stat().st_ino] * 3
 
 
@@ -132,7 +134,7 @@ async def test_a_run_does_not_wait_for_a_sync(make_writer, tmp_path, monkeypatch
     journal = make_writer(f"sqlite:///{tmp_path}/runs.db").journal("run-1")
     try:
         assert await write(journal, *begun("run-1")) is None
-        assert await asyncio.to_thread(syncing.wait)
+        assert await asyncio.to_thread(syncing.wait, 10)
         assert counts(f"sqlite:///{tmp_path}/runs.db")["runs"] == 1
     finally:
         release.set()
