@@ -1,10 +1,12 @@
 """Tool calls in the loop: batches, failures, repeats, augmenters."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
 
+from run_specialist.budget.budget import Limit
 from run_specialist.errors import ToolError
 from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
@@ -260,3 +262,23 @@ async def test_x_13_a_repeat_counts_down_from_its_own_place():
     await outcome_of(job(provider, 2, tools=[tool]))
     first, second = results(provider.requests[1].messages[-1])
     assert (first.splitlines()[-1], second.splitlines()[-1]) == ("1 tool call remaining", "0 tool calls remaining")
+
+
+async def test_a_finished_call_keeps_no_budget():
+    """The budgets after earlier calls are not kept, nor a dictionary for each of what a child would have spent.
+
+    They would be more than half of the objects that a call leaves behind.
+    """
+    counts, drawn = [], []
+
+    async def count(query: str) -> str:
+        counts.append(sum(isinstance(one, Limit) for one in gc.get_objects()))
+        return query
+
+    script = [calls(("look", {"query": f"{number}"}), first_id=number) for number in range(1, 13)]
+    keep = lambda executed: drawn.append(executed.drawn)  # noqa: E731 - an augmenter
+    tool = Tool("look", "Counts.", count)
+    await outcome_of(job(ScriptedProvider([*script, ANSWER]), 20, tools=[tool], augmenters=[keep]))
+    assert len(counts) == len(drawn) == 12
+    assert all(one is drawn[0] for one in drawn)
+    assert counts[11] <= counts[2]

@@ -104,6 +104,24 @@ async def test_x_14_characters_land_softly():
     assert (outcome.landing.reason, outcome.limits["characters"].used) == ("characters", 100)
 
 
+async def test_a_quote_from_the_part_that_the_character_limit_cut_off_is_not_verified():
+    """Evidence is checked against what the model could read: of two results of 60 characters, 100 in total."""
+    quotes = [{"source": "", "quote": quote} for quote in ("first seen", "second seen", "second unseen")]
+    provider = ScriptedProvider(
+        [
+            calls(("look", {"query": "first"}), ("look", {"query": "second"})),
+            calls(("respond", {"answer": "yes", "evidence": quotes}), first_id=9),
+        ]
+    )
+
+    async def note(query: str) -> str:
+        return f"{query} seen".ljust(40, ".") + f"{query} unseen".rjust(20, ".")
+
+    tool = Tool("look", "Looks.", note)
+    outcome = await outcome_of(job(provider, 30, tools=[tool], limits={Kind.CHARACTERS: 100}))
+    assert [quote.verified for quote in outcome.evidence] == [True, True, False]
+
+
 async def test_x_14_the_tightest_of_several_kinds_speaks():
     """The countdown shows the limit closest to exhaustion: first turns, then characters after one large result."""
     tool = Tool("look", "Look.", lambda query: "x" * (10 if int(query) < 4 else 900))

@@ -66,16 +66,17 @@ class Checkpoint:
 
     def checkpointed(self) -> Checkpointed:
         """Return the current state of the run; of the messages, those since the last checkpoint."""
-        snapshot = replace(
-            self._account.snapshot(),
+        transcript = self._exchange.transcript
+        snapshot = self._account.snapshot(
             calls=self._dispatcher.started,
             skipped=self._dispatcher.skipped,
             last_text=self._exchange.last_text,
+            history_tokens=transcript.history_tokens,
             warnings=tuple(self._observers.warnings),
             returned=self._exchange.returned.reasons,
             returned_answer=self._exchange.returned.newest,
         )
-        return self._without_recorded(self._exchange.transcript.checkpointed(snapshot))
+        return self._without_recorded(transcript.checkpointed(snapshot))
 
     def _without_recorded(self, checkpoint: Checkpointed) -> Checkpointed:
         """Omit a first message that is already recorded unchanged: results are long, and the store compresses each."""

@@ -23,7 +23,8 @@ class Transcript:
         self._part = part
         self._copies = copies
         self._take(messages)
-        self._history_tokens = history_tokens
+        self.history_tokens = history_tokens
+        """Size of the transcript without its tail [tokens]."""
         # A part that consists of copies may not be recorded yet; recording it twice does no harm.
         self._recorded = 0 if copies == len(messages) else len(self._history)
 
@@ -49,7 +50,7 @@ class Transcript:
         if content := sendable(reply.content):
             self._history.append(Message("assistant", content))
         self._tail = Message.results(results) if results else None
-        self._history_tokens = reply.usage.total_tokens
+        self.history_tokens = reply.usage.total_tokens
 
     def say(self, text: str) -> None:
         """Send a user message next, after a turn without results."""
@@ -81,18 +82,14 @@ class Transcript:
         tokens: estimated size of the new messages.
         """
         self._take(messages)
-        self._history_tokens = max(tokens - estimate(None, [self._tail] if self._tail else []), 0)
+        self.history_tokens = max(tokens - estimate(None, [self._tail] if self._tail else []), 0)
         self._part += 1
         self._copies = len(messages)
         self._recorded = 0
 
     def checkpointed(self, snapshot: RunSnapshot) -> Checkpointed:
-        """Return the record of the messages since the last one; the tail is part of it, and again of the next one.
-
-        standing: everything else about the run; the size of the history is added.
-        """
+        """Return the record of the messages since the last one; the tail is part of it, and again of the next one."""
         place, self._recorded = self._recorded, len(self._history)
-        snapshot = replace(snapshot, history_tokens=self._history_tokens)
         return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, snapshot)
 
     @property
@@ -103,7 +100,7 @@ class Transcript:
     @property
     def tokens(self) -> int:
         """Estimated size of the next request: the usage of the last turn, and the tail [tokens]."""
-        return self._history_tokens + estimate(None, [self._tail] if self._tail else [])
+        return self.history_tokens + estimate(None, [self._tail] if self._tail else [])
 
 
 def _is_long(block: Block) -> bool:

@@ -108,8 +108,16 @@ class ToolResult:
         return {**block, "is_error": True} if self.is_error else block
 
 
-@dataclass(frozen=True)
-class Message:
+class _ComputedOnce:
+    """Slots for what a message computes once; an instance dictionary each would burden the garbage collector."""
+
+    __slots__ = ("_content", "_encoded")
+    _content: tuple[Block, ...]
+    _encoded: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Message(_ComputedOnce):
     """One message of the transcript; serialized once and never edited."""
 
     role: Literal["user", "assistant"]
@@ -132,12 +140,17 @@ class Message:
         """Return the message with a landing instruction at its end; unchanged for None and an empty one."""
         return replace(self, landing_instruction=landing_instruction) if landing_instruction else self
 
-    @cached_property
+    @property
     def content(self) -> tuple[Block, ...]:
         """The blocks as sent: text and landing instruction are appended to the last result, if there is one.
 
         A text block after results teaches the model to end its turn without an answer.
         """
+        if not hasattr(self, "_content"):
+            object.__setattr__(self, "_content", self._joined())
+        return self._content
+
+    def _joined(self) -> tuple[Block, ...]:
         if self.role == "assistant":
             return self.blocks
         texts = [block["text"] for block in self.blocks if block["type"] == "text"]
@@ -151,10 +164,12 @@ class Message:
             )
         return (*results[:-1], {**results[-1], "content": "\n".join([results[-1]["content"], *lines])})
 
-    @cached_property
+    @property
     def encoded(self) -> bytes:
         """The message as JSON bytes, the same in every request."""
-        return encode({"role": self.role, "content": self.content})
+        if not hasattr(self, "_encoded"):
+            object.__setattr__(self, "_encoded", encode({"role": self.role, "content": self.content}))
+        return self._encoded
 
 
 def has_calls(messages: Iterable[Message]) -> bool:

@@ -31,6 +31,9 @@ class Session(ABC):
         Raises StoreFailure or StoreOutage, with a one-line message.
         """
 
+    def sync(self) -> None:  # noqa: B027 - a server syncs each commit
+        """Sync recent commits to disk if that is due; called when no run waits for it. Never raises."""
+
     @abstractmethod
     def write(self, statement: str, rows: Sequence[Values]) -> int:
         """Execute a statement once per row of values; return the number of rows affected."""

@@ -1,16 +1,18 @@
 """The writer's session on an SQLite file, without SQLAlchemy, so that it starts fast."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.sqlite_file import transaction
 from run_specialist.store.statements import Statements, Values
 
 PAUSE = 0.1
-"""Minimum time between two synced commits; commits in between are not synced to disk [s]."""
+"""Minimum time between two syncs; commits in between are not synced to disk [s]."""
 PATIENCE = 10.0
 """How long to retry if the disk is full or the file is locked [s]."""
 
@@ -26,19 +28,22 @@ class FileSession(Session):
     statements = Statements("?")
     patience = PATIENCE
 
-    def __init__(self, raw: sqlite3.Connection) -> None:
-        """Use a connection in autocommit mode with `synchronous = full`."""
+    def __init__(self, raw: sqlite3.Connection, path: Path) -> None:
+        """Use a connection in autocommit mode with `synchronous = full` to the file at `path`."""
         self.raw = raw
         """The connection."""
-        self._syncs = True
-        self._synced = -PAUSE
+        self._wal = path.with_name(f"{path.name}-wal")
+        self._commits_sync = True
+        self._is_synced = True
+        self._last_sync = -PAUSE
+        self._sync_failed = False
 
     @contextmanager
     def transaction(self, *, lasting: bool = False) -> Iterator[None]:
-        """Run the block in a transaction; a commit survives a kill, and a power failure if it was synced."""
+        """Run the block in a transaction; a commit survives a kill, and a power failure once it is synced."""
         raw = self.raw
         try:
-            self._sync(lasting or time.monotonic() - self._synced >= PAUSE)
+            self._let_commits_sync(lasting or self._sync_failed)
             with transaction(raw, write=True):
                 yield
         except _ROW_ERRORS:
@@ -46,13 +51,34 @@ class FileSession(Session):
         except sqlite3.Error as error:
             is_temporary = getattr(error, "sqlite_errorname", "").startswith(_TEMPORARY)
             raise (StoreOutage if is_temporary else StoreFailure)(str(error).partition("\n")[0]) from error
-        if self._syncs:
-            self._synced = time.monotonic()
+        self._is_synced = False
+        if self._commits_sync:
+            self._was_synced()
 
-    def _sync(self, now: bool) -> None:  # noqa: FBT001 - its only argument
-        if now is not self._syncs:
-            self.raw.execute(f"pragma synchronous = {'full' if now else 'normal'}")
-            self._syncs = now
+    def _let_commits_sync(self, full: bool) -> None:  # noqa: FBT001 - its only argument
+        if full is not self._commits_sync:
+            self.raw.execute(f"pragma synchronous = {'full' if full else 'normal'}")
+            self._commits_sync = full
+
+    def sync(self) -> None:
+        """Sync the commits so far, unless the last sync was less than `PAUSE` ago."""
+        if self._is_synced or time.monotonic() - self._last_sync < PAUSE:
+            return
+        try:
+            # SQLite holds no lock on this file, which closing it would release.
+            wal = os.open(self._wal, os.O_RDWR)
+            try:
+                os.fsync(wal)
+            finally:
+                os.close(wal)
+        except OSError:
+            # The next commit syncs itself, and reports a failing disk.
+            self._sync_failed = True
+        else:
+            self._was_synced()
+
+    def _was_synced(self) -> None:
+        self._is_synced, self._sync_failed, self._last_sync = True, False, time.monotonic()
 
     def write(self, statement: str, rows: Sequence[Values]) -> int:
         """Execute a statement once per row of values; return the number of rows affected."""

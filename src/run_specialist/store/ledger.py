@@ -72,6 +72,10 @@ class Ledger:
             raise StoreUnusable(f"{shown(self._url)} was deleted during the run")
         return lost
 
+    def sync(self) -> None:
+        """Sync recent commits to disk if that is due; called when no run waits for it."""
+        self._session.sync()
+
     def _retried(self, operation: Callable[[], _T]) -> _T:
         """Run an operation; retry once after a failure, and with backoff during an outage."""
         pauses = self._backoff.pauses(self._session.patience)

@@ -13,7 +13,7 @@ def open_session(url: str) -> Session:
     """
     path = file_of(url)
     if path is not None:
-        return FileSession(open_file(path, write=True))
+        return FileSession(open_file(path, write=True), path)
     from run_specialist.store.opening import open_engine  # noqa: PLC0415 - a database library
     from run_specialist.store.server_session import ServerSession  # noqa: PLC0415 - as above
 

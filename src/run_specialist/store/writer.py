@@ -137,6 +137,8 @@ class Writer:
             except BaseException as error:  # noqa: BLE001 - an exception that ends the thread would block its waiters
                 self._give_up(f"{self._name}: {error!r}", batch.records)
             batch.settle()
+            if ledger is not None:
+                ledger.sync()
         if ledger is not None:
             with suppress(Exception):
                 ledger.close()

@@ -1,6 +1,7 @@
 """Messages: texts are found by type, and each message is serialised once."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 from hypothesis import given
@@ -77,3 +78,13 @@ def test_x_9_blocks_go_back_as_they_came_but_for_what_the_api_refuses():
     assert sent[0] is THINKING
     assert sent[1] is REDACTED
     assert sent[2] == {**broken, "input": {}}
+
+
+def test_a_message_is_encoded_once_and_is_a_single_object():
+    """Content and bytes are computed once, without an instance dictionary, and a copy with other fields has its own."""
+    message = Message("user", (text("a"),), "Answer now.")
+    assert message.encoded is message.encoded
+    assert message.content is message.content
+    assert not hasattr(message, "__dict__")
+    assert json.loads(replace(message, landing_instruction=None).encoded)["content"] == [text("a")]
+    assert json.loads(message.encoded)["content"] == [text("a\nAnswer now.")]

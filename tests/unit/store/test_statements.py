@@ -1,8 +1,10 @@
 """The SQL written without SQLAlchemy matches SQLAlchemy's schema."""
 
 import asyncio
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 from sqlalchemy.dialects import sqlite
@@ -72,26 +74,70 @@ def test_a_file_is_made_and_written_without_a_database_library(tmp_path):
 @pytest.fixture
 def session(tmp_path):
     """Return a session in a new file."""
-    session = FileSession(open_file(tmp_path / "runs.db", write=True))
+    path = tmp_path / "runs.db"
+    session = FileSession(open_file(path, write=True), path)
     yield session
     session.close()
 
 
-def level(session):
-    """Return the level of `pragma synchronous`: 1 syncs at checkpoints only, 2 at each commit."""
-    return session.raw.execute("pragma synchronous").fetchone()[0]
+@pytest.fixture
+def synced(monkeypatch):
+    """Return the inodes of the files that were synced by `FileSession.sync`."""
+    inodes = []
+    monkeypatch.setattr(file_session.os, "fsync", lambda file: inodes.append(os.fstat(file).st_ino))
+    return inodes
 
 
-def test_of_commits_in_close_succession_one_is_synced(session, monkeypatch):
-    """Commits in quick succession are not all synced: only those after a pause and those that must be durable are."""
+def commit(session, *, lasting=False):
+    """Commit a row; return how much SQLite syncs in the commit: 1 nothing (checkpoints alone), 2 the commit."""
+    with session.transaction(lasting=lasting):
+        session.write("update alembic_version set version_num = version_num", [()])
+        return session.raw.execute("pragma synchronous").fetchone()[0]
+
+
+def test_of_commits_in_close_succession_one_is_synced(session, synced, tmp_path, monkeypatch):
+    """Commits are synced after them, those in quick succession together; only those that must last sync themselves."""
     clock = [100.0]
     monkeypatch.setattr(file_session.time, "monotonic", lambda: clock[0])
     seen = []
-    for later, lasting in ((0, False), (0, False), (0.06, False), (0.06, False), (0.01, False), (0.01, True)):
+    for later, lasting in ((0, False), (0, False), (0.06, False), (0.06, False), (0.01, True), (0.2, False)):
         clock[0] += later
-        with session.transaction(lasting=lasting):
-            seen.append(level(session))
-    assert seen == [2, 1, 1, 2, 1, 2]
+        seen.append((commit(session, lasting=lasting), len(synced)))
+        session.sync()
+    assert seen == [(1, 0), (1, 1), (1, 1), (1, 1), (2, 2), (1, 2)]
+    clock[0] += 1
+    session.sync()
+    assert synced == [(tmp_path / "runs.db-wal").stat().st_ino] * 3
+
+
+def test_after_a_failed_sync_the_next_commit_syncs_itself(session, monkeypatch):
+    """A commit that could not be synced is synced by the next one, which reports a failing disk; then all is as before.
+
+    A sync that fails stops nothing.
+    """
+
+    def fail(_file):
+        raise OSError
+
+    with monkeypatch.context() as failing:
+        failing.setattr(file_session.os, "fsync", fail)
+        assert commit(session) == 1
+        session.sync()
+    assert [commit(session), commit(session)] == [2, 1]
+
+
+@pytest.mark.anyio
+async def test_a_run_does_not_wait_for_a_sync(make_writer, tmp_path, monkeypatch):
+    """Records are acknowledged before they are synced, so that the disk works while the model does."""
+    syncing, release = threading.Event(), threading.Event()
+    monkeypatch.setattr(file_session.os, "fsync", lambda _file: syncing.set() or release.wait())
+    journal = make_writer(f"sqlite:///{tmp_path}/runs.db").journal("run-1")
+    try:
+        assert await write(journal, *begun("run-1")) is None
+        assert await asyncio.to_thread(syncing.wait, 10)
+        assert counts(f"sqlite:///{tmp_path}/runs.db")["runs"] == 1
+    finally:
+        release.set()
 
 
 def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):

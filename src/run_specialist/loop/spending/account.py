@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from run_specialist.budget.budget import Budget, Kind, Limit
 from run_specialist.providers.base import Provider
@@ -112,8 +113,11 @@ class Account:
         self._reserve_landing()
         return cost
 
-    def snapshot(self) -> RunSnapshot:
-        """Return a snapshot with the spending; its other fields have their defaults."""
+    def snapshot(self, **others: Any) -> RunSnapshot:  # noqa: ANN401 - of several types
+        """Return a snapshot with the spending.
+
+        others: the fields that the account does not know; defaults if left out.
+        """
         return RunSnapshot(
             used={limit.kind.value: limit.used for limit in self.budget.limits},
             total=self.total,
@@ -121,6 +125,7 @@ class Account:
             largest_request=self._largest_request,
             dearest_request=self._dearest_request,
             children=tuple(self.children),
+            **others,
         )
 
     def raise_max_tokens(self) -> None:

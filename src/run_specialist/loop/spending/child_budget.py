@@ -11,6 +11,9 @@ from run_specialist.record.outcome import Child
 SHARED_KINDS = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
 """The kinds that a child draws on. Turns and characters limit one transcript; time passes for all runs at once."""
 
+_NOTHING: Mapping[Kind, float] = {}
+"""What a call without a child spends; shared, because every finished call keeps it."""
+
 
 def drawn(child: Child) -> dict[Kind, float]:
     """Return the amounts that a child spent of a shared budget, by kind."""
@@ -58,7 +61,7 @@ class ChildBudget:
         self._shared = shared
         self._lent: dict[Kind, float] = {}
         self._is_waiting = True
-        self.drawn: dict[Kind, float] = {}
+        self.drawn = _NOTHING
         """The amounts that the child spent of the run's budget."""
 
     def lend(self, wanted: Mapping[Kind, float | None], least: Mapping[Kind, float]) -> Mapping[Kind, float | None]:

@@ -1,7 +1,7 @@
 """Call one tool: what it learns of the run, how long it may take, and how its failure is reported to the model."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from run_specialist import prompts
@@ -24,7 +24,7 @@ class CallResult:
     output: Output
     """For the model; describes the exception if one was raised."""
     raised: BaseException | None
-    drawn: dict[Kind, float]
+    drawn: Mapping[Kind, float]
     """What a child run spent of the budget, in addition to the call itself."""
 
     @property

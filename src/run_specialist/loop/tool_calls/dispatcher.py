@@ -80,7 +80,9 @@ class Dispatcher:
         results = []
         for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first):
             self._account.spend(len(executed.text), Kind.CHARACTERS)
-            self._returned[number], budget = executed, executed.budget
+            # An `Executed` would keep its budget alive: more than half of the objects that a call leaves behind.
+            self._returned[number] = self._returned[number].cut(len(executed.text))
+            budget = executed.budget
             results.append(augmented(executed, self._job.augmenters, self._warn))
         results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
         if self._job.dispatch.limit_fields and budget.phase is Phase.SPENT:
