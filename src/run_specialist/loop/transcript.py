@@ -24,7 +24,7 @@ class Transcript:
         self._copies = copies
         self._take(messages)
         self.history_tokens = history_tokens
-        """Size of the transcript without its tail [tokens]."""
+        """Estimated size of all that was sent before, and the last reply [tokens]."""
         # A part that consists of copies may not be recorded yet; recording it twice does no harm.
         self._recorded = 0 if copies == len(messages) else len(self._history)
 
@@ -91,11 +91,6 @@ class Transcript:
         """Return the record of the messages since the last one; the tail is part of it, and again of the next one."""
         place, self._recorded = self._recorded, len(self._history)
         return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, snapshot)
-
-    @property
-    def history_tokens(self) -> int:
-        """Estimated size of all that was sent before, and the last reply [tokens]."""
-        return self._history_tokens
 
     @property
     def tokens(self) -> int:
